@@ -1,0 +1,201 @@
+//! Addresses: what may stand in From and To, and the one form in which two of them are compared.
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// A bare address in the form keys and digests use: ASCII-lower-cased, domain as A-label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Address(String);
+
+/// An address with the name people see beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mailbox {
+    /// The display name, when one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// As the caller wrote it, domain as A-label. The local part keeps its case, since only its owner may fold it.
+    pub address: String,
+}
+
+/// Why a text is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// No text at all.
+    #[error("is empty")]
+    Empty,
+    /// CR, LF, NUL or another control character.
+    #[error("contains a control character")]
+    Control,
+    /// No `@` between two parts.
+    #[error("has no local part and domain around an @")]
+    Shape,
+    /// A local part that no mail server would take.
+    #[error("has a local part that is not a dot-separated name")]
+    Local,
+    /// A domain that is no domain name.
+    #[error("has a domain that is not a valid name")]
+    Domain,
+    /// Longer than RFC 5321 allows.
+    #[error("is longer than mail allows")]
+    Long,
+    /// A display name that is too long.
+    #[error("has a display name that is too long")]
+    Name,
+    /// An opening angle bracket without its end.
+    #[error("has unbalanced angle brackets or quotes")]
+    Brackets,
+}
+
+impl Address {
+    /// The address as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What stands behind the `@`.
+    pub fn domain(&self) -> &str {
+        self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+
+    /// Reads a bare address (no display name).
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        split(text).map(|(local, domain)| Self(format!("{}@{domain}", local.to_ascii_lowercase())))
+    }
+}
+
+impl Mailbox {
+    /// Reads `user@example.com`, `Name <user@example.com>` or `"Name, quoted" <user@example.com>`.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        if text.chars().any(char::is_control) {
+            return Err(AddressError::Control);
+        }
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(AddressError::Empty);
+        }
+        let (name, bare) = match text.strip_suffix('>') {
+            Some(front) => {
+                let (name, bare) = front.rsplit_once('<').ok_or(AddressError::Brackets)?;
+                (display_name(name)?, bare)
+            }
+            None if text.contains(['<', '>']) => return Err(AddressError::Brackets),
+            None => (None, text),
+        };
+        let (local, domain) = split(bare)?;
+        Ok(Self { name, address: format!("{local}@{domain}") })
+    }
+
+    /// The form in which it is compared.
+    pub fn bare(&self) -> Address {
+        Address(self.address.to_ascii_lowercase())
+    }
+}
+
+/// The display name without its quotes; `None` when nothing is left.
+fn display_name(text: &str) -> Result<Option<String>, AddressError> {
+    let text = text.trim();
+    let name = match text.strip_prefix('"') {
+        Some(rest) => {
+            let inner = rest.strip_suffix('"').ok_or(AddressError::Brackets)?;
+            inner.replace("\\\"", "\"").replace("\\\\", "\\")
+        }
+        None => text.to_owned(),
+    };
+    if name.chars().count() > limits::NAME_CHARS {
+        return Err(AddressError::Name);
+    }
+    Ok(Some(name).filter(|name| !name.is_empty()))
+}
+
+/// Local part as written and domain as lower-case A-label.
+fn split(text: &str) -> Result<(&str, String), AddressError> {
+    if text.chars().any(char::is_control) {
+        return Err(AddressError::Control);
+    }
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(AddressError::Empty);
+    }
+    let (local, domain) = text.rsplit_once('@').ok_or(AddressError::Shape)?;
+    if local.is_empty() || domain.is_empty() {
+        return Err(AddressError::Shape);
+    }
+    if !local.split('.').all(is_atom) {
+        return Err(AddressError::Local);
+    }
+    let domain = a_label(domain)?;
+    if local.len() > limits::LOCAL_PART_OCTETS || local.len() + 1 + domain.len() > limits::ADDRESS_OCTETS {
+        return Err(AddressError::Long);
+    }
+    Ok((local, domain))
+}
+
+/// RFC 5322 atom text, or any letter beyond ASCII (RFC 6531).
+fn is_atom(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|c| {
+            c.is_ascii_alphanumeric()
+                || "!#$%&'*+-/=?^_`{|}~".contains(c)
+                || (!c.is_ascii() && !c.is_whitespace() && !c.is_control())
+        })
+}
+
+/// The domain in its ASCII form, lower-cased.
+fn a_label(domain: &str) -> Result<String, AddressError> {
+    let plain = domain.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
+    // IDNA is dear and most domains are plain already; an `xn--` label is checked like any other.
+    let ascii = if plain && !domain.contains("xn--") {
+        domain.to_owned()
+    } else {
+        idna::domain_to_ascii_strict(domain).map_err(|_strict| AddressError::Domain)?
+    };
+    let labels_fit = ascii
+        .split('.')
+        .all(|l| !l.is_empty() && l.len() <= 63 && !l.starts_with('-') && !l.ends_with('-'));
+    if !labels_fit || ascii.len() > 253 || ascii.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(AddressError::Domain);
+    }
+    Ok(ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mailboxes_are_read_with_and_without_names() {
+        for (text, name, address) in [
+            ("user@example.com", None, "user@example.com"),
+            ("Ada <Ada.L@Example.COM>", Some("Ada"), "Ada.L@example.com"),
+            ("\"Lovelace, Ada\" <ada@example.com>", Some("Lovelace, Ada"), "ada@example.com"),
+            ("<ada@example.com>", None, "ada@example.com"),
+            ("Jürgen <jürgen@müller.de>", Some("Jürgen"), "jürgen@xn--mller-kva.de"),
+        ] {
+            let mailbox = Mailbox::parse(text).unwrap();
+            assert_eq!((mailbox.name.as_deref(), mailbox.address.as_str()), (name, address), "{text}");
+        }
+    }
+
+    #[test]
+    fn bare_forms_fold_case_and_domain() {
+        assert_eq!(Address::parse("User@EXAMPLE.com").unwrap().as_str(), "user@example.com");
+        assert_eq!(Address::parse("u@müller.de").unwrap(), Address::parse("U@xn--mller-kva.de").unwrap());
+        assert_eq!(Address::parse("u@müller.de").unwrap().domain(), "xn--mller-kva.de");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in [
+            "", " ", "user", "@example.com", "user@", "a b@example.com", "a..b@example.com", ".a@example.com",
+            "user@exa mple.com", "user@-example.com", "user@example..com", "user@127.0.0.1", "user@[127.0.0.1]",
+            "user@example.com\r\nBcc: x@example.com", "user\0@example.com", "A <user@example.com",
+            "user@example.com>", "\"A <user@example.com>", "a@b@c@", "user@example.com.",
+        ] {
+            assert!(Mailbox::parse(text).is_err(), "{text:?} was taken");
+        }
+        assert!(Mailbox::parse(&format!("{}@example.com", "a".repeat(65))).is_err());
+        assert!(Mailbox::parse(&format!("{}@example.com", "a".repeat(64))).is_ok());
+    }
+}

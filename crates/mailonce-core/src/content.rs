@@ -1,0 +1,362 @@
+//! What a mail says and to whom, checked once at the door and immutable from then on.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::STANDARD_NO_PAD};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::{
+    address::{Address, Mailbox},
+    limits,
+    problem::{Code, FieldError},
+    schedule::Schedule,
+};
+
+/// A mail as a caller words it, before any check.
+#[derive(Clone, Debug, Default)]
+pub struct RawContent {
+    /// Sender.
+    pub from: String,
+    /// Recipients.
+    pub to: Vec<String>,
+    /// Copies.
+    pub cc: Vec<String>,
+    /// Hidden copies.
+    pub bcc: Vec<String>,
+    /// Where answers go.
+    pub reply_to: Vec<String>,
+    /// Subject.
+    pub subject: String,
+    /// Plain text body.
+    pub text: Option<String>,
+    /// HTML body.
+    pub html: Option<String>,
+    /// Custom headers, as given.
+    pub headers: Vec<(String, String)>,
+    /// Attachments, base64 as given.
+    pub attachments: Vec<RawAttachment>,
+    /// Tags: a name and perhaps a value.
+    pub tags: Vec<(String, Option<String>)>,
+    /// Metadata.
+    pub metadata: Vec<(String, Scalar)>,
+    /// When it is due.
+    pub scheduled_at: Option<String>,
+}
+
+/// An attachment as a caller gives it.
+#[derive(Clone, Debug, Default)]
+pub struct RawAttachment {
+    /// File name.
+    pub filename: Option<String>,
+    /// Base64, with or without line breaks.
+    pub content: String,
+    /// MIME type.
+    pub content_type: Option<String>,
+    /// For inline images.
+    pub content_id: Option<String>,
+}
+
+/// A value of metadata.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number that every JSON reader gives back unchanged.
+    Integer(i64),
+    /// Any other number.
+    Number(f64),
+    /// Text.
+    Text(String),
+}
+
+/// A checked attachment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// File name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filename: Option<String>,
+    /// MIME type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// For inline images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_id: Option<String>,
+    /// The file itself.
+    #[serde(with = "as_base64")]
+    pub bytes: Vec<u8>,
+}
+
+/// A checked mail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Content {
+    /// Sender.
+    pub from: Mailbox,
+    /// Recipients.
+    pub to: Vec<Mailbox>,
+    /// Copies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cc: Vec<Mailbox>,
+    /// Hidden copies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bcc: Vec<Mailbox>,
+    /// Where answers go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reply_to: Vec<Mailbox>,
+    /// Subject.
+    pub subject: String,
+    /// Plain text body, lines ended by LF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// HTML body, lines ended by LF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
+    /// Custom headers in the caller's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// Attachments in the caller's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    /// Tags, sorted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, Option<String>>,
+    /// Metadata, sorted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, Scalar>,
+    /// When it is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_at: Option<Schedule>,
+}
+
+impl Content {
+    /// Checks a mail's words. Every fault is named with the path of its field.
+    pub fn check(raw: RawContent) -> Result<Self, Vec<FieldError>> {
+        let mut faults = Vec::new();
+        let from = mailbox("from", &raw.from, &mut faults);
+        let content = Self {
+            from: from.unwrap_or(Mailbox { name: None, address: String::new() }),
+            to: mailboxes("to", &raw.to, &mut faults),
+            cc: mailboxes("cc", &raw.cc, &mut faults),
+            bcc: mailboxes("bcc", &raw.bcc, &mut faults),
+            reply_to: mailboxes("reply_to", &raw.reply_to, &mut faults),
+            subject: line("subject", raw.subject, limits::SUBJECT_CHARS, &mut faults),
+            text: body("text", raw.text, &mut faults),
+            html: body("html", raw.html, &mut faults),
+            headers: headers(raw.headers, &mut faults),
+            attachments: attachments(raw.attachments, &mut faults),
+            tags: tags(raw.tags, &mut faults),
+            metadata: metadata(raw.metadata, &mut faults),
+            scheduled_at: schedule(raw.scheduled_at.as_deref(), &mut faults),
+        };
+        content.check_whole(&mut faults);
+        if faults.is_empty() { Ok(content) } else { Err(faults) }
+    }
+
+    fn check_whole(&self, faults: &mut Vec<FieldError>) {
+        if self.to.is_empty() && !faults.iter().any(|f| f.path.starts_with("to")) {
+            faults.push(FieldError::new("to", "names no recipient"));
+        }
+        let recipients = self.to.len() + self.cc.len() + self.bcc.len();
+        if recipients > limits::RECIPIENTS {
+            let text = format!("to, cc and bcc name {recipients} recipients; at most {} fit one email", limits::RECIPIENTS);
+            faults.push(FieldError::new("to", text));
+        }
+        if self.text.is_none() && self.html.is_none() && !faults.iter().any(|f| f.path == "text" || f.path == "html") {
+            faults.push(FieldError::new("text", "is missing, and so is html: a mail needs a body"));
+        }
+    }
+
+    /// The recipients of `to` in the form that keys use.
+    pub fn bare_to(&self) -> Vec<Address> {
+        bare_sorted(&self.to)
+    }
+
+    /// Everybody who gets a copy, each once, in the order given.
+    pub fn recipients(&self) -> Vec<Address> {
+        let mut seen = std::collections::BTreeSet::new();
+        let all = self.to.iter().chain(&self.cc).chain(&self.bcc);
+        all.map(Mailbox::bare).filter(|address| seen.insert(address.clone())).collect()
+    }
+}
+
+/// Addresses in their compared form, sorted, each once.
+pub fn bare_sorted(list: &[Mailbox]) -> Vec<Address> {
+    let mut bare: Vec<Address> = list.iter().map(Mailbox::bare).collect();
+    bare.sort_unstable();
+    bare.dedup();
+    bare
+}
+
+fn mailbox(path: &str, text: &str, faults: &mut Vec<FieldError>) -> Option<Mailbox> {
+    match Mailbox::parse(text) {
+        Ok(mailbox) => Some(mailbox),
+        Err(error) => {
+            faults.push(FieldError::new(path, error.to_string()));
+            None
+        }
+    }
+}
+
+fn mailboxes(path: &str, list: &[String], faults: &mut Vec<FieldError>) -> Vec<Mailbox> {
+    let one = |(i, text): (usize, &String)| mailbox(&format!("{path}[{i}]"), text, faults);
+    list.iter().enumerate().take(limits::RECIPIENTS * 4).filter_map(one).collect()
+}
+
+/// One line of text: no control characters, not too long.
+fn line(path: &str, text: String, most: usize, faults: &mut Vec<FieldError>) -> String {
+    if text.chars().any(char::is_control) {
+        faults.push(FieldError::new(path, "contains a control character such as CR, LF or NUL"));
+    } else if text.chars().count() > most {
+        faults.push(FieldError::new(path, format!("is longer than {most} characters")));
+    }
+    text
+}
+
+/// A body: lines end in LF, NUL is refused. An empty one counts as absent.
+fn body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>) -> Option<String> {
+    let text = text.filter(|text| !text.is_empty())?;
+    if text.contains('\0') {
+        faults.push(FieldError::new(path, "contains NUL"));
+    }
+    Some(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
+}
+
+/// Headers that mailonce writes itself, or that have a field of their own.
+fn reserved(name: &str) -> bool {
+    const NAMES: [&str; 16] = [
+        "message-id", "date", "auto-submitted", "dkim-signature", "return-path", "from", "sender", "to", "cc", "bcc",
+        "subject", "reply-to", "mime-version", "received", "content-type", "content-transfer-encoding",
+    ];
+    let name = name.to_ascii_lowercase();
+    NAMES.contains(&name.as_str()) || name.starts_with("x-mailonce-") || name.ends_with("idempotency-key")
+}
+
+fn headers(list: Vec<(String, String)>, faults: &mut Vec<FieldError>) -> Vec<(String, String)> {
+    if list.len() > limits::HEADERS {
+        faults.push(FieldError::new("headers", format!("holds more than {} headers", limits::HEADERS)));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    let mut kept = Vec::with_capacity(list.len());
+    for (name, value) in list {
+        let path = format!("headers.{name}");
+        let token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
+        if !token || name.len() > limits::HEADER_NAME_CHARS {
+            faults.push(FieldError::new("headers", "holds a name that is no header name"));
+            continue;
+        }
+        if reserved(&name) {
+            faults.push(FieldError::new(&path, "is written by mailonce and cannot be set"));
+        }
+        if !seen.insert(name.to_ascii_lowercase()) {
+            faults.push(FieldError::new(&path, "is given twice, in different case"));
+        }
+        let value = line(&path, value, limits::HEADER_VALUE_CHARS, faults).trim().to_owned();
+        kept.push((name, value));
+    }
+    kept
+}
+
+fn attachments(list: Vec<RawAttachment>, faults: &mut Vec<FieldError>) -> Vec<Attachment> {
+    if list.len() > limits::ATTACHMENTS {
+        faults.push(FieldError::new("attachments", format!("holds more than {} files", limits::ATTACHMENTS)));
+        return Vec::new();
+    }
+    let checked: Vec<Attachment> =
+        list.into_iter().enumerate().filter_map(|(i, raw)| attachment(i, raw, faults)).collect();
+    if checked.iter().map(|a| a.bytes.len()).sum::<usize>() > limits::ATTACHMENT_BYTES {
+        faults.push(FieldError {
+            code: Code::TooLarge,
+            path: "attachments".into(),
+            message: format!("decode to more than {} bytes", limits::ATTACHMENT_BYTES),
+        });
+    }
+    checked
+}
+
+fn attachment(i: usize, raw: RawAttachment, faults: &mut Vec<FieldError>) -> Option<Attachment> {
+    let at = |field: &str| format!("attachments[{i}].{field}");
+    let mut word = |field: &str, text: Option<String>| {
+        text.map(|text| line(&at(field), text, limits::FILENAME_CHARS, faults))
+    };
+    let filename = word("filename", raw.filename);
+    let content_type = word("content_type", raw.content_type);
+    let content_id = word("content_id", raw.content_id);
+    let mut packed = raw.content.into_bytes();
+    packed.retain(|b| !b.is_ascii_whitespace());
+    let bytes = STANDARD.decode(&packed).or_else(|_padding| STANDARD_NO_PAD.decode(&packed));
+    match bytes {
+        Ok(bytes) => Some(Attachment { filename, content_type, content_id, bytes }),
+        Err(error) => {
+            faults.push(FieldError::new(&at("content"), format!("is not base64: {error}")));
+            None
+        }
+    }
+}
+
+fn tags(list: Vec<(String, Option<String>)>, faults: &mut Vec<FieldError>) -> BTreeMap<String, Option<String>> {
+    if list.len() > limits::TAGS {
+        faults.push(FieldError::new("tags", format!("holds more than {} tags", limits::TAGS)));
+    }
+    let mut kept = BTreeMap::new();
+    for (i, (name, value)) in list.into_iter().enumerate() {
+        let path = format!("tags[{i}]");
+        if name.is_empty() {
+            faults.push(FieldError::new(&path, "has no name"));
+        }
+        let name = line(&path, name, limits::LABEL_CHARS, faults);
+        let value = value.map(|value| line(&path, value, limits::LABEL_CHARS, faults));
+        if kept.insert(name, value).is_some() {
+            faults.push(FieldError::new(&path, "repeats the name of another tag"));
+        }
+    }
+    kept
+}
+
+fn metadata(list: Vec<(String, Scalar)>, faults: &mut Vec<FieldError>) -> BTreeMap<String, Scalar> {
+    if list.len() > limits::METADATA {
+        faults.push(FieldError::new("metadata", format!("holds more than {} entries", limits::METADATA)));
+    }
+    let mut kept = BTreeMap::new();
+    for (name, value) in list {
+        let path = format!("metadata.{name}");
+        let safe = match &value {
+            Scalar::Integer(n) => n.abs() <= limits::SAFE_INTEGER,
+            Scalar::Number(n) => n.abs() <= limits::SAFE_INTEGER as f64,
+            Scalar::Bool(_) | Scalar::Text(_) => true,
+        };
+        if !safe {
+            faults.push(FieldError::new(&path, "is a number beyond 2^53-1, which JSON readers round: send it as a string"));
+        }
+        let long = matches!(&value, Scalar::Text(text) if text.chars().count() > limits::LABEL_CHARS);
+        if name.is_empty() || name.chars().count() > limits::LABEL_CHARS || long {
+            faults.push(FieldError::new(&path, format!("names and values are 1 to {} characters", limits::LABEL_CHARS)));
+        }
+        kept.insert(name, value);
+    }
+    kept
+}
+
+fn schedule(text: Option<&str>, faults: &mut Vec<FieldError>) -> Option<Schedule> {
+    match Schedule::parse(text?) {
+        Ok(schedule) => Some(schedule),
+        Err(error) => {
+            faults.push(FieldError::new("scheduled_at", error.to_string()));
+            None
+        }
+    }
+}
+
+/// Attachments are kept as base64 inside the stored JSON.
+mod as_base64 {
+    use super::STANDARD;
+    use base64::Engine as _;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = <std::borrow::Cow<'_, str>>::deserialize(from)?;
+        STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,384 @@
+//! An accepted email: what never changes, what does, and the changes it may go through.
+//!
+//! Engines load an [`Email`], call one of the changes below and save what it became together with the events it
+//! returns. So every engine decides alike.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    address::Address,
+    digest::Digest,
+    event::{Kind, NewEvent},
+    handoff::{Attempt, Handoff, Outcome, State, Step},
+    id::{ApiKeyId, EmailId, TeamId},
+    intent::Intent,
+    key::{Key, KeyHash, KeyName},
+    limits,
+    time::Time,
+    ttl::Ttl,
+    words::words,
+};
+
+words! {
+    /// Where an email stands, as callers see it.
+    EmailState {
+        /// Due later.
+        Scheduled = "scheduled",
+        /// Waiting for a worker.
+        Queued = "queued",
+        /// A worker holds it, or it is on the wire.
+        Sending = "sending",
+        /// The next hop has all of it.
+        Sent = "sent",
+        /// The recipients' servers have it.
+        Delivered = "delivered",
+        /// Some of it came back.
+        Bounced = "bounced",
+        /// A recipient called it spam.
+        Complained = "complained",
+        /// Refused for good.
+        Failed = "failed",
+        /// Some of it may or may not have left.
+        Unknown = "unknown",
+        /// A person gave it up while it was unknown.
+        Abandoned = "abandoned",
+        /// A guard keeps it until a person decides.
+        Held = "held",
+        /// Taken back before anything left.
+        Cancelled = "cancelled",
+    }
+}
+
+impl EmailState {
+    /// Whether nothing more will happen by itself.
+    pub fn is_terminal(self) -> bool {
+        !matches!(self, Self::Scheduled | Self::Queued | Self::Sending | Self::Unknown | Self::Held)
+    }
+
+    /// The fold over an email's handoffs: the first that applies.
+    pub fn fold(states: &[State]) -> Self {
+        let any = |wanted: &[State]| states.iter().any(|state| wanted.contains(state));
+        let order: [(&[State], Self); 11] = [
+            (&[State::Unknown], Self::Unknown),
+            (&[State::Held], Self::Held),
+            (&[State::Sending, State::Leased], Self::Sending),
+            (&[State::Queued], Self::Queued),
+            (&[State::Scheduled], Self::Scheduled),
+            (&[State::Complained], Self::Complained),
+            (&[State::Bounced], Self::Bounced),
+            // Delivered only when every copy that left was; one that is merely sent keeps the email at sent.
+            (&[State::Sent], Self::Sent),
+            (&[State::Delivered], Self::Delivered),
+            (&[State::Abandoned], Self::Abandoned),
+            (&[State::Failed], Self::Failed),
+        ];
+        order.into_iter().find(|(wanted, _)| any(wanted)).map_or(Self::Cancelled, |(_, state)| state)
+    }
+}
+
+words! {
+    /// A check inside the accept transaction that spoke.
+    Guard {
+        /// The same intent already went, or is going, to some of these recipients.
+        Overlaps = "overlaps",
+    }
+}
+
+words! {
+    /// What to do when an outcome stays unknown.
+    OnUnknown {
+        /// Keep it and ask a person.
+        Hold = "hold",
+        /// Send the same bytes again, once, flagged as a possible duplicate.
+        Resend = "resend",
+    }
+}
+
+words! {
+    /// The door a call came through.
+    Channel {
+        /// The HTTP API.
+        Http = "http",
+        /// A batch.
+        Batch = "batch",
+        /// The command line.
+        Cli = "cli",
+    }
+}
+
+/// What never changes about an email, apart from its content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EmailHead {
+    /// Sender, bare.
+    pub from: String,
+    /// Recipients, bare.
+    pub to: Vec<String>,
+    /// Copies, bare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cc: Vec<String>,
+    /// Hidden copies, bare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bcc: Vec<String>,
+    /// Subject.
+    pub subject: String,
+    /// The name of the wish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyName>,
+    /// What the wish is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Intent>,
+    /// When it was accepted.
+    pub created_at: Time,
+    /// What to do when the outcome stays unknown.
+    pub on_unknown: OnUnknown,
+    /// The credential it came with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<ApiKeyId>,
+    /// The door it came through.
+    pub channel: Channel,
+    /// From 1; rises when it is sent again on purpose.
+    pub version: u32,
+    /// The version before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resend_of: Option<EmailId>,
+}
+
+impl EmailHead {
+    /// The recipients' own keys, sorted, when an intent names several recipients.
+    pub fn slots(&self, team: TeamId) -> Vec<KeyHash> {
+        let Some(intent) = self.intent.as_ref().filter(|_| self.to.len() > 1) else { return Vec::new() };
+        let own_key = |address: &String| {
+            let address = Address::parse(address).ok()?;
+            Some(KeyName::Given(Key::parse(&intent.key(&[address])).ok()?).hash(team))
+        };
+        let mut slots: Vec<KeyHash> = self.to.iter().filter_map(own_key).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+}
+
+/// An accepted outbound mail.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Email {
+    /// Its id.
+    pub id: EmailId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// Rises with each change.
+    pub rev: u32,
+    /// What never changes.
+    pub head: EmailHead,
+    /// What it means.
+    pub digest: Digest,
+    /// How often its key was bound, this time included. 0 without a key.
+    pub bind: u32,
+    /// How long its key is remembered.
+    pub ttl: Ttl,
+    /// When it first became terminal.
+    pub settled_at: Option<Time>,
+    /// The guard that holds or held it.
+    pub guard: Option<Guard>,
+    /// The next version, when one was made.
+    pub resent_as: Option<EmailId>,
+    /// Its envelopes, by number.
+    pub handoffs: Vec<Handoff>,
+    /// Calls that were answered with this email instead of making another.
+    pub suppressed: u64,
+}
+
+/// Why a change was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It left, or may have left.
+    TooLate,
+    /// It is not scheduled.
+    NotScheduled,
+    /// It is not terminal yet.
+    NotTerminal,
+    /// Its outcome is unknown: resolve it first.
+    UseResolve,
+    /// It was sent again too recently.
+    BudgetSpent,
+}
+
+/// How long after one resend the next version may be made, in milliseconds (1 a day).
+pub const RESEND_EVERY_MS: i64 = 86_400_000;
+
+impl Email {
+    /// Where it stands.
+    pub fn state(&self) -> EmailState {
+        let states: Vec<State> = self.handoffs.iter().map(|handoff| handoff.state).collect();
+        EmailState::fold(&states)
+    }
+
+    /// When its key is forgotten. `None` while it is not settled.
+    pub fn expires_at(&self) -> Option<Time> {
+        self.ttl.expires_at(self.settled_at)
+    }
+
+    /// Whether its key is forgotten by now.
+    pub fn is_forgotten(&self, now: Time) -> bool {
+        self.expires_at().is_some_and(|at| at <= now)
+    }
+
+    /// The next moment after `now` at which something about it is to be forgotten: its key, its body, or all of it.
+    pub fn next_sweep(&self, now: Time) -> Option<Time> {
+        self.sweeps().into_iter().flatten().filter(|at| *at > now).min()
+    }
+
+    /// When its body is dropped.
+    pub fn body_until(&self) -> Option<Time> {
+        self.settled_at.map(|at| at.plus(limits::BODY_KEPT_MS))
+    }
+
+    /// When the last trace of it goes: the tombstone of its key.
+    pub fn traces_until(&self) -> Option<Time> {
+        self.body_until().max(self.expires_at()).map(|at| at.plus(limits::TOMBSTONE_MS))
+    }
+
+    fn sweeps(&self) -> [Option<Time>; 3] {
+        [self.expires_at(), self.body_until(), self.traces_until()]
+    }
+
+    /// Whether it still stands for its recipients: remembered, and not surely unsent.
+    pub fn occupies_slots(&self, now: Time) -> bool {
+        !self.is_forgotten(now) && !matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
+    }
+
+    /// The event that tells of its acceptance.
+    pub fn accepted_event(&self) -> NewEvent {
+        let kind = if self.guard.is_some() { Kind::EmailHeld } else { Kind::EmailAccepted };
+        self.event(kind, self.head.created_at)
+    }
+
+    /// An event about this email as it stands.
+    pub fn event(&self, kind: Kind, at: Time) -> NewEvent {
+        NewEvent { kind, at, about: self.id.0, rev: self.rev, data: self.event_data() }
+    }
+
+    fn event_data(&self) -> serde_json::Value {
+        let mut data = serde_json::json!({ "state": self.state().word() });
+        if let Some(key) = &self.head.key {
+            data["key"] = key.shown().into();
+        }
+        if let Some(guard) = self.guard {
+            data["guard"] = guard.word().into();
+        }
+        data
+    }
+
+    /// Takes it back. `Ok(None)` when it was taken back before.
+    pub fn cancel(&mut self, now: Time) -> Result<Option<NewEvent>, Refusal> {
+        if self.state() == EmailState::Cancelled {
+            return Ok(None);
+        }
+        let mut handoffs = self.handoffs.clone();
+        for handoff in &mut handoffs {
+            handoff.step(Step::Cancel, now).map_err(|_illegal| Refusal::TooLate)?;
+        }
+        self.handoffs = handoffs;
+        Ok(Some(self.changed(Kind::EmailCancelled, now)))
+    }
+
+    /// Moves it to another time, while it is scheduled.
+    pub fn reschedule(&mut self, due: Time, now: Time) -> Result<NewEvent, Refusal> {
+        if self.state() != EmailState::Scheduled {
+            return Err(Refusal::NotScheduled);
+        }
+        for handoff in &mut self.handoffs {
+            if handoff.state == State::Scheduled {
+                handoff.due_at = Some(due);
+            }
+        }
+        Ok(self.changed(Kind::EmailRescheduled, now))
+    }
+
+    /// Whether the next version may be made.
+    pub fn may_resend(&self, now: Time) -> Result<(), Refusal> {
+        let state = self.state();
+        if state == EmailState::Unknown {
+            return Err(Refusal::UseResolve);
+        }
+        if !state.is_terminal() {
+            return Err(Refusal::NotTerminal);
+        }
+        let recent = now.since(self.head.created_at) < RESEND_EVERY_MS;
+        if self.head.resend_of.is_some() && recent { Err(Refusal::BudgetSpent) } else { Ok(()) }
+    }
+
+    /// Names the version that follows it.
+    pub fn mark_resent(&mut self, as_email: EmailId, now: Time) -> NewEvent {
+        self.resent_as = Some(as_email);
+        self.changed(Kind::EmailResent, now)
+    }
+
+    /// Gives its key another memory.
+    pub fn extend(&mut self, ttl: Ttl, now: Time) -> NewEvent {
+        self.ttl = ttl;
+        self.changed(Kind::KeyExtended, now)
+    }
+
+    /// Ends the memory of its key now. Only for a settled email.
+    pub fn forget(&mut self, now: Time) -> NewEvent {
+        self.ttl = Ttl(self.settled_at.map_or(0, |at| now.since(at)));
+        self.changed(Kind::KeyForgotten, now)
+    }
+
+    /// Hands the envelope to a next hop that lives inside our own commit: lease, marker and answer at once.
+    pub fn capture(&mut self, number: u16, now: Time) -> Option<(Attempt, NewEvent)> {
+        let handoff = self.handoffs.get_mut(usize::from(number))?;
+        if handoff.state == State::Scheduled {
+            handoff.step(Step::Due, now).ok()?;
+        }
+        for step in [Step::Lease, Step::Mark, Step::Accept] {
+            handoff.step(step, now).ok()?;
+        }
+        handoff.fence += 1;
+        handoff.attempts += 1;
+        let attempt = Attempt {
+            handoff: number,
+            number: handoff.attempts,
+            at: now,
+            outcome: Some(Outcome::Accepted),
+            reply: "captured by the sandbox".into(),
+        };
+        Some((attempt, self.changed(Kind::EmailSent, now)))
+    }
+
+    /// Counts the change, notes when the email first became terminal, and tells of it.
+    fn changed(&mut self, kind: Kind, now: Time) -> NewEvent {
+        self.rev += 1;
+        if self.settled_at.is_none() && self.state().is_terminal() {
+            self.settled_at = Some(now);
+        }
+        self.event(kind, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_email_is_as_far_as_its_most_open_handoff() {
+        use State as S;
+        for (states, folded) in [
+            (vec![S::Sent, S::Unknown, S::Held], "unknown"),
+            (vec![S::Sent, S::Held, S::Queued], "held"),
+            (vec![S::Leased, S::Queued], "sending"),
+            (vec![S::Queued, S::Sent], "queued"),
+            (vec![S::Scheduled, S::Failed], "scheduled"),
+            (vec![S::Sent, S::Failed], "sent"),
+            (vec![S::Delivered, S::Sent], "sent"),
+            (vec![S::Delivered, S::Delivered], "delivered"),
+            (vec![S::Delivered, S::Bounced], "bounced"),
+            (vec![S::Bounced, S::Complained], "complained"),
+            (vec![S::Abandoned, S::Failed], "abandoned"),
+            (vec![S::Failed, S::Cancelled], "failed"),
+            (vec![S::Cancelled], "cancelled"),
+        ] {
+            assert_eq!(EmailState::fold(&states).word(), folded, "{states:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Events: facts told outside, in one gap-free order per team.
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+use uuid::Uuid;
+
+use crate::{id, id::EventId, time::Time, words::words};
+
+words! {
+    /// What happened.
+    Kind {
+        /// An email was accepted.
+        EmailAccepted = "email.accepted",
+        /// An email was accepted and is held by a guard.
+        EmailHeld = "email.held",
+        /// A call was answered with an earlier email.
+        EmailDuplicate = "email.duplicate",
+        /// A scheduled email got another time.
+        EmailRescheduled = "email.rescheduled",
+        /// The next hop has a part of the email.
+        EmailSent = "email.sent",
+        /// An email was taken back.
+        EmailCancelled = "email.cancelled",
+        /// The next version of an email was made.
+        EmailResent = "email.resent",
+        /// A key got another memory.
+        KeyExtended = "key.extended",
+        /// A key was forgotten by hand.
+        KeyForgotten = "key.forgotten",
+    }
+}
+
+impl Kind {
+    /// The kind of thing it is about.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::KeyExtended | Self::KeyForgotten => "key",
+            _ => "email",
+        }
+    }
+}
+
+/// An event before it has its number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    /// What happened.
+    pub kind: Kind,
+    /// When.
+    pub at: Time,
+    /// The id of what it is about. Events about keys carry the id of the email they were bound to.
+    pub about: Uuid,
+    /// That thing's rev after the change.
+    pub rev: u32,
+    /// The facts needed to act.
+    pub data: Value,
+}
+
+/// An event with its place in the team's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// From 1, without gaps.
+    pub seq: u64,
+    /// The event itself.
+    pub event: NewEvent,
+}
+
+impl Event {
+    /// Its id: follows from what it says and where it stands, so it needs no place in the ledger.
+    pub fn id(&self) -> EventId {
+        let mut hash = Sha256::new();
+        hash.update(self.event.about.as_bytes());
+        hash.update(self.event.kind.word().as_bytes());
+        hash.update(self.seq.to_be_bytes());
+        hash.update(self.event.rev.to_be_bytes());
+        let sum = hash.finalize();
+        let word = |at: usize| sum.iter().skip(at).take(8).fold(0_i64, |n, byte| (n << 8) | i64::from(*byte));
+        EventId(id::from_bits((self.event.at.0 << 12) | (word(0) & 0xfff), word(8)))
+    }
+}
+
+/// A place in the order of events: the epoch of the installation and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// Renewed by a restore.
+    pub epoch: u32,
+    /// The last event seen.
+    pub seq: u64,
+}
+
+impl Cursor {
+    /// Reads `epoch-seq`, or `0` for the very start.
+    pub fn parse(text: &str) -> Option<Option<Self>> {
+        if text == "0" {
+            return Some(None);
+        }
+        let (epoch, seq) = text.split_once('-')?;
+        Some(Some(Self { epoch: epoch.parse().ok()?, seq: seq.parse().ok()? }))
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.epoch, self.seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_back() {
+        let cursor = Cursor { epoch: 3, seq: 42 };
+        assert_eq!(Cursor::parse(&cursor.to_string()), Some(Some(cursor)));
+        assert_eq!(Cursor::parse("0"), Some(None));
+        for bad in ["", "x", "1", "1-", "-1", "1-x"] {
+            assert_eq!(Cursor::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn ids_of_events_are_uuid_v7_and_differ_by_place() {
+        let event = |seq| Event {
+            seq,
+            event: NewEvent {
+                kind: Kind::EmailAccepted,
+                at: Time(1_731_628_800_123),
+                about: Uuid::from_u128(9),
+                rev: 1,
+                data: Value::Null,
+            },
+        };
+        assert_eq!(event(1).id(), event(1).id());
+        assert_ne!(event(1).id(), event(2).id());
+        assert_eq!(event(1).id().0.get_version_num(), 7);
+    }
+}

@@ -1,0 +1,129 @@
+//! Intents: what a wish is about, and the Key that follows from it.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+
+use crate::{address::Address, limits};
+
+/// What a wish is about. Two callers who want the same thing say the same intent, however they word the mail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// What kind of mail it is: `order.confirmation`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it is about: `order_4821`.
+    pub entity: String,
+    /// Rises when the same thing is told again on purpose.
+    #[serde(default = "first_version")]
+    pub version: u32,
+    /// The day, week or run it belongs to, when it recurs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<String>,
+}
+
+fn first_version() -> u32 {
+    1
+}
+
+/// Why an intent cannot name a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("intent.{field} must be 1 to 256 characters without control characters")]
+pub struct IntentError {
+    /// The field at fault.
+    pub field: &'static str,
+}
+
+impl Intent {
+    /// Checks the lengths of its words.
+    pub fn check(&self) -> Result<(), IntentError> {
+        let fits = |text: &str| {
+            !text.is_empty() && text.chars().count() <= limits::INTENT_CHARS && !text.chars().any(char::is_control)
+        };
+        for (field, text) in [("type", Some(&self.kind)), ("entity", Some(&self.entity)), ("period", self.period.as_ref())] {
+            if text.is_some_and(|text| !fits(text)) {
+                return Err(IntentError { field });
+            }
+        }
+        if self.version == 0 {
+            return Err(IntentError { field: "version" });
+        }
+        Ok(())
+    }
+
+    /// The Key of this intent for these recipients: `i1_` and the hex SHA-256 of its RFC 8785 form.
+    /// Recipients are sorted, and one that is named twice counts once.
+    pub fn key(&self, to: &[Address]) -> String {
+        let mut key = String::with_capacity(67);
+        key.push_str("i1_");
+        for byte in Sha256::digest(self.canonical(to).as_bytes()) {
+            // Writing to a String cannot fail.
+            write!(key, "{byte:02x}").ok();
+        }
+        key
+    }
+
+    /// RFC 8785 JSON. The members' names are fixed and ASCII, so their order is too.
+    fn canonical(&self, to: &[Address]) -> String {
+        let mut to: Vec<&str> = to.iter().map(Address::as_str).collect();
+        to.sort_unstable_by(|a, b| a.encode_utf16().cmp(b.encode_utf16()));
+        to.dedup();
+        let period = self.period.as_ref().map_or(String::new(), |p| format!("\"period\":{},", quoted(p)));
+        let to: Vec<String> = to.into_iter().map(quoted).collect();
+        format!(
+            "{{\"entity\":{},{period}\"to\":[{}],\"type\":{},\"v\":{}}}",
+            quoted(&self.entity),
+            to.join(","),
+            quoted(&self.kind),
+            self.version
+        )
+    }
+}
+
+/// A JSON string. serde_json escapes exactly what RFC 8785 asks for.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intent(kind: &str, entity: &str, version: u32, period: Option<&str>) -> Intent {
+        Intent { kind: kind.into(), entity: entity.into(), version, period: period.map(Into::into) }
+    }
+
+    fn to(list: &[&str]) -> Vec<Address> {
+        list.iter().map(|a| Address::parse(a).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_canonical_form_is_rfc_8785() {
+        let plain = intent("order.confirmation", "order_4821", 1, None);
+        assert_eq!(
+            plain.canonical(&to(&["User@Example.com"])),
+            r#"{"entity":"order_4821","to":["user@example.com"],"type":"order.confirmation","v":1}"#
+        );
+        let odd = intent("a\"b\\c", "é\u{2028}/\u{7f}", 3, Some("2026-W46"));
+        let ours = odd.canonical(&to(&["b@x.test", "a@x.test", "B@x.test"]));
+        let value: serde_json::Value = serde_json::from_str(&ours).unwrap();
+        assert_eq!(serde_json_canonicalizer::to_string(&value).unwrap(), ours);
+    }
+
+    #[test]
+    fn every_part_of_an_intent_changes_its_key() {
+        let base = intent("t", "e", 1, None).key(&to(&["a@x.test"]));
+        assert_eq!(base.len(), 67);
+        for other in [
+            intent("t2", "e", 1, None).key(&to(&["a@x.test"])),
+            intent("t", "e2", 1, None).key(&to(&["a@x.test"])),
+            intent("t", "e", 2, None).key(&to(&["a@x.test"])),
+            intent("t", "e", 1, Some("p")).key(&to(&["a@x.test"])),
+            intent("t", "e", 1, None).key(&to(&["b@x.test"])),
+            intent("t", "e", 1, None).key(&to(&["a@x.test", "b@x.test"])),
+        ] {
+            assert_ne!(base, other);
+        }
+        assert_eq!(base, intent("t", "e", 1, None).key(&to(&["A@X.TEST"])));
+    }
+}

@@ -1,0 +1,238 @@
+//! Keys: the name of one wish. Given by a caller, derived from an intent, or made for a child.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+
+use crate::{
+    id::{EmailId, TeamId},
+    limits,
+};
+
+/// A name for a wish, 1–256 printable ASCII characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Key(String);
+
+/// A text that is no Key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a key is 1 to 256 printable ASCII characters")]
+pub struct KeyError;
+
+impl Key {
+    /// Reads a key, bare or quoted as RFC 8941 strings are. Both forms are the same key.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let text = text.trim_matches([' ', '\t']);
+        let bare = match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+            Some(inner) => unescape(inner)?,
+            None => text.to_owned(),
+        };
+        let printable = bare.bytes().all(|b| (0x20..=0x7e).contains(&b));
+        if bare.is_empty() || bare.len() > limits::KEY_CHARS || !printable {
+            return Err(KeyError);
+        }
+        Ok(Self(bare))
+    }
+
+    /// The key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// RFC 8941 strings escape only `"` and `\`.
+fn unescape(inner: &str) -> Result<String, KeyError> {
+    let mut bare = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(escaped @ ('"' | '\\')) => bare.push(escaped),
+                _ => return Err(KeyError),
+            },
+            '"' => return Err(KeyError),
+            plain => bare.push(plain),
+        }
+    }
+    Ok(bare)
+}
+
+/// How an email came by its name. Only the first kind can be said by a caller, so no header reaches the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyName {
+    /// Given in a header or derived from an intent.
+    Given(Key),
+    /// The item of a batch: the batch's key and the item's place.
+    Item {
+        /// The batch's key.
+        batch: Key,
+        /// The item's place, from 0.
+        index: u32,
+    },
+    /// The next version of an email that had no intent.
+    Version {
+        /// The email it repeats.
+        of: EmailId,
+    },
+}
+
+impl KeyName {
+    /// The name as people read it.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Given(key) => key.0.clone(),
+            Self::Item { batch, index } => format!("{batch}[{index}]"),
+            Self::Version { of } => format!("resend of {of}"),
+        }
+    }
+
+    /// The key when a caller can say it.
+    pub fn given(&self) -> Option<&Key> {
+        match self {
+            Self::Given(key) => Some(key),
+            Self::Item { .. } | Self::Version { .. } => None,
+        }
+    }
+
+    /// What the ledger looks it up by. Each kind has its own domain.
+    pub fn hash(&self, team: TeamId) -> KeyHash {
+        match self {
+            Self::Given(key) => KeyHash::of(team, b"given", &[key.0.as_bytes()]),
+            Self::Item { batch, index } => KeyHash::of(team, b"item", &[batch.0.as_bytes(), &index.to_be_bytes()]),
+            Self::Version { of } => KeyHash::of(team, b"version", &[of.0.as_bytes()]),
+        }
+    }
+}
+
+/// 128 bits of SHA-256 over team, kind and name: what the ledger's tree is sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash(pub [u8; 16]);
+
+impl KeyHash {
+    fn of(team: TeamId, domain: &[u8], parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(team.0.as_bytes());
+        for part in [&[domain], parts].concat() {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash.finalize()[..16]);
+        Self(short)
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyHash({:032x})", u128::from_be_bytes(self.0))
+    }
+}
+
+/// The secret of an installation, from which Message-IDs and credential hashes are made.
+#[derive(Clone)]
+pub struct InstallSecret(pub [u8; 32]);
+
+impl fmt::Debug for InstallSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InstallSecret(…)")
+    }
+}
+
+impl InstallSecret {
+    /// HMAC-SHA-256 over length-prefixed parts, so that no two lists of parts give the same input.
+    pub fn mac(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
+        // An HMAC takes keys of any length; the error cannot happen and leads to a constant, not to a panic.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return [0; 32] };
+        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    /// The Message-ID of an email: unguessable, and the same again for the same key and bind number, even after
+    /// a restore. Without a key it follows from the email's id.
+    pub fn message_id(&self, team: TeamId, id: EmailId, key: Option<(&KeyName, u32)>, domain: &str) -> String {
+        let mac = match key {
+            Some((name, bind)) => {
+                self.mac("message-id", &[team.0.as_bytes(), &name.hash(team).0, &bind.to_be_bytes()])
+            }
+            None => self.mac("message-id", &[team.0.as_bytes(), id.0.as_bytes()]),
+        };
+        format!("<{}@{domain}>", base32(&mac[..17]))
+    }
+}
+
+/// Lower-case base 32 (RFC 4648 letters), without padding.
+fn base32(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let (mut text, mut bits, mut held) = (String::new(), 0_u32, 0_u32);
+    for byte in bytes {
+        held = (held << 8) | u32::from(*byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            text.push(char::from(LETTERS[((held >> bits) & 31) as usize]));
+        }
+    }
+    if bits > 0 {
+        text.push(char::from(LETTERS[((held << (5 - bits)) & 31) as usize]));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn keys_are_1_to_256_printable_characters() {
+        assert!(Key::parse("k").is_ok());
+        assert!(Key::parse(&"k".repeat(256)).is_ok());
+        for bad in [String::new(), "k".repeat(257), "a\nb".into(), "naïve".into(), "\"\"".into(), "\0".into()] {
+            assert_eq!(Key::parse(&bad), Err(KeyError), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_key_equals_the_bare_one() {
+        assert_eq!(Key::parse("\"order-1\""), Key::parse("order-1"));
+        assert_eq!(Key::parse(r#""a\"b\\c""#).unwrap().as_str(), r#"a"b\c"#);
+        assert_eq!(Key::parse(r#""a\nb""#), Err(KeyError));
+    }
+
+    #[test]
+    fn no_given_key_hashes_like_an_item_or_another_teams() {
+        let (one, two) = (TeamId(Uuid::from_u128(1)), TeamId(Uuid::from_u128(2)));
+        let key = |text: &str| KeyName::Given(Key::parse(text).unwrap());
+        let item = KeyName::Item { batch: Key::parse("b").unwrap(), index: 3 };
+        assert_ne!(key(&item.shown()).hash(one), item.hash(one));
+        assert_ne!(key("k").hash(one), key("k").hash(two));
+        assert_eq!(key("k").hash(one), key("\"k\"").hash(one));
+    }
+
+    #[test]
+    fn a_message_id_is_the_same_again_for_the_same_key_and_bind() {
+        let secret = InstallSecret([7; 32]);
+        let team = TeamId(Uuid::from_u128(1));
+        let name = KeyName::Given(Key::parse("k").unwrap());
+        let id = |n: u128| EmailId(Uuid::from_u128(n));
+        let first = secret.message_id(team, id(1), Some((&name, 1)), "example.com");
+        assert_eq!(first, secret.message_id(team, id(2), Some((&name, 1)), "example.com"));
+        assert_ne!(first, secret.message_id(team, id(1), Some((&name, 2)), "example.com"));
+        assert_ne!(
+            secret.message_id(team, id(1), None, "example.com"),
+            secret.message_id(team, id(2), None, "example.com")
+        );
+        assert!(first.starts_with('<') && first.ends_with("@example.com>"));
+    }
+}

@@ -1,0 +1,34 @@
+//! The words and rules of mailonce.
+//!
+//! Everything here is pure: time, chance and ids come in as arguments, nothing reads a clock, a file or a
+//! socket. The other rooms translate to these words (`mailonce`), decide with them (`mailonce-engine`) and
+//! commit them (`mailonce-store`).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`id`], [`time`], [`limits`] | ids, instants and spans, the bound of everything that comes from outside |
+//! | [`address`], [`content`], [`schedule`] | what a mail says and to whom; validation |
+//! | [`key`], [`intent`], [`digest`], [`ttl`] | the name of a wish, its meaning, and how long it is remembered |
+//! | [`handoff`], [`email`] | the state machine of one envelope, and the fold over an email |
+//! | [`retry`] | what an answer of the next hop means and when to try again |
+//! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
+//! | [`port`] | what the engine needs from the rest of the world |
+
+pub mod address;
+pub mod content;
+pub mod digest;
+pub mod email;
+pub mod event;
+pub mod handoff;
+pub mod id;
+pub mod intent;
+pub mod key;
+pub mod limits;
+pub mod port;
+pub mod problem;
+pub mod retry;
+pub mod schedule;
+pub mod team;
+pub mod time;
+pub mod ttl;
+mod words;

@@ -1,0 +1,60 @@
+//! The bound of everything that comes from outside. One place, so that a limit is never forgotten.
+
+/// Bytes of one HTTP request body.
+pub const BODY_BYTES: usize = 40 * 1024 * 1024;
+/// Characters of a Key given by a caller.
+pub const KEY_CHARS: usize = 256;
+/// Recipients of one email: to, cc and bcc together.
+pub const RECIPIENTS: usize = 50;
+/// Items of one batch.
+pub const BATCH_ITEMS: usize = 1000;
+/// Octets of a local part (RFC 5321).
+pub const LOCAL_PART_OCTETS: usize = 64;
+/// Octets of a whole address (RFC 5321, path without angle brackets).
+pub const ADDRESS_OCTETS: usize = 254;
+/// Characters of a display name.
+pub const NAME_CHARS: usize = 256;
+/// Characters of a subject. A longer one is no subject.
+pub const SUBJECT_CHARS: usize = 998;
+/// Custom headers of one email.
+pub const HEADERS: usize = 50;
+/// Characters of a custom header's name.
+pub const HEADER_NAME_CHARS: usize = 76;
+/// Characters of a custom header's value.
+pub const HEADER_VALUE_CHARS: usize = 998;
+/// Attachments of one email.
+pub const ATTACHMENTS: usize = 100;
+/// Decoded bytes of all attachments of one email.
+pub const ATTACHMENT_BYTES: usize = 25 * 1024 * 1024;
+/// Characters of a file name.
+pub const FILENAME_CHARS: usize = 255;
+/// Tags of one email.
+pub const TAGS: usize = 50;
+/// Entries of an email's metadata.
+pub const METADATA: usize = 50;
+/// Characters of a tag, a metadata name or a metadata value.
+pub const LABEL_CHARS: usize = 512;
+/// Characters of an intent's `type`, `entity` or `period`.
+pub const INTENT_CHARS: usize = 256;
+/// The largest integer that every JSON reader gives back unchanged.
+pub const SAFE_INTEGER: i64 = 9_007_199_254_740_991;
+/// How far ahead a mail may be scheduled, in milliseconds (400 days).
+pub const SCHEDULE_AHEAD_MS: i64 = 400 * 86_400_000;
+/// How long a tombstone keeps a forgotten key's hash and bind number, in milliseconds (400 days).
+pub const TOMBSTONE_MS: i64 = 400 * 86_400_000;
+/// How long a body is kept after the terminal state, in milliseconds (30 days).
+pub const BODY_KEPT_MS: i64 = 30 * 86_400_000;
+/// How long the answer of a repeatable operation is remembered, in milliseconds (24 hours).
+pub const OPERATION_MS: i64 = 86_400_000;
+/// Suppressed calls remembered one by one for each key.
+pub const SUPPRESSED_KEPT: usize = 20;
+/// Rows of one page.
+pub const PAGE_ROWS: usize = 100;
+/// Rows of one page of events.
+pub const EVENT_ROWS: usize = 1000;
+/// Rows one listing may look at before it hands back a cursor, however few of them matched.
+pub const SCAN_ROWS: usize = 20_000;
+/// Characters of a name, label or reason that a person gives.
+pub const WORDS_CHARS: usize = 500;
+/// Characters of a credential at least.
+pub const SECRET_CHARS: usize = 16;

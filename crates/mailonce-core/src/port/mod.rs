@@ -1,0 +1,24 @@
+//! Ports: what the engine needs from the rest of the world.
+
+pub mod store;
+
+use crate::time::Time;
+
+/// The time. The only way by which the engine learns it.
+pub trait Clock: Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> Time;
+}
+
+/// Chance. The only way by which the engine gets it.
+pub trait Chance: Send + Sync + 'static {
+    /// Fills `bytes` with unpredictable ones.
+    fn fill(&self, bytes: &mut [u8]);
+
+    /// An unpredictable number.
+    fn number(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes);
+        u64::from_be_bytes(bytes)
+    }
+}

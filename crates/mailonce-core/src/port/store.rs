@@ -1,0 +1,462 @@
+//! What mailonce must remember.
+//!
+//! Every method is one transaction and safe to repeat: the second call gives the answer the first would have
+//! given. Answers about the business are values; [`StoreError`] only ever means that the store could not tell.
+//! Time and ids are arguments. Every row and every query carries its team.
+
+use async_trait::async_trait;
+use std::{fmt, sync::Arc};
+
+use crate::{
+    digest::Digest,
+    email::{Channel, Email, EmailHead, EmailState, Guard, Refusal},
+    event::Event,
+    handoff::{Attempt, Handoff, State},
+    id::{ApiKeyId, EmailId, TeamId},
+    key::{InstallSecret, KeyHash},
+    team::{ApiKey, Team},
+    time::Time,
+    ttl::Ttl,
+};
+
+/// The store could not tell.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written; the same call may succeed later.
+    #[error("the ledger cannot be reached: {0}")]
+    Unreachable(String),
+    /// The fate of the commit is unknown; the same call with the same key finds out.
+    #[error("the ledger did not confirm the commit: {0}")]
+    Unknown(String),
+    /// An invariant is broken, or the disk cannot be trusted: stop.
+    #[error("the ledger cannot be trusted: {0}")]
+    Corrupt(String),
+}
+
+/// What a store answers with.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// What an installation is.
+#[derive(Clone, Debug)]
+pub struct Install {
+    /// From which Message-IDs and credential hashes are made.
+    pub secret: InstallSecret,
+    /// Renewed by a restore; part of every cursor.
+    pub epoch: u32,
+    /// The ordered bits of the highest id ever written, for [`crate::id::IdMaker`].
+    pub last_id: i64,
+}
+
+/// One envelope of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The way out.
+    pub transport: String,
+    /// Whom it is for.
+    pub recipients: Vec<String>,
+}
+
+/// An email that wants to be accepted.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The id it gets if it is the first.
+    pub id: EmailId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// What never changes. The key is in here.
+    pub head: EmailHead,
+    /// What it means.
+    pub digest: Digest,
+    /// The hash of the key, when there is one.
+    pub key: Option<KeyHash>,
+    /// The recipients' own keys, when an intent names several: taken together with the key, so that a later email
+    /// of the same intent to some of them is noticed.
+    pub slots: Vec<KeyHash>,
+    /// How long the key is remembered.
+    pub ttl: Ttl,
+    /// Its envelopes.
+    pub envelopes: Vec<Envelope>,
+    /// When it is due, if later.
+    pub due: Option<Time>,
+    /// The packed content.
+    pub body: Arc<[u8]>,
+}
+
+impl Wish {
+    /// The email it becomes when it is the first of its key.
+    pub fn become_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
+        let due = self.due.filter(|due| *due > now);
+        let state = match (guard, due) {
+            (Some(_), _) => State::Held,
+            (None, Some(_)) => State::Scheduled,
+            (None, None) => State::Queued,
+        };
+        let handoff = |(number, envelope): (usize, Envelope)| Handoff {
+            number: number as u16,
+            transport: envelope.transport,
+            recipients: envelope.recipients,
+            state,
+            // A held email keeps the time it was wished for, and gets it back when it is released.
+            due_at: due.or(if guard.is_some() { None } else { Some(now) }),
+            attempts: 0,
+            fence: 0,
+        };
+        let email = Email {
+            id: self.id,
+            team: self.team,
+            rev: 1,
+            head: self.head,
+            digest: self.digest,
+            bind,
+            ttl: self.ttl,
+            settled_at: None,
+            guard,
+            resent_as: None,
+            handoffs: self.envelopes.into_iter().enumerate().map(handoff).collect(),
+            suppressed: 0,
+        };
+        (email, self.body)
+    }
+}
+
+/// The answer to a wish.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Accept {
+    /// It was the first; this is what it became.
+    First(Email),
+    /// Its key was bound before. Whether the digests agree is for the engine to say.
+    Bound(Bound),
+}
+
+/// What a key is bound to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bound {
+    /// An email.
+    Email(Email),
+    /// An operation that is not a send, or a batch.
+    Operation {
+        /// What was asked.
+        digest: [u8; 32],
+    },
+}
+
+/// A batch that wants to be accepted: every item or none.
+#[derive(Clone, Debug)]
+pub struct BatchWish {
+    /// Whose it is.
+    pub team: TeamId,
+    /// The batch's own key, when it has one.
+    pub operation: Option<Operation>,
+    /// Its items, in order.
+    pub items: Vec<Wish>,
+}
+
+/// The answer to a batch.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum AcceptBatch {
+    /// Each item's answer, in order.
+    Items(Vec<Accept>),
+    /// The batch's key is bound to something else. Nothing was written.
+    Mismatch(Bound),
+}
+
+/// A repeatable call that is not a send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The caller's team.
+    pub team: TeamId,
+    /// The hash of its key.
+    pub key: KeyHash,
+    /// What was asked.
+    pub digest: [u8; 32],
+    /// What to answer when it is asked again, sealed. Empty when the verb itself repeats well.
+    pub answer: Vec<u8>,
+    /// Until when it is remembered.
+    pub expires_at: Time,
+}
+
+/// The answer to a call that may be a repeat.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Once<T> {
+    /// Done now.
+    Done(T),
+    /// Done before; this is what was to be answered.
+    Repeated(Vec<u8>),
+    /// The key is bound to something else.
+    Mismatch(Bound),
+}
+
+/// The answer to a change of one email.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Change {
+    /// What it became, or already was.
+    Email(Email),
+    /// Why it was refused, and what it is.
+    Refused(Refusal, Email),
+    /// No such email in this team.
+    Missing,
+}
+
+/// The answer to a wish for the next version of an email.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Resend {
+    /// The new version.
+    First(Email),
+    /// The version that was made before.
+    Repeated(Email),
+    /// Why it was refused.
+    Refused(Refusal, Email),
+    /// No such email in this team.
+    Missing,
+}
+
+/// Everything about one email.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmailDetail {
+    /// The email.
+    pub email: Email,
+    /// The packed content; `None` once it was dropped.
+    pub body: Option<Vec<u8>>,
+    /// Its attempts, in order.
+    pub attempts: Vec<Attempt>,
+    /// The latest suppressed calls, newest first.
+    pub suppressed: Vec<SuppressedCall>,
+}
+
+/// A call that was answered with an earlier email.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SuppressedCall {
+    /// When.
+    pub at: Time,
+    /// The credential it came with.
+    pub caller: Option<ApiKeyId>,
+    /// The door it came through.
+    pub channel: Channel,
+    /// Why it made no email.
+    pub reason: SuppressedReason,
+}
+
+crate::words::words! {
+    /// Why a call made no email.
+    SuppressedReason {
+        /// The same key, the same meaning.
+        KeyReplay = "key_replay",
+        /// The same key, another wording, forgiven.
+        PayloadDiffers = "payload_differs",
+        /// The same key, another meaning, refused.
+        Mismatch = "mismatch",
+    }
+}
+
+/// Suppressed calls of one email since the last note.
+#[derive(Clone, Debug)]
+pub struct Suppressed {
+    /// Whose.
+    pub team: TeamId,
+    /// Which email they were answered with.
+    pub email: EmailId,
+    /// How many.
+    pub count: u64,
+    /// The latest of them, oldest first, at most [`crate::limits::SUPPRESSED_KEPT`].
+    pub latest: Vec<SuppressedCall>,
+}
+
+/// Which emails to list.
+#[derive(Clone, Debug, Default)]
+pub struct EmailQuery {
+    /// In this state.
+    pub state: Option<EmailState>,
+    /// To this bare address.
+    pub to: Option<String>,
+    /// Under this key.
+    pub key: Option<KeyHash>,
+    /// Accepted at or after.
+    pub since: Option<Time>,
+    /// Accepted before.
+    pub until: Option<Time>,
+    /// Older than this email.
+    pub before: Option<EmailId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl EmailQuery {
+    /// Whether an email belongs on the page, its place apart.
+    pub fn matches(&self, email: &Email) -> bool {
+        let head = &email.head;
+        let named = |to: &String| head.to.iter().chain(&head.cc).chain(&head.bcc).any(|address| address == to);
+        self.state.is_none_or(|state| email.state() == state)
+            && self.to.as_ref().is_none_or(named)
+            && self.key.is_none_or(|key| head.key.as_ref().is_some_and(|name| name.hash(email.team) == key))
+            && self.since.is_none_or(|since| head.created_at >= since)
+            && self.until.is_none_or(|until| head.created_at < until)
+    }
+}
+
+/// A page, newest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// Where to go on; `None` at the end. A page may be short and still have more behind it.
+    pub next: Option<EmailId>,
+}
+
+/// What a key is, now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyView {
+    /// How often it was bound.
+    pub bind: u32,
+    /// What it is bound to; `None` when it is forgotten.
+    pub bound: Option<Bound>,
+    /// When it was forgotten.
+    pub forgotten_at: Option<Time>,
+    /// The latest suppressed calls, newest first.
+    pub suppressed: Vec<SuppressedCall>,
+}
+
+/// The answer to a change of a key.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum KeyChange {
+    /// Done; the email as it is now.
+    Done(Email),
+    /// Its email is not terminal: it cannot be forgotten.
+    NotTerminal(Email),
+    /// Not bound to an email.
+    Missing,
+}
+
+/// What the sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Keys that were forgotten.
+    pub keys: usize,
+    /// Bodies that were dropped.
+    pub bodies: usize,
+    /// Tombstones that were removed.
+    pub tombstones: usize,
+}
+
+/// How the store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The engine's name.
+    pub engine: &'static str,
+    /// What a person should know, good or bad: durability, replicas.
+    pub notes: Vec<String>,
+}
+
+/// Figures the store keeps about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gauges {
+    /// Verbs in each commit, as counts of batch sizes 1, 2, 4, 8 … 1024 and more.
+    pub batch_sizes: [u64; 12],
+    /// Commits.
+    pub commits: u64,
+    /// Verbs committed.
+    pub verbs: u64,
+    /// Commits by how long they took: up to 1, 2, 4, 8 … 1024 ms and more.
+    pub commit_ms: [u64; 12],
+    /// Sum of commit times, in microseconds.
+    pub commit_us: u64,
+    /// Accepts that found another of the same scope ahead of them and waited for it.
+    pub contended: u64,
+    /// Keys remembered, about.
+    pub keys: u64,
+}
+
+/// Called after a commit that changed emails, with what they became; before the callers learn of it. A cache that
+/// listens here never shows an older state than a caller has seen.
+pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
+
+/// What mailonce must remember. See the module's words.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    // Sending
+
+    /// Binds a key to an email, once, with its handoffs, its events and every guard.
+    async fn accept(&self, wish: Wish, now: Time) -> Result<Accept>;
+    /// Accepts every item of a batch, or none.
+    async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch>;
+    /// What a key is bound to and remembered for.
+    async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>>;
+    /// Takes an email back.
+    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>>;
+    /// Moves a scheduled email to another time.
+    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change>;
+    /// Makes the next version of an email, once. `wish.head.resend_of` names the version before.
+    async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>>;
+    /// Hands up to `max` due envelopes to the sandbox, in one commit. How many were.
+    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize>;
+    /// When the next envelope for a transport is due.
+    async fn next_due(&self, transport: &str) -> Result<Option<Time>>;
+    /// Counts calls that were answered with an earlier email, and keeps the latest.
+    async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()>;
+
+    // Looking
+
+    /// One email.
+    async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>>;
+    /// Everything about one email.
+    async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>>;
+    /// Emails, newest first.
+    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>>;
+    /// Events after a number, in order.
+    async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>>;
+
+    // Keys
+
+    /// What a key is, forgotten or not. `None` when it was never bound.
+    async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>>;
+    /// Gives a key another memory.
+    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange>;
+    /// Forgets a key now, if its email is terminal.
+    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange>;
+
+    // Teams and credentials
+
+    /// Makes a team together with its first credential.
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>>;
+    /// Every team.
+    async fn teams(&self) -> Result<Vec<Team>>;
+    /// Changes whether a team requires keys. `None` when there is no such team.
+    async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>>;
+    /// Makes a credential.
+    async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>>;
+    /// The credentials of a team, newest first.
+    async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>>;
+    /// The credential with this hash, and its team.
+    async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>>;
+    /// Takes a credential back. `None` when the team has no such credential.
+    async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>>;
+    /// Notes when credentials were last used.
+    async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()>;
+
+    // Upkeep
+
+    /// What this installation is. Made once, the same ever after.
+    async fn install(&self) -> Result<Install>;
+    /// Forgets what is due to be forgotten, at most `max` emails.
+    async fn sweep(&self, max: usize, now: Time) -> Result<Swept>;
+    /// How the store is. Fails when it cannot commit.
+    async fn health(&self) -> Result<Health>;
+    /// Figures for the metrics.
+    fn gauges(&self) -> Gauges;
+    /// Registers who is told of changed emails after each commit. Engines that are not alone on their data tell
+    /// nobody and return false.
+    fn watch(&self, watcher: Watcher) -> bool;
+    /// Finishes what is under way and closes.
+    async fn close(&self);
+}
+
+impl fmt::Debug for dyn Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Store")
+    }
+}

@@ -1,0 +1,184 @@
+//! Problems: what callers are told when a call did not do what they asked, and what they can do next.
+//!
+//! Each [`Code`] has a page in `docs/errors/` of the same name.
+
+use serde_json::{Map, Value};
+
+use crate::retry::Retry;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal, $status:literal, $retry:ident, $title:literal, $next:literal;)*) => {
+        /// What went wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code { $($(#[$doc])* $variant),* }
+
+        impl Code {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// The word callers branch on.
+            pub fn word(self) -> &'static str { match self { $(Self::$variant => $word),* } }
+            /// The HTTP status it goes with.
+            pub fn status(self) -> u16 { match self { $(Self::$variant => $status),* } }
+            /// What may be done with the same call.
+            pub fn retry(self) -> Retry { match self { $(Self::$variant => Retry::$retry),* } }
+            /// A short name for people.
+            pub fn title(self) -> &'static str { match self { $(Self::$variant => $title),* } }
+            /// One sentence a model can act on.
+            pub fn next(self) -> &'static str { match self { $(Self::$variant => $next),* } }
+        }
+    };
+}
+
+codes! {
+    /// The key breaks the rules for keys.
+    InvalidKey = "invalid_key", 400, Never, "The idempotency key is not valid",
+        "Send a key of 1 to 256 printable ASCII characters, or none.";
+    /// The team wants a key on every send.
+    KeyRequired = "key_required", 400, Never, "This team requires a key",
+        "Add an Idempotency-Key header or an intent, the same for every retry of this email.";
+    /// The body is no JSON, or repeats a member.
+    InvalidJson = "invalid_json", 400, Never, "The body is not valid JSON",
+        "Send one JSON value without repeated members.";
+    /// A field has the wrong type or is missing.
+    InvalidType = "invalid_type", 400, Never, "A field is missing or has the wrong type",
+        "Correct the field named in `field`; nothing was stored.";
+    /// A field that does not exist.
+    UnknownField = "unknown_field", 400, Never, "The body holds an unknown field",
+        "Remove or rename the field named in `field`; nothing was stored.";
+    /// A query parameter that cannot be read.
+    InvalidQuery = "invalid_query", 400, Never, "A query parameter is not valid",
+        "Correct the parameter named in `field`.";
+    /// No credential, or one that is not known.
+    Unauthorized = "unauthorized", 401, Never, "The API key is missing or not valid",
+        "Send `Authorization: Bearer mo_…` with a key that is neither revoked nor expired.";
+    /// The credential may not do this.
+    WrongScope = "wrong_scope", 403, Never, "The API key lacks a scope",
+        "Ask the operator for a key with the scope named in `detail`.";
+    /// The credential may not send from this address.
+    SenderNotAllowed = "sender_not_allowed", 403, Never, "The API key may not send from this address",
+        "Use one of the senders this key is restricted to.";
+    /// No such thing, or not this team's.
+    NotFound = "not_found", 404, Never, "There is no such thing here",
+        "Check the id and the path; ids of other teams are not found either.";
+    /// The path exists, the method does not.
+    MethodNotAllowed = "method_not_allowed", 405, Never, "This path does not take this method",
+        "See /openapi.json for the methods of this path.";
+    /// The email left, or may have left.
+    TooLate = "too_late", 409, Never, "The email is already on its way",
+        "Nothing can be taken back any more; read the email to see its state.";
+    /// The email is not scheduled.
+    NotScheduled = "not_scheduled", 409, Never, "The email is not scheduled",
+        "Only a scheduled email can get another time.";
+    /// The email is not terminal yet.
+    NotTerminal = "not_terminal", 409, Later, "The email is not finished yet",
+        "Wait until its state is terminal, then try again.";
+    /// The outcome is unknown.
+    UseResolve = "use_resolve", 409, Never, "The outcome of this email is unknown",
+        "Do not resend: resolve it first, because the recipient may have it.";
+    /// The budget is spent.
+    BudgetSpent = "budget_spent", 409, Later, "The budget for this is spent",
+        "Wait a day, or ask a person.";
+    /// A cursor of another epoch, or one that is too old.
+    CursorReset = "cursor_reset", 410, Never, "The cursor is no longer valid",
+        "Read again from `after=0` and skip what you already know by its id.";
+    /// More than fits.
+    TooLarge = "too_large", 413, Never, "The request is too large",
+        "Send a smaller body or fewer, smaller attachments; nothing was stored.";
+    /// Not JSON.
+    UnsupportedMediaType = "unsupported_media_type", 415, Never, "The body is not declared as JSON",
+        "Send `Content-Type: application/json`.";
+    /// A field with a value that cannot be used.
+    InvalidField = "invalid_field", 422, Never, "A field has a value that cannot be used",
+        "Correct the field named in `field`; nothing was stored and the key is still free.";
+    /// The key is bound to something else.
+    KeyMismatch = "key_mismatch", 422, Never, "This key already belongs to a different request",
+        "Do not retry with this body: read the original email, or use a new key if this really is another email.";
+    /// Too many calls.
+    RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
+        "Wait for the seconds in Retry-After, then send the same call again.";
+    /// Our own fault.
+    Internal = "internal", 500, Same, "Something went wrong inside mailonce",
+        "Send the same call again with the same key; it is safe.";
+    /// The ledger could not answer.
+    Unavailable = "unavailable", 503, Same, "The ledger cannot answer right now",
+        "Send the same call again with the same key; whatever was accepted before will be found.";
+}
+
+/// A fault of one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// Usually [`Code::InvalidField`].
+    pub code: Code,
+    /// Where: `to[2]`, `attachments[0].content`.
+    pub path: String,
+    /// What: reads on after the path.
+    pub message: String,
+}
+
+impl FieldError {
+    /// A value that cannot be used.
+    pub fn new(path: &str, message: impl Into<String>) -> Self {
+        Self { code: Code::InvalidField, path: path.to_owned(), message: message.into() }
+    }
+}
+
+/// What a caller is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// The word to branch on.
+    pub code: Code,
+    /// What happened this time.
+    pub detail: String,
+    /// The field at fault.
+    pub field: Option<String>,
+    /// Further members of the answer.
+    pub more: Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem without a field.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), field: None, more: Map::new() }
+    }
+
+    /// The problem of one field.
+    pub fn field(code: Code, path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: Some(path.into()), ..Self::new(code, detail) }
+    }
+
+    /// With a further member.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<Vec<FieldError>> for Problem {
+    /// The first fault leads; all are listed.
+    fn from(faults: Vec<FieldError>) -> Self {
+        let Some(first) = faults.first() else { return Self::new(Code::Internal, "a refusal without a reason") };
+        let list: Vec<Value> = faults
+            .iter()
+            .map(|fault| serde_json::json!({ "field": fault.path, "message": fault.message }))
+            .collect();
+        Self::field(first.code, first.path.clone(), format!("{} {}", first.path, first.message)).with("faults", list)
+    }
+}
+
+/// The nearest of some names to one that is not among them.
+pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let score = |name: &str| strsim::damerau_levenshtein(wrong, name);
+    right.into_iter().min_by_key(|name| score(name)).filter(|name| score(name) <= wrong.len().max(3) / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        assert_eq!(nearest("subjct", ["from", "subject", "to"]), Some("subject"));
+        assert_eq!(nearest("zzzzzzzz", ["from", "subject", "to"]), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! When a mail is due: an instant, or a span from now in plain words.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{limits, time::Time};
+
+/// A wish for later. What was asked and what it came to are both kept: the first is compared, the second obeyed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// An instant, given with its offset.
+    At(Time),
+    /// A span such as `in 5 minutes`, kept as given (spaces and case folded).
+    In {
+        /// The words of the caller.
+        words: String,
+        /// The span in milliseconds.
+        ms: i64,
+    },
+}
+
+/// A text that names no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is an RFC 3339 time with an offset (2026-11-15T10:00:00Z) or a span such as \"in 5 minutes\"")]
+pub struct ScheduleError;
+
+impl Schedule {
+    /// Reads an instant or a span.
+    pub fn parse(text: &str) -> Result<Self, ScheduleError> {
+        if let Some(at) = Time::parse(text) {
+            return Ok(Self::At(at));
+        }
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+        let ms = span(&words).ok_or(ScheduleError)?;
+        Ok(Self::In { words, ms })
+    }
+
+    /// The instant it comes to for a mail accepted at `now`.
+    pub fn due(&self, now: Time) -> Time {
+        match self {
+            Self::At(at) => *at,
+            Self::In { ms, .. } => now.plus(*ms),
+        }
+    }
+
+    /// Whether the mail may wait that long.
+    pub fn fits(&self, now: Time) -> bool {
+        self.due(now).since(now) <= limits::SCHEDULE_AHEAD_MS
+    }
+}
+
+/// `in 5 minutes`, `in an hour`, `in 2 days`.
+fn span(words: &str) -> Option<i64> {
+    let mut parts = words.strip_prefix("in ")?.split(' ');
+    let count = match parts.next()? {
+        "a" | "an" | "one" => 1,
+        digits => digits.parse::<u32>().ok().map(i64::from)?,
+    };
+    let unit = match parts.next()?.trim_end_matches('s') {
+        "second" | "sec" => 1_000,
+        "minute" | "min" => 60_000,
+        "hour" | "hr" => 3_600_000,
+        "day" => 86_400_000,
+        "week" => 7 * 86_400_000,
+        _ => return None,
+    };
+    if parts.next().is_some() { None } else { Some(count * unit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_and_spans_are_read() {
+        let now = Time(1_000);
+        for (text, due) in [("in 5 minutes", 301_000), ("In  1 Minute", 61_000), ("in an hour", 3_601_000), ("1970-01-01T00:00:02Z", 2_000)] {
+            assert_eq!(Schedule::parse(text).unwrap().due(now), Time(due), "{text}");
+        }
+        for bad in ["", "tomorrow", "in", "in five minutes", "in 5", "in 5 minutes or so", "in -1 days"] {
+            assert!(Schedule::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_are_folded_so_that_equal_wishes_stay_equal() {
+        assert_eq!(Schedule::parse("in  5 MINUTES"), Schedule::parse("in 5 minutes"));
+        assert!(!Schedule::parse("in 401 days").unwrap().fits(Time(0)));
+    }
+}

@@ -1,0 +1,140 @@
+//! Teams and their credentials.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{ApiKeyId, TeamId},
+    time::Time,
+    words::words,
+};
+
+words! {
+    /// What a credential may do.
+    Scope {
+        /// Accept, cancel and resend emails.
+        Send = "send",
+        /// Look at emails, keys and events.
+        Read = "read",
+        /// Answer messages.
+        Reply = "reply",
+        /// See secrets found in mail.
+        Secrets = "secrets",
+        /// Manage the team: credentials, memory of keys.
+        Admin = "admin",
+        /// Manage teams.
+        Operator = "operator",
+    }
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Team {
+    /// Its id.
+    pub id: TeamId,
+    /// Its name, for people.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Time,
+    /// Whether a send without a key is refused.
+    pub require_keys: bool,
+}
+
+/// A credential. The secret itself is never stored, only a keyed hash of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: ApiKeyId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// HMAC of the secret under the install secret.
+    pub hash: [u8; 32],
+    /// Everything else about it.
+    pub about: AboutApiKey,
+    /// When it was made.
+    pub created_at: Time,
+    /// When it was taken back.
+    pub revoked_at: Option<Time>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<Time>,
+}
+
+/// What a credential may do and how it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AboutApiKey {
+    /// For people.
+    pub name: String,
+    /// The first characters of the secret, to tell credentials apart.
+    pub hint: String,
+    /// What it may do.
+    pub scopes: Vec<Scope>,
+    /// Addresses or `@domains` it may send from; any when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub senders: Vec<String>,
+    /// Inboxes it is tied to; all when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inboxes: Vec<String>,
+    /// Calls a second, when limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<u32>,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+}
+
+impl ApiKey {
+    /// Whether it opens anything at `now`.
+    pub fn is_live(&self, now: Time) -> bool {
+        self.revoked_at.is_none() && self.about.expires_at.is_none_or(|at| now < at)
+    }
+
+    /// Whether it may do this.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.about.scopes.contains(&scope)
+    }
+
+    /// Whether it may send from this bare address.
+    pub fn may_send_from(&self, address: &str) -> bool {
+        let allowed = |rule: &String| rule == address || (rule.starts_with('@') && address.ends_with(rule.as_str()));
+        self.about.senders.is_empty() || self.about.senders.iter().any(allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn key(senders: &[&str], expires_at: Option<i64>) -> ApiKey {
+        ApiKey {
+            id: ApiKeyId(Uuid::nil()),
+            team: TeamId(Uuid::nil()),
+            hash: [0; 32],
+            about: AboutApiKey {
+                name: "k".into(),
+                hint: "mo_a".into(),
+                scopes: vec![Scope::Send],
+                senders: senders.iter().map(ToString::to_string).collect(),
+                inboxes: Vec::new(),
+                rate_per_s: None,
+                expires_at: expires_at.map(Time),
+            },
+            created_at: Time(0),
+            revoked_at: None,
+            last_used_at: None,
+        }
+    }
+
+    #[test]
+    fn senders_are_matched_by_address_or_whole_domain() {
+        let key = key(&["bot@a.test", "@b.test"], None);
+        for (address, may) in [("bot@a.test", true), ("x@a.test", false), ("x@b.test", true), ("x@evilb.test", false)] {
+            assert_eq!(key.may_send_from(address), may, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_credential_ends_at_its_time() {
+        assert!(key(&[], Some(10)).is_live(Time(9)));
+        assert!(!key(&[], Some(10)).is_live(Time(10)));
+    }
+}

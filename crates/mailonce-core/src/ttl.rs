@@ -1,0 +1,72 @@
+//! How long a key is remembered. Counted from the terminal state of its email, never before it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::{Time, parse_span};
+
+const DAY: i64 = 86_400_000;
+
+/// Memory of a key when the caller asks for none: longer than any queue's retention.
+pub const DEFAULT: Ttl = Ttl(35 * DAY);
+/// The longest memory a caller may ask for.
+pub const LONGEST: i64 = 400 * DAY;
+/// The shortest memory a caller may ask for.
+pub const SHORTEST: i64 = 1_000;
+
+/// A span of memory in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ttl(pub i64);
+
+/// A text that names no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ttl is \"transactional\", \"notification\", {{\"class\":\"scheduled\",\"interval\":\"7d\"}} or a duration from \"1s\" to \"400d\"")]
+pub struct TtlError;
+
+impl Ttl {
+    /// Reads a class name or a duration.
+    pub fn parse(text: &str) -> Result<Self, TtlError> {
+        match text {
+            "transactional" => Ok(Self(7 * DAY)),
+            "notification" => Ok(Self(DAY)),
+            other => Self::of(parse_span(other).ok_or(TtlError)?),
+        }
+    }
+
+    /// The memory of a mail that recurs: twice its interval.
+    pub fn scheduled(interval: &str) -> Result<Self, TtlError> {
+        Self::of(parse_span(interval).and_then(|ms| ms.checked_mul(2)).ok_or(TtlError)?)
+    }
+
+    fn of(ms: i64) -> Result<Self, TtlError> {
+        if (SHORTEST..=LONGEST).contains(&ms) { Ok(Self(ms)) } else { Err(TtlError) }
+    }
+
+    /// When a key is forgotten. Not before its email is settled.
+    pub fn expires_at(self, settled_at: Option<Time>) -> Option<Time> {
+        settled_at.map(|at| at.plus(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_and_durations_are_read() {
+        for (text, days) in [("transactional", 7), ("notification", 1), ("400d", 400), ("48h", 2)] {
+            assert_eq!(Ttl::parse(text), Ok(Ttl(days * DAY)), "{text}");
+        }
+        assert_eq!(Ttl::scheduled("7d"), Ok(Ttl(14 * DAY)));
+        for bad in ["", "forever", "401d", "0s", "-1d", "10ms"] {
+            assert_eq!(Ttl::parse(bad), Err(TtlError), "{bad}");
+        }
+        assert_eq!(Ttl::scheduled("300d"), Err(TtlError));
+    }
+
+    #[test]
+    fn memory_counts_from_the_settled_state_only() {
+        assert_eq!(DEFAULT.expires_at(None), None);
+        assert_eq!(Ttl(1_000).expires_at(Some(Time(5))), Some(Time(1_005)));
+    }
+}

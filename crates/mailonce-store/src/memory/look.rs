@@ -1,0 +1,70 @@
+//! Looking: listings and views.
+
+use mailonce_core::{
+    email::Email,
+    handoff::State,
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    limits,
+    port::store::{Bound, EmailQuery, KeyView, Page, SuppressedCall},
+    time::Time,
+};
+
+use super::{Target, World};
+
+impl World {
+    /// Emails, newest first.
+    pub(super) fn list(&self, team: TeamId, query: &EmailQuery) -> Page<Email> {
+        let mut page = Page { rows: Vec::new(), next: None };
+        let team_emails = self.emails.values().rev().filter(|email| email.team == team);
+        let older = team_emails.filter(|email| query.before.is_none_or(|before| email.id < before));
+        for (looked, email) in older.enumerate() {
+            if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+                return page;
+            }
+            if query.matches(email) {
+                page.rows.push(email.clone());
+            }
+            page.next = Some(email.id);
+        }
+        page.next = None;
+        page
+    }
+
+    /// What a key is, forgotten or not.
+    pub(super) fn key_view(&self, team: TeamId, key: KeyHash, now: Time) -> Option<KeyView> {
+        let row = self.keys.get(&(team, key)).filter(|row| row.bind > 0)?;
+        let bound = self.bound(team, key, now);
+        let forgotten_at = match (&bound, &row.target) {
+            (Some(_), _) => None,
+            (None, Some(Target::Email(id))) => self.emails.get(id).and_then(Email::expires_at),
+            (None, Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
+            (None, None) => row.forgotten_at,
+        };
+        let suppressed = match &bound {
+            Some(Bound::Email(email)) => self.suppressed_of(email.id),
+            _ => Vec::new(),
+        };
+        Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed })
+    }
+
+    /// Newest first.
+    pub(super) fn suppressed_of(&self, id: EmailId) -> Vec<SuppressedCall> {
+        self.suppressed.get(&id).map(|calls| calls.iter().rev().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Envelopes for a transport that are due at `now`, in their order.
+    pub(super) fn due(&self, transport: &str, max: usize, now: Time) -> Vec<(Time, EmailId, u16)> {
+        let mut due: Vec<(Time, EmailId, u16)> = self
+            .emails
+            .values()
+            .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
+            .filter(|(_, handoff)| handoff.transport == transport)
+            .filter(|(_, handoff)| matches!(handoff.state, State::Queued | State::Scheduled))
+            .filter_map(|(id, handoff)| Some((handoff.due_at.filter(|at| *at <= now)?, id, handoff.number)))
+            .collect();
+        due.sort_unstable();
+        due.truncate(max);
+        due
+    }
+}

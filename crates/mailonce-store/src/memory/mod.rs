@@ -1,0 +1,439 @@
+//! The executable model: what each verb means, in plain maps under one lock.
+//!
+//! Nothing here is durable. It is the yardstick of the other engines and the ground of simulated worlds.
+
+mod accept;
+mod look;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    email::Email,
+    event::{Event, Kind, NewEvent},
+    handoff::Attempt,
+    id::{ApiKeyId, EmailId, TeamId, ordered_bits},
+    key::{InstallSecret, KeyHash},
+    limits,
+    port::store::{
+        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
+        KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, SuppressedCall, Swept, Watcher, Wish,
+    },
+    team::{ApiKey, Team},
+    time::Time,
+    ttl::Ttl,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// What one key's row says.
+#[derive(Clone, Debug, Default)]
+struct KeyRow {
+    /// How often it was bound.
+    bind: u32,
+    target: Option<Target>,
+    /// The email of several recipients that stands for this one.
+    slot: Option<EmailId>,
+    forgotten_at: Option<Time>,
+}
+
+/// What a key is bound to.
+#[derive(Clone, Debug)]
+enum Target {
+    Email(EmailId),
+    Operation { digest: [u8; 32], answer: Vec<u8>, expires_at: Time },
+}
+
+/// Everything.
+#[derive(Default)]
+struct World {
+    teams: BTreeMap<TeamId, Team>,
+    api_keys: BTreeMap<ApiKeyId, ApiKey>,
+    keys: BTreeMap<(TeamId, KeyHash), KeyRow>,
+    emails: BTreeMap<EmailId, Email>,
+    bodies: BTreeMap<EmailId, Vec<u8>>,
+    attempts: BTreeMap<EmailId, Vec<Attempt>>,
+    suppressed: BTreeMap<EmailId, Vec<SuppressedCall>>,
+    sweep_at: BTreeMap<EmailId, Time>,
+    events: BTreeMap<TeamId, Vec<NewEvent>>,
+    last_id: i64,
+}
+
+impl World {
+    /// Writes what an email became, and tells of it.
+    fn save(&mut self, email: &Email, event: NewEvent, now: Time) {
+        self.events.entry(email.team).or_default().push(event);
+        self.plan_sweep(email, now);
+        self.emails.insert(email.id, email.clone());
+    }
+
+    fn plan_sweep(&mut self, email: &Email, now: Time) {
+        match email.next_sweep(now) {
+            Some(at) => self.sweep_at.insert(email.id, at),
+            None => self.sweep_at.remove(&email.id),
+        };
+    }
+
+    /// The email, if it is this team's.
+    fn of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
+        self.emails.get(&id).filter(|email| email.team == team).cloned()
+    }
+
+    /// Lets go of an email's key and slots.
+    fn forget(&mut self, email: &Email, at: Time) -> bool {
+        for slot in email.head.slots(email.team) {
+            self.edit_key(email.team, slot, |row| {
+                if row.slot == Some(email.id) {
+                    row.slot = None;
+                }
+            });
+        }
+        let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return false };
+        self.edit_key(email.team, key, |row| {
+            let bound = matches!(row.target, Some(Target::Email(id)) if id == email.id);
+            if bound {
+                row.target = None;
+                row.forgotten_at = Some(at);
+            }
+            bound
+        })
+        .unwrap_or(false)
+    }
+
+    /// Changes a key's row. A row that says nothing any more goes.
+    fn edit_key<T>(&mut self, team: TeamId, key: KeyHash, edit: impl FnOnce(&mut KeyRow) -> T) -> Option<T> {
+        let row = self.keys.get_mut(&(team, key))?;
+        let answer = edit(row);
+        if row.bind == 0 && row.slot.is_none() {
+            self.keys.remove(&(team, key));
+        }
+        Some(answer)
+    }
+
+    fn sweep_one(&mut self, id: EmailId, now: Time, swept: &mut Swept) {
+        let Some(email) = self.emails.get(&id).cloned() else { return };
+        if email.is_forgotten(now) && self.forget(&email, email.expires_at().unwrap_or(now)) {
+            swept.keys += 1;
+        }
+        if email.body_until().is_some_and(|at| at <= now) && self.bodies.remove(&id).is_some() {
+            swept.bodies += 1;
+        }
+        if email.traces_until().is_some_and(|at| at <= now) {
+            self.remove_traces(&email, swept);
+            self.sweep_at.remove(&id);
+        } else {
+            self.plan_sweep(&email, now);
+        }
+    }
+
+    /// An operation is forgotten at its time; its tombstone goes later.
+    fn sweep_operations(&mut self, now: Time) {
+        for row in self.keys.values_mut() {
+            if let Some(Target::Operation { expires_at, .. }) = row.target
+                && expires_at <= now
+            {
+                row.target = None;
+                row.forgotten_at = Some(expires_at);
+            }
+        }
+    }
+
+    fn remove_traces(&mut self, email: &Email, swept: &mut Swept) {
+        if let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) {
+            let row = self.keys.get(&(email.team, key));
+            if row.is_some_and(|row| row.target.is_none() && row.slot.is_none() && row.bind == email.bind) {
+                self.keys.remove(&(email.team, key));
+                swept.tombstones += 1;
+            }
+        }
+        self.emails.remove(&email.id);
+        self.attempts.remove(&email.id);
+        self.suppressed.remove(&email.id);
+    }
+}
+
+/// The model.
+pub struct Memory {
+    world: Mutex<World>,
+    secret: InstallSecret,
+    watchers: Mutex<Vec<Watcher>>,
+}
+
+impl Memory {
+    /// An empty ledger with this install secret.
+    pub fn new(secret: [u8; 32]) -> Self {
+        Self { world: Mutex::default(), secret: InstallSecret(secret), watchers: Mutex::default() }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        // A panic in a verb would be a bug; the maps are still whole enough to look at.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, email: &Email) {
+        for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            watcher(email);
+        }
+    }
+
+    /// Changes one email by a rule of the core.
+    fn change(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        now: Time,
+        rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, mailonce_core::email::Refusal>,
+    ) -> Change {
+        let mut world = self.world();
+        let Some(mut email) = world.of_team(team, id) else { return Change::Missing };
+        match rule(&mut email) {
+            Ok(event) => {
+                if let Some(event) = event {
+                    world.save(&email, event, now);
+                    self.tell(&email);
+                }
+                Change::Email(email)
+            }
+            Err(refusal) => Change::Refused(refusal, email),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
+        let answer = self.world().accept(wish, now);
+        if let Accept::First(email) = &answer {
+            self.tell(email);
+        }
+        Ok(answer)
+    }
+
+    async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
+        let mut world = self.world();
+        if let Some(operation) = &batch.operation
+            && let Some(Once::Mismatch(bound)) = world.begin::<()>(operation, now)
+        {
+            return Ok(AcceptBatch::Mismatch(bound));
+        }
+        let items: Vec<Accept> = batch.items.into_iter().map(|wish| world.accept(wish, now)).collect();
+        drop(world);
+        for item in &items {
+            if let Accept::First(email) = item {
+                self.tell(email);
+            }
+        }
+        Ok(AcceptBatch::Items(items))
+    }
+
+    async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
+        Ok(self.world().bound(team, key, now))
+    }
+
+    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
+        if let Some(operation) = &operation {
+            let mut world = self.world();
+            if world.of_team(team, id).is_none() {
+                return Ok(Once::Done(Change::Missing));
+            }
+            if let Some(answer) = world.begin(operation, now) {
+                return Ok(answer);
+            }
+        }
+        Ok(Once::Done(self.change(team, id, now, |email| email.cancel(now))))
+    }
+
+    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
+        Ok(self.change(team, id, now, |email| email.reschedule(due, now).map(Some)))
+    }
+
+    async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
+        let mut world = self.world();
+        let previous = wish.head.resend_of;
+        let answer = world.resend(wish, operation.as_ref(), now);
+        if let Once::Done(Resend::First(email)) = &answer {
+            self.tell(email);
+        }
+        if let Some(previous) = previous.and_then(|id| world.emails.get(&id)) {
+            self.tell(previous);
+        }
+        Ok(answer)
+    }
+
+    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize> {
+        let mut world = self.world();
+        let due = world.due(transport, max, now);
+        for (_, id, number) in &due {
+            let Some(mut email) = world.emails.get(id).cloned() else { continue };
+            if let Some((attempt, event)) = email.capture(*number, now) {
+                world.attempts.entry(*id).or_default().push(attempt);
+                world.save(&email, event, now);
+                self.tell(&email);
+            }
+        }
+        Ok(due.len())
+    }
+
+    async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
+        Ok(self.world().due(transport, 1, Time(i64::MAX)).first().map(|(at, _, _)| *at))
+    }
+
+    async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
+        let mut world = self.world();
+        for note in calls {
+            let Some(email) = world.emails.get_mut(&note.email).filter(|email| email.team == note.team) else { continue };
+            email.suppressed += note.count;
+            let mut event = email.event(Kind::EmailDuplicate, now);
+            event.data["calls"] = note.count.into();
+            self.tell(email);
+            world.events.entry(note.team).or_default().push(event);
+            let kept = world.suppressed.entry(note.email).or_default();
+            kept.extend(note.latest);
+            let surplus = kept.len().saturating_sub(limits::SUPPRESSED_KEPT);
+            kept.drain(..surplus);
+        }
+        Ok(())
+    }
+
+    async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
+        Ok(self.world().of_team(team, id))
+    }
+
+    async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
+        let world = self.world();
+        let detail = |email| EmailDetail {
+            email,
+            body: world.bodies.get(&id).cloned(),
+            attempts: world.attempts.get(&id).cloned().unwrap_or_default(),
+            suppressed: world.suppressed_of(id),
+        };
+        Ok(world.of_team(team, id).map(detail))
+    }
+
+    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
+        Ok(self.world().list(team, &query))
+    }
+
+    async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
+        let world = self.world();
+        let all = world.events.get(&team).map_or(&[][..], Vec::as_slice);
+        let rows = all.iter().enumerate().skip(after as usize).take(limit);
+        Ok(rows.map(|(i, event)| Event { seq: i as u64 + 1, event: event.clone() }).collect())
+    }
+
+    async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
+        Ok(self.world().key_view(team, key, now))
+    }
+
+    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
+        let mut world = self.world();
+        let Some(Bound::Email(mut email)) = world.bound(team, key, now) else { return Ok(KeyChange::Missing) };
+        let event = email.extend(ttl, now);
+        world.save(&email, event, now);
+        self.tell(&email);
+        Ok(KeyChange::Done(email))
+    }
+
+    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
+        let mut world = self.world();
+        let Some(Bound::Email(mut email)) = world.bound(team, key, now) else { return Ok(KeyChange::Missing) };
+        if !email.state().is_terminal() {
+            return Ok(KeyChange::NotTerminal(email));
+        }
+        let event = email.forget(now);
+        world.save(&email, event, now);
+        self.tell(&email);
+        Ok(KeyChange::Done(email))
+    }
+
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+        let mut world = self.world();
+        if let Some(operation) = &operation
+            && let Some(answer) = world.begin(operation, key.created_at)
+        {
+            return Ok(answer);
+        }
+        world.teams.entry(team.id).or_insert(team);
+        world.api_keys.entry(key.id).or_insert(key);
+        Ok(Once::Done(()))
+    }
+
+    async fn teams(&self) -> Result<Vec<Team>> {
+        Ok(self.world().teams.values().cloned().collect())
+    }
+
+    async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
+        let mut world = self.world();
+        let Some(team) = world.teams.get_mut(&team) else { return Ok(None) };
+        team.require_keys = require;
+        Ok(Some(team.clone()))
+    }
+
+    async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+        let mut world = self.world();
+        if let Some(operation) = &operation
+            && let Some(answer) = world.begin(operation, key.created_at)
+        {
+            return Ok(answer);
+        }
+        world.api_keys.entry(key.id).or_insert(key);
+        Ok(Once::Done(()))
+    }
+
+    async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
+        Ok(self.world().api_keys.values().rev().filter(|key| key.team == team).cloned().collect())
+    }
+
+    async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
+        let world = self.world();
+        let key = world.api_keys.values().find(|key| key.hash == hash);
+        Ok(key.and_then(|key| Some((key.clone(), world.teams.get(&key.team)?.clone()))))
+    }
+
+    async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
+        let mut world = self.world();
+        let Some(key) = world.api_keys.get_mut(&id).filter(|key| key.team == team) else { return Ok(None) };
+        key.revoked_at.get_or_insert(now);
+        Ok(Some(key.clone()))
+    }
+
+    async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
+        let mut world = self.world();
+        for (id, at) in used {
+            if let Some(key) = world.api_keys.get_mut(&id) {
+                key.last_used_at = key.last_used_at.max(Some(at));
+            }
+        }
+        Ok(())
+    }
+
+    async fn install(&self) -> Result<Install> {
+        Ok(Install { secret: self.secret.clone(), epoch: 1, last_id: self.world().last_id })
+    }
+
+    async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
+        let mut world = self.world();
+        let mut swept = Swept::default();
+        let due: Vec<EmailId> = world.sweep_at.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).take(max).collect();
+        for id in due {
+            world.sweep_one(id, now, &mut swept);
+        }
+        world.sweep_operations(now);
+        Ok(swept)
+    }
+
+    async fn health(&self) -> Result<Health> {
+        Ok(Health { engine: "memory", notes: vec!["nothing is durable".into()] })
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges { keys: self.world().keys.len() as u64, ..Gauges::default() }
+    }
+
+    fn watch(&self, watcher: Watcher) -> bool {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        true
+    }
+
+    async fn close(&self) {}
+}
