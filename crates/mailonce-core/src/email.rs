@@ -141,6 +141,9 @@ pub struct EmailHead {
     /// The version before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend_of: Option<EmailId>,
+    /// Why it was sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl EmailHead {

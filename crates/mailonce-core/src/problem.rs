@@ -63,6 +63,9 @@ codes! {
     /// The path exists, the method does not.
     MethodNotAllowed = "method_not_allowed", 405, Never, "This path does not take this method",
         "See /openapi.json for the methods of this path.";
+    /// The body did not come in time.
+    Timeout = "timeout", 408, Same, "The request did not arrive in time",
+        "Send the same call again with the same key; nothing was stored.";
     /// The email left, or may have left.
     TooLate = "too_late", 409, Never, "The email is already on its way",
         "Nothing can be taken back any more; read the email to see its state.";

@@ -15,6 +15,9 @@ use super::{Target, World};
 impl World {
     /// Emails, newest first.
     pub(super) fn list(&self, team: TeamId, query: &EmailQuery) -> Page<Email> {
+        if let Some(key) = query.key {
+            return self.list_by_key(team, key, query);
+        }
         let mut page = Page { rows: Vec::new(), next: None };
         let team_emails = self.emails.values().rev().filter(|email| email.team == team);
         let older = team_emails.filter(|email| query.before.is_none_or(|before| email.id < before));
@@ -29,6 +32,16 @@ impl World {
         }
         page.next = None;
         page
+    }
+
+    /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
+    fn list_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> Page<Email> {
+        let email = match self.keys.get(&(team, key)).and_then(|row| row.target.as_ref()) {
+            Some(Target::Email(id)) => self.emails.get(id),
+            Some(Target::Operation { .. }) | None => None,
+        };
+        let wanted = |email: &&Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+        Page { rows: email.filter(wanted).cloned().into_iter().collect(), next: None }
     }
 
     /// What a key is, forgotten or not.

@@ -1,0 +1,263 @@
+//! Credentials: who may come in, and how new ones are made.
+
+use mailonce_core::{
+    email::Channel,
+    id::{ApiKeyId, TeamId},
+    key::InstallSecret,
+    limits,
+    port::store::Once,
+    problem::{Code, Problem},
+    team::{AboutApiKey, ApiKey, Team},
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+use subtle::ConstantTimeEq as _;
+
+use crate::{Asked, Caller, Engine, change::taken, seal, unavailable};
+
+/// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
+const SHARED_MS: i64 = 2_000;
+const ALONE_MS: i64 = 60_000;
+/// Credentials remembered.
+const REMEMBERED: usize = 10_000;
+
+/// A credential as it was last read.
+struct Known {
+    key: Arc<ApiKey>,
+    team: Team,
+    read_at: Time,
+    used_at: AtomicI64,
+}
+
+/// Credentials in memory, and the pace of those that are limited.
+pub(crate) struct Access {
+    known: RwLock<HashMap<[u8; 32], Arc<Known>>>,
+    pace: Mutex<HashMap<ApiKeyId, Pace>>,
+    trusted_ms: i64,
+}
+
+/// A token bucket: up to a second's worth at once.
+struct Pace {
+    tokens: f64,
+    at: Time,
+}
+
+impl Access {
+    pub(crate) fn new(alone: bool) -> Self {
+        let trusted_ms = if alone { ALONE_MS } else { SHARED_MS };
+        Self { known: RwLock::default(), pace: Mutex::default(), trusted_ms }
+    }
+
+    fn get(&self, hash: &[u8; 32], now: Time) -> Option<Arc<Known>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(hash).filter(|known| now.since(known.read_at) < self.trusted_ms).cloned()
+    }
+
+    fn put(&self, hash: [u8; 32], key: ApiKey, team: Team, now: Time) -> Arc<Known> {
+        let used_at = AtomicI64::new(key.last_used_at.unwrap_or_default().0);
+        let entry = Arc::new(Known { key: Arc::new(key), team, read_at: now, used_at });
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(hash, Arc::clone(&entry));
+        entry
+    }
+
+    fn forget_all(&self) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Credentials used since they were last written, to the minute.
+    pub(crate) fn used(&self) -> Vec<(ApiKeyId, Time)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let used = |entry: &Arc<Known>| {
+            let at = Time(entry.used_at.load(Ordering::Relaxed));
+            (entry.key.last_used_at < Some(at) && at.0 > 0).then_some((entry.key.id, at))
+        };
+        known.values().filter_map(used).collect()
+    }
+
+    /// Whether a limited credential may call now; otherwise after how many milliseconds.
+    fn pace(&self, key: &ApiKey, now: Time) -> Result<(), i64> {
+        let Some(rate) = key.about.rate_per_s.map(f64::from) else { return Ok(()) };
+        let mut all = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let pace = all.entry(key.id).or_insert(Pace { tokens: rate, at: now });
+        pace.tokens = (pace.tokens + now.since(pace.at).max(0) as f64 / 1000.0 * rate).min(rate.max(1.0));
+        pace.at = now;
+        if pace.tokens < 1.0 {
+            return Err(((1.0 - pace.tokens) / rate * 1000.0).ceil() as i64);
+        }
+        pace.tokens -= 1.0;
+        Ok(())
+    }
+}
+
+/// A new credential, its secret included. Shown once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewApiKey {
+    /// Its id.
+    pub id: ApiKeyId,
+    /// Its team.
+    pub team: TeamId,
+    /// The secret itself.
+    pub secret: String,
+    /// When it was made.
+    pub created_at: Time,
+}
+
+/// The keyed hash under which a credential is stored.
+fn hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
+    secret.mac("api-key", &[credential.as_bytes()])
+}
+
+impl Engine {
+    /// Who brings this credential. Unknown, revoked and expired ones are told apart by nobody.
+    pub async fn authenticate(&self, credential: &str, channel: Channel) -> Result<Caller, Problem> {
+        let now = self.now();
+        let refused = || Problem::new(Code::Unauthorized, "the API key is not known, or no longer valid");
+        let hash = hash(&self.secret, credential);
+        let known = match self.access.get(&hash, now) {
+            Some(known) => known,
+            None => {
+                let found = self.store.api_key_by_hash(hash).await.map_err(unavailable)?;
+                let (key, team) = found.ok_or_else(refused)?;
+                self.access.put(hash, key, team, now)
+            }
+        };
+        let same: bool = known.key.hash.ct_eq(&hash).into();
+        if !same || !known.key.is_live(now) {
+            return Err(refused());
+        }
+        known.used_at.store(now.0 - now.0 % 60_000, Ordering::Relaxed);
+        if let Err(wait_ms) = self.access.pace(&known.key, now) {
+            let seconds = (wait_ms + 999) / 1000;
+            return Err(Problem::new(Code::RateLimited, format!("try again in {seconds} s")).with("retry_after", seconds));
+        }
+        Ok(Caller { key: Arc::clone(&known.key), team: known.team.clone(), channel })
+    }
+
+    /// A fresh secret: `mo_` and 43 random letters, about 256 bits.
+    pub fn new_secret(&self) -> String {
+        const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        let letter = |_| char::from(LETTERS[(self.chance.number() % 62) as usize]);
+        std::iter::once("mo_".to_owned()).chain((0..43).map(letter).map(String::from)).collect()
+    }
+
+    /// A credential ready to be stored, and its secret.
+    fn api_key(&self, team: TeamId, mut about: AboutApiKey, secret: &str, now: Time) -> ApiKey {
+        about.hint = secret.chars().take(7).collect();
+        ApiKey {
+            id: ApiKeyId(self.new_id(now)),
+            team,
+            hash: hash(&self.secret, secret),
+            about,
+            created_at: now,
+            revoked_at: None,
+            last_used_at: None,
+        }
+    }
+
+    /// Makes a credential in the caller's team. Asked again with the same key it shows the same secret.
+    pub async fn create_api_key(&self, caller: &Caller, about: AboutApiKey, asked: Option<Asked>) -> Result<NewApiKey, Problem> {
+        let now = self.now();
+        // Nobody hands out more than they hold.
+        about.scopes.iter().try_for_each(|scope| caller.need(*scope))?;
+        let secret = self.new_secret();
+        let key = self.api_key(caller.team.id, about, &secret, now);
+        let new = NewApiKey { id: key.id, team: key.team, secret, created_at: now };
+        let operation = self.operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
+        let answer = self.store.create_api_key(key, operation).await.map_err(unavailable)?;
+        self.shown_once(answer, asked.as_ref(), new)
+    }
+
+    /// Makes a team with its first credential. Asked again with the same key it shows the same ones.
+    pub async fn create_team(&self, caller: &Caller, name: &str, about: AboutApiKey, asked: Option<Asked>) -> Result<NewApiKey, Problem> {
+        let now = self.now();
+        let (team, key, new) = self.team_with_key(name, about, self.new_secret(), now);
+        let operation = self.operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
+        let answer = self.store.create_team(team, key, operation).await.map_err(unavailable)?;
+        self.shown_once(answer, asked.as_ref(), new)
+    }
+
+    fn team_with_key(&self, name: &str, about: AboutApiKey, secret: String, now: Time) -> (Team, ApiKey, NewApiKey) {
+        let team = Team { id: TeamId(self.new_id(now)), name: name.to_owned(), created_at: now, require_keys: false };
+        let key = self.api_key(team.id, about, &secret, now);
+        let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
+        (team, key, new)
+    }
+
+    fn sealed(&self, asked: Option<&Asked>, new: &NewApiKey) -> Vec<u8> {
+        let Some(asked) = asked else { return Vec::new() };
+        let mut nonce = [0; 12];
+        self.chance.fill(&mut nonce);
+        seal::seal(&self.secret, &asked.name, nonce, &serde_json::to_vec(new).unwrap_or_default())
+    }
+
+    fn shown_once(&self, answer: Once<()>, asked: Option<&Asked>, new: NewApiKey) -> Result<NewApiKey, Problem> {
+        match answer {
+            Once::Done(()) => Ok(new),
+            Once::Repeated(sealed) => {
+                let opened = asked.and_then(|asked| seal::open(&self.secret, &asked.name, &sealed));
+                let first = opened.and_then(|json| serde_json::from_slice(&json).ok());
+                first.ok_or_else(|| Problem::new(Code::Internal, "the first answer can no longer be read"))
+            }
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+
+    /// The credentials of the caller's team, newest first.
+    pub async fn api_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>, Problem> {
+        self.store.api_keys(caller.team.id).await.map_err(unavailable)
+    }
+
+    /// Takes a credential back. Other nodes follow within two seconds.
+    pub async fn revoke_api_key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKey, Problem> {
+        let revoked = self.store.revoke_api_key(caller.team.id, id, self.now()).await.map_err(unavailable)?;
+        self.access.forget_all();
+        revoked.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no API key {id}")))
+    }
+
+    /// Every team.
+    pub async fn teams(&self) -> Result<Vec<Team>, Problem> {
+        self.store.teams().await.map_err(unavailable)
+    }
+
+    /// Changes whether a team requires keys.
+    pub async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Team, Problem> {
+        let changed = self.store.set_require_keys(team, require).await.map_err(unavailable)?;
+        self.access.forget_all();
+        changed.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team {team}")))
+    }
+
+    /// Makes the first team with a given or a fresh secret, or a further credential of the team that is there.
+    /// For the command line, which works on the ledger itself.
+    pub async fn first_api_key(&self, team_name: &str, about: AboutApiKey, secret: Option<String>) -> Result<NewApiKey, Problem> {
+        let now = self.now();
+        let secret = secret.unwrap_or_else(|| self.new_secret());
+        if secret.chars().count() < limits::SECRET_CHARS {
+            return Err(Problem::new(Code::InvalidField, format!("an API key has at least {} characters", limits::SECRET_CHARS)));
+        }
+        let found = self.store.api_key_by_hash(hash(&self.secret, &secret)).await.map_err(unavailable)?;
+        if let Some((key, _)) = found.filter(|(key, _)| key.is_live(now)) {
+            return Ok(NewApiKey { id: key.id, team: key.team, secret, created_at: key.created_at });
+        }
+        let teams = self.teams().await?;
+        let Some(team) = teams.into_iter().find(|team| team.name == team_name) else {
+            let (team, key, new) = self.team_with_key(team_name, about, secret, now);
+            let made = self.store.create_team(team, key, None).await.map_err(unavailable)?;
+            return self.shown_once(made, None, new);
+        };
+        let key = self.api_key(team.id, about, &secret, now);
+        let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
+        let made = self.store.create_api_key(key, None).await.map_err(unavailable)?;
+        self.shown_once(made, None, new)
+    }
+}

@@ -1,0 +1,150 @@
+//! Changing what was accepted: taking back, moving, sending again on purpose.
+
+use mailonce_core::{
+    email::{Email, Refusal},
+    id::EmailId,
+    key::{Key, KeyName},
+    port::store::{Bound, Change, Once, Resend, Wish},
+    problem::{Code, Problem},
+    schedule::Schedule,
+    time::Time,
+};
+
+use crate::{Asked, Caller, Engine, pack, seen::Glimpse, unavailable, view::Sent};
+
+impl Engine {
+    /// Takes an email back, if nothing can have left yet.
+    pub async fn cancel(&self, caller: &Caller, id: EmailId, asked: Option<Asked>) -> Result<Email, Problem> {
+        let now = self.now();
+        let operation = self.operation(caller, asked.as_ref(), Vec::new(), now);
+        match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
+            Once::Done(change) => changed(change),
+            Once::Repeated(_) => self.email(caller, id).await,
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+
+    /// Moves a scheduled email to another time.
+    pub async fn reschedule(&self, caller: &Caller, id: EmailId, schedule: &Schedule) -> Result<Email, Problem> {
+        let now = self.now();
+        if !schedule.fits(now) {
+            return Err(Problem::field(Code::InvalidField, "scheduled_at", "scheduled_at is too far ahead"));
+        }
+        let change = self.store.reschedule(caller.team.id, id, schedule.due(now), now).await.map_err(unavailable)?;
+        self.due.notify_one();
+        changed(change)
+    }
+
+    /// Makes the next version of an email, once.
+    pub async fn resend(&self, caller: &Caller, id: EmailId, reason: Option<String>, asked: Option<Asked>) -> Result<Sent, Problem> {
+        let now = self.now();
+        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let detail = detail.ok_or_else(|| missing(id))?;
+        let operation = self.operation(caller, asked.as_ref(), Vec::new(), now);
+        let repeat = detail.email.resent_as;
+        let content = detail.body.as_deref().and_then(pack::unpack);
+        let Some(content) = content.filter(|_| repeat.is_none()) else {
+            return self.repeat_resend(caller, &detail.email).await;
+        };
+        let mut wish = self.next_version(caller, &detail.email, pack::pack(&content).into(), now);
+        wish.head.reason = reason;
+        match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
+            Once::Done(Resend::First(email)) => {
+                self.due.notify_one();
+                Ok(self.resent(caller, &email, true))
+            }
+            Once::Done(Resend::Repeated(email)) => Ok(self.resent(caller, &email, false)),
+            Once::Done(Resend::Refused(refusal, email)) => Err(refused(refusal, &email)),
+            Once::Done(Resend::Missing) => Err(missing(id)),
+            Once::Repeated(_) => {
+                let email = self.email(caller, id).await?;
+                self.repeat_resend(caller, &email).await
+            }
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+
+    /// The answer when the next version exists already, or cannot be made because the body is gone.
+    async fn repeat_resend(&self, caller: &Caller, email: &Email) -> Result<Sent, Problem> {
+        match email.resent_as {
+            Some(id) => Ok(self.resent(caller, &self.email(caller, id).await?, false)),
+            None => match email.may_resend(self.now()) {
+                Err(refusal) => Err(refused(refusal, email)),
+                Ok(()) => Err(Problem::new(Code::NotFound, "the body of this email is no longer kept; send it anew")),
+            },
+        }
+    }
+
+    fn resent(&self, caller: &Caller, email: &Email, first: bool) -> Sent {
+        self.sent(caller, &Glimpse::from(email), first, false, 0)
+    }
+
+    /// The wish for version n+1 of version n. An intent counts on; any other email gets a name no caller can say.
+    fn next_version(&self, caller: &Caller, email: &Email, body: std::sync::Arc<[u8]>, now: Time) -> Wish {
+        let mut head = email.head.clone();
+        head.version += 1;
+        head.resend_of = Some(email.id);
+        head.created_at = now;
+        head.caller = Some(caller.key.id);
+        head.channel = caller.channel;
+        let counted_on = head.intent.as_mut().and_then(|intent| {
+            intent.version += 1;
+            let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();
+            Key::parse(&intent.key(&to)).ok()
+        });
+        let name = counted_on.map_or(KeyName::Version { of: email.id }, KeyName::Given);
+        head.key = Some(name.clone());
+        let envelope = |handoff: &mailonce_core::handoff::Handoff| mailonce_core::port::store::Envelope {
+            transport: handoff.transport.clone(),
+            recipients: handoff.recipients.clone(),
+        };
+        Wish {
+            id: EmailId(self.new_id(now)),
+            team: email.team,
+            slots: head.slots(email.team),
+            key: Some(name.hash(email.team)),
+            head,
+            digest: email.digest.clone(),
+            ttl: email.ttl,
+            envelopes: email.handoffs.iter().map(envelope).collect(),
+            due: None,
+            body,
+        }
+    }
+}
+
+fn changed(change: Change) -> Result<Email, Problem> {
+    match change {
+        Change::Email(email) => Ok(email),
+        Change::Refused(refusal, email) => Err(refused(refusal, &email)),
+        Change::Missing => Err(Problem::new(Code::NotFound, "there is no such email")),
+    }
+}
+
+/// The problem for an id that is not there.
+pub(crate) fn missing(id: EmailId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no email {id}"))
+}
+
+fn refused(refusal: Refusal, email: &Email) -> Problem {
+    let (code, why) = match refusal {
+        Refusal::TooLate => (Code::TooLate, "it can no longer be taken back"),
+        Refusal::NotScheduled => (Code::NotScheduled, "it has no time to change"),
+        Refusal::NotTerminal => (Code::NotTerminal, "it is not finished"),
+        Refusal::UseResolve => (Code::UseResolve, "nobody can tell whether it arrived"),
+        Refusal::BudgetSpent => (Code::BudgetSpent, "it was already sent again today"),
+    };
+    let state = email.state().word();
+    Problem::new(code, format!("email {} is {state}: {why}", email.id)).with("state", state)
+}
+
+/// The problem for a key that belongs to something else.
+pub(crate) fn taken(bound: &Bound) -> Problem {
+    match bound {
+        Bound::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to email {}", email.id))
+            .with("differs", vec!["operation"])
+            .with("original", email.id.to_string()),
+        Bound::Operation { .. } => Problem::new(Code::KeyMismatch, "this key was used for another call")
+            .with("differs", vec!["operation, path or body"]),
+    }
+}

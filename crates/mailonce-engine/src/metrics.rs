@@ -1,0 +1,127 @@
+//! Figures for operators. Labels are closed sets of words: never addresses, keys or ids.
+
+use mailonce_core::{
+    email::Channel,
+    port::store::{Gauges, SuppressedReason},
+};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use std::fmt::Write as _;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Door {
+    channel: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Dedup {
+    channel: &'static str,
+    reason: &'static str,
+}
+
+/// Every figure, and the registry they are read from.
+pub struct Metrics {
+    registry: Registry,
+    attempted: Family<Door, Counter>,
+    deduplicated: Family<Dedup, Counter>,
+    mismatches: Counter,
+    accepted: Counter,
+    keyless: Counter,
+    captured: Counter,
+    hit_age: Histogram,
+    ttl: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("mailonce");
+        let metrics = Self {
+            attempted: Family::default(),
+            deduplicated: Family::default(),
+            mismatches: Counter::default(),
+            accepted: Counter::default(),
+            keyless: Counter::default(),
+            captured: Counter::default(),
+            hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
+            ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
+            registry: Registry::default(),
+        };
+        registry.register("send_attempted", "Sends asked for", metrics.attempted.clone());
+        registry.register("send_deduplicated", "Sends answered with an earlier email", metrics.deduplicated.clone());
+        registry.register("key_mismatches", "Sends refused because their key means something else", metrics.mismatches.clone());
+        registry.register("send_accepted", "Emails accepted", metrics.accepted.clone());
+        registry.register("send_keyless", "Emails accepted without a key", metrics.keyless.clone());
+        registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.captured.clone());
+        registry.register("key_hit_age_ratio", "Age of a key at a hit, over its ttl", metrics.hit_age.clone());
+        registry.register_with_unit("key_ttl", "Memory asked for", Unit::Seconds, metrics.ttl.clone());
+        Self { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn attempted(&self, channel: Channel) {
+        self.attempted.get_or_create(&Door { channel: channel.word() }).inc();
+    }
+
+    pub(crate) fn deduplicated(&self, channel: Channel, reason: SuppressedReason) {
+        if reason == SuppressedReason::Mismatch {
+            self.mismatches.inc();
+        } else {
+            self.deduplicated.get_or_create(&Dedup { channel: channel.word(), reason: reason.word() }).inc();
+        }
+    }
+
+    pub(crate) fn accepted(&self, ttl_ms: i64, keyed: bool) {
+        self.accepted.inc();
+        if keyed {
+            self.ttl.observe(ttl_ms as f64 / 1000.0);
+        } else {
+            self.keyless.inc();
+        }
+    }
+
+    pub(crate) fn hit_age(&self, age_ms: i64, ttl_ms: i64) {
+        self.hit_age.observe(age_ms.max(0) as f64 / ttl_ms.max(1) as f64);
+    }
+
+    pub(crate) fn captured(&self, count: usize) {
+        self.captured.inc_by(count as u64);
+    }
+
+    /// The figures in the text form of Prometheus, the store's own among them.
+    pub fn render(&self, gauges: &Gauges) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        encode(&mut text, &self.registry).ok();
+        let tail = text.trim_end().trim_end_matches("# EOF").len();
+        text.truncate(tail);
+        store_figures(&mut text, gauges);
+        text.push_str("# EOF\n");
+        text
+    }
+}
+
+/// The store counts by itself; its figures are written as they are.
+fn store_figures(text: &mut String, gauges: &Gauges) {
+    let mut single = |name: &str, kind: &str, help: &str, suffix: &str, value: f64| {
+        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} {kind}\nmailonce_{name}{suffix} {value}").ok();
+    };
+    single("keys", "gauge", "Keys remembered, about", "", gauges.keys as f64);
+    single("key_contention", "counter", "Accepts that waited for another of the same scope", "_total", gauges.contended as f64);
+    histogram(text, "commit_batch_size", "Verbs in one commit", &gauges.batch_sizes, gauges.verbs as f64, 1.0);
+    histogram(text, "commit_seconds", "Time of one commit", &gauges.commit_ms, gauges.commit_us as f64 / 1e6, 0.001);
+}
+
+fn histogram(text: &mut String, name: &str, help: &str, buckets: &[u64; 12], sum: f64, unit: f64) {
+    writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} histogram").ok();
+    let mut below = 0;
+    for (power, count) in buckets.iter().enumerate() {
+        below += count;
+        let bound = if power == 11 { "+Inf".to_owned() } else { ((1_u64 << power) as f64 * unit).to_string() };
+        writeln!(text, "mailonce_{name}_bucket{{le=\"{bound}\"}} {below}").ok();
+    }
+    writeln!(text, "mailonce_{name}_sum {sum}\nmailonce_{name}_count {below}").ok();
+}

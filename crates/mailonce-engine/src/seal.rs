@@ -1,0 +1,44 @@
+//! Sealed answers: what an operation answered is kept so that only who brings its key again can read it.
+//!
+//! The sealing key follows from the install secret and the caller's key, which the ledger knows only as a hash. So
+//! a credential that was shown once does not lie in the ledger for whoever reads the file.
+
+use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, aead::Aead as _};
+use mailonce_core::key::{InstallSecret, KeyName};
+
+const NONCE: usize = 12;
+
+fn cipher(secret: &InstallSecret, name: &KeyName) -> ChaCha20Poly1305 {
+    let key = secret.mac("sealed-answer", &[name.shown().as_bytes()]);
+    ChaCha20Poly1305::new(&key.into())
+}
+
+/// Seals an answer.
+pub(crate) fn seal(secret: &InstallSecret, name: &KeyName, nonce: [u8; NONCE], answer: &[u8]) -> Vec<u8> {
+    // Encryption of a short text cannot fail; an empty answer would only mean that a repeat is refused.
+    let sealed = cipher(secret, name).encrypt(&nonce.into(), answer).unwrap_or_default();
+    [nonce.as_slice(), &sealed].concat()
+}
+
+/// Opens a sealed answer. `None` when it was sealed under another key, or damaged.
+pub(crate) fn open(secret: &InstallSecret, name: &KeyName, sealed: &[u8]) -> Option<Vec<u8>> {
+    let (nonce, rest) = sealed.split_first_chunk::<NONCE>()?;
+    cipher(secret, name).decrypt(&(*nonce).into(), rest).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::key::Key;
+
+    #[test]
+    fn only_the_same_key_opens_an_answer() {
+        let secret = InstallSecret([3; 32]);
+        let name = |text: &str| KeyName::Given(Key::parse(text).unwrap());
+        let sealed = seal(&secret, &name("one"), [9; 12], b"mo_secret");
+        assert_eq!(open(&secret, &name("one"), &sealed).as_deref(), Some(b"mo_secret".as_slice()));
+        assert_eq!(open(&secret, &name("two"), &sealed), None);
+        assert_eq!(open(&InstallSecret([4; 32]), &name("one"), &sealed), None);
+        assert!(!sealed.windows(9).any(|part| part == b"mo_secret"));
+    }
+}

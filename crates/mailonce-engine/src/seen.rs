@@ -1,0 +1,112 @@
+//! What was seen lately: the emails behind recent keys, so that a storm of retries costs the writer nothing.
+//!
+//! Only a store that tells of every change may be answered from here. Bounded: two generations per shard, the older
+//! of which is dropped when the newer is full.
+
+use mailonce_core::{
+    email::{Email, EmailState, Guard},
+    id::EmailId,
+    key::{KeyHash, KeyName},
+    time::Time,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+const SHARDS: usize = 16;
+const PER_GENERATION: usize = 2_048;
+
+/// What an answer needs to know about an email.
+#[derive(Clone, Debug)]
+pub(crate) struct Glimpse {
+    pub(crate) id: EmailId,
+    pub(crate) rev: u32,
+    pub(crate) state: EmailState,
+    pub(crate) created_at: Time,
+    pub(crate) expires_at: Option<Time>,
+    pub(crate) guard: Option<Guard>,
+    pub(crate) key: Option<KeyName>,
+    pub(crate) bind: u32,
+    pub(crate) from: String,
+    pub(crate) digest: mailonce_core::digest::Digest,
+    pub(crate) ttl_ms: i64,
+    pub(crate) suppressed: u64,
+}
+
+impl From<&Email> for Glimpse {
+    fn from(email: &Email) -> Self {
+        Self {
+            id: email.id,
+            rev: email.rev,
+            state: email.state(),
+            created_at: email.head.created_at,
+            expires_at: email.expires_at(),
+            guard: email.guard,
+            key: email.head.key.clone(),
+            bind: email.bind,
+            from: email.head.from.clone(),
+            digest: email.digest.clone(),
+            ttl_ms: email.ttl.0,
+            suppressed: email.suppressed,
+        }
+    }
+}
+
+impl Glimpse {
+    /// Whether its key is still remembered.
+    pub(crate) fn is_remembered(&self, now: Time) -> bool {
+        self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    young: HashMap<KeyHash, Arc<Glimpse>>,
+    old: HashMap<KeyHash, Arc<Glimpse>>,
+}
+
+/// Recent keys and the emails behind them.
+#[derive(Default)]
+pub(crate) struct Seen {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl Seen {
+    fn shard(&self, key: KeyHash) -> MutexGuard<'_, Shard> {
+        let at = usize::from(key.0[0]) % SHARDS;
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns what an email became. Called in the order of commits.
+    pub(crate) fn learn(&self, email: &Email) {
+        let Some(name) = &email.head.key else { return };
+        self.put(name.hash(email.team), Arc::new(Glimpse::from(email)));
+    }
+
+    fn put(&self, key: KeyHash, glimpse: Arc<Glimpse>) {
+        let mut shard = self.shard(key);
+        // An older binding of the same key may still change; it must not hide the newer one.
+        let newer = |known: &Arc<Glimpse>| known.bind > glimpse.bind;
+        if shard.young.get(&key).is_some_and(newer) || shard.old.get(&key).is_some_and(newer) {
+            return;
+        }
+        if shard.young.len() >= PER_GENERATION && !shard.young.contains_key(&key) {
+            shard.old = std::mem::take(&mut shard.young);
+        }
+        shard.young.insert(key, glimpse);
+    }
+
+    /// The email behind a key, when it was seen lately and the key is still remembered.
+    pub(crate) fn get(&self, key: KeyHash, now: Time) -> Option<Arc<Glimpse>> {
+        let mut shard = self.shard(key);
+        if let Some(found) = shard.young.get(&key) {
+            return Some(Arc::clone(found)).filter(|glimpse| glimpse.is_remembered(now));
+        }
+        let found = shard.old.remove(&key)?;
+        if shard.young.len() < PER_GENERATION {
+            shard.young.insert(key, Arc::clone(&found));
+        }
+        Some(found).filter(|glimpse| glimpse.is_remembered(now))
+    }
+}

@@ -1,0 +1,383 @@
+//! Sending: a wish becomes one email, or the answer that an earlier one got.
+
+use mailonce_core::{
+    content::Content,
+    digest::{Digest, Field},
+    email::{Channel, EmailHead, OnUnknown},
+    id::EmailId,
+    intent::Intent,
+    key::{Key, KeyHash, KeyName},
+    limits,
+    port::store::{Accept, AcceptBatch, BatchWish, Bound, Envelope, Operation, SuppressedCall, SuppressedReason, Wish},
+    problem::{Code, FieldError, Problem},
+    time::Time,
+    ttl::{self, Ttl},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    Caller, Engine, SANDBOX, pack,
+    seen::Glimpse,
+    unavailable,
+    view::{Sent, message_id},
+};
+
+/// What to do when a bound key comes with another meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMismatch {
+    /// Refuse, naming what differs.
+    Reject,
+    /// The first wording stands, if only words differ.
+    FirstWins,
+}
+
+/// A wish as a caller brings it, its words already checked.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// The mail.
+    pub content: Content,
+    /// What it is about.
+    pub intent: Option<Intent>,
+    /// The key from the header.
+    pub key: Option<Key>,
+    /// How long the key is remembered.
+    pub ttl: Option<Ttl>,
+    /// What to do on a mismatch; by default it depends on where the key came from.
+    pub on_mismatch: Option<OnMismatch>,
+    /// What to do when the outcome stays unknown.
+    pub on_unknown: OnUnknown,
+    /// The way out, when the caller names one.
+    pub transport: Option<String>,
+    /// The one-use token of a held look-alike.
+    pub distinct_token: Option<String>,
+}
+
+/// A wish with its name and meaning worked out.
+struct Named {
+    request: SendRequest,
+    name: Option<KeyName>,
+    hash: Option<KeyHash>,
+    digest: Digest,
+    on_mismatch: OnMismatch,
+}
+
+/// The answer to a batch: each item's, or its fault.
+#[derive(Debug)]
+pub struct BatchAnswer {
+    /// In order; `None` where `faults` has a row.
+    pub items: Vec<Option<Sent>>,
+    /// What was wrong with which item.
+    pub faults: Vec<(usize, Problem)>,
+    /// Whether every item was answered with an earlier email.
+    pub replayed: bool,
+}
+
+impl Engine {
+    /// Accepts an email once. The same key again gets the same email.
+    pub async fn send(&self, caller: &Caller, request: SendRequest) -> Result<Sent, Problem> {
+        let now = self.now();
+        self.metrics.attempted(caller.channel);
+        let named = name(caller, request, None);
+        // A bound key is looked up before anything else is checked, so that a retry is never refused. The cache
+        // answers most; the accept itself looks up the rest; only a wish that fails a check has to ask first.
+        if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
+            return self.replay(caller, &named, &glimpse, now);
+        }
+        if let Err(problem) = check_policy(caller, &named, now) {
+            return match self.bound(caller, &named, now).await? {
+                Some(glimpse) => self.replay(caller, &named, &glimpse, now),
+                None => Err(problem),
+            };
+        }
+        let wish = self.wish(caller, &named, now);
+        match self.store.accept(wish, now).await.map_err(unavailable)? {
+            Accept::First(email) => Ok(self.first(caller, &Glimpse::from(&email))),
+            Accept::Bound(bound) => self.answer_bound(caller, &named, bound, now),
+        }
+    }
+
+    fn glimpse(&self, hash: KeyHash, now: Time) -> Option<Arc<Glimpse>> {
+        if self.alone { self.seen.get(hash, now) } else { None }
+    }
+
+    async fn bound(&self, caller: &Caller, named: &Named, now: Time) -> Result<Option<Glimpse>, Problem> {
+        let Some(hash) = named.hash else { return Ok(None) };
+        match self.store.bound(caller.team.id, hash, now).await.map_err(unavailable)? {
+            Some(Bound::Email(email)) => Ok(Some(Glimpse::from(&email))),
+            Some(Bound::Operation { .. }) => Err(bound_elsewhere(named.name.as_ref())),
+            None => Ok(None),
+        }
+    }
+
+    fn answer_bound(&self, caller: &Caller, named: &Named, bound: Bound, now: Time) -> Result<Sent, Problem> {
+        match bound {
+            Bound::Email(email) => self.replay(caller, named, &Glimpse::from(&email), now),
+            Bound::Operation { .. } => Err(bound_elsewhere(named.name.as_ref())),
+        }
+    }
+
+    /// The answer to the call that made the email.
+    fn first(&self, caller: &Caller, glimpse: &Glimpse) -> Sent {
+        self.due.notify_one();
+        self.metrics.accepted(glimpse.ttl_ms, glimpse.key.is_some());
+        self.sent(caller, glimpse, true, false, 0)
+    }
+
+    /// The answer to a call whose key was bound before.
+    fn replay(&self, caller: &Caller, named: &Named, glimpse: &Glimpse, now: Time) -> Result<Sent, Problem> {
+        let fields = self.differences(named, glimpse);
+        let forgiven = named.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
+        let reason = match (fields.is_empty(), forgiven) {
+            (true, _) => SuppressedReason::KeyReplay,
+            (false, true) => SuppressedReason::PayloadDiffers,
+            (false, false) => SuppressedReason::Mismatch,
+        };
+        self.metrics.deduplicated(caller.channel, reason);
+        self.metrics.hit_age(now.since(glimpse.created_at), glimpse.ttl_ms);
+        let call = SuppressedCall { at: now, caller: Some(caller.key.id), channel: caller.channel, reason };
+        let waiting = self.suppressions.note(caller.team.id, glimpse.id, call);
+        if reason == SuppressedReason::Mismatch {
+            return Err(mismatch(named.name.as_ref(), glimpse, &fields));
+        }
+        Ok(self.sent(caller, glimpse, false, !fields.is_empty(), waiting))
+    }
+
+    /// What differs from the first, compared in the version the first was written in.
+    fn differences(&self, named: &Named, glimpse: &Glimpse) -> Vec<Field> {
+        let version = glimpse.digest.version();
+        if version == named.digest.version() {
+            return glimpse.digest.differences(&named.digest);
+        }
+        glimpse.digest.differences(&Digest::in_version(version, &named.request.content))
+    }
+
+    pub(crate) fn sent(&self, caller: &Caller, glimpse: &Glimpse, first: bool, payload_differs: bool, waiting: u64) -> Sent {
+        Sent {
+            id: glimpse.id,
+            state: glimpse.state,
+            rev: glimpse.rev,
+            message_id: message_id(&self.secret, caller.team.id, glimpse),
+            created_at: glimpse.created_at,
+            guard: glimpse.guard,
+            first,
+            key: glimpse.key.as_ref().map(KeyName::shown),
+            expires_at: glimpse.expires_at,
+            suppressed: glimpse.suppressed + waiting,
+            payload_differs,
+        }
+    }
+
+    fn wish(&self, caller: &Caller, named: &Named, now: Time) -> Wish {
+        let content = &named.request.content;
+        let bare = |list: &[mailonce_core::address::Mailbox]| list.iter().map(|m| m.bare().as_str().to_owned()).collect();
+        let to = content.bare_to().iter().map(|address| address.as_str().to_owned()).collect();
+        let head = EmailHead {
+            from: content.from.bare().as_str().to_owned(),
+            to,
+            cc: bare(&content.cc),
+            bcc: bare(&content.bcc),
+            subject: content.subject.clone(),
+            key: named.name.clone(),
+            intent: named.request.intent.clone(),
+            created_at: now,
+            on_unknown: named.request.on_unknown,
+            caller: Some(caller.key.id),
+            channel: caller.channel,
+            version: named.request.intent.as_ref().map_or(1, |intent| intent.version),
+            resend_of: None,
+            reason: None,
+        };
+        Wish {
+            id: EmailId(self.new_id(now)),
+            team: caller.team.id,
+            slots: head.slots(caller.team.id),
+            head,
+            digest: named.digest.clone(),
+            key: named.hash,
+            ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
+            envelopes: envelopes(content),
+            due: content.scheduled_at.as_ref().map(|schedule| schedule.due(now)),
+            body: pack::pack(content).into(),
+        }
+    }
+
+    /// Accepts a batch. Items that fault leave a row in `faults`; when `strict`, the first fault refuses the whole.
+    pub async fn send_batch(
+        &self,
+        caller: &Caller,
+        key: Option<Key>,
+        items: Vec<Result<SendRequest, Problem>>,
+        strict: bool,
+        body: &[u8],
+    ) -> Result<BatchAnswer, Problem> {
+        let now = self.now();
+        let digest = mailonce_core::digest::of_operation("batch", if strict { "strict" } else { "permissive" }, body);
+        let mut faults = Vec::new();
+        let mut named = BTreeMap::new();
+        for (index, item) in items.into_iter().enumerate() {
+            self.metrics.attempted(Channel::Batch);
+            match self.name_item(caller, key.as_ref(), index, item, now).await {
+                Ok(item) => {
+                    named.insert(index, item);
+                }
+                Err(problem) if strict => return Err(at_item(index, problem)),
+                Err(problem) => faults.push((index, problem)),
+            }
+        }
+        let operation = key.map(|key| Operation {
+            team: caller.team.id,
+            key: KeyName::Given(key).hash(caller.team.id),
+            digest,
+            answer: Vec::new(),
+            expires_at: now.plus(ttl::DEFAULT.0),
+        });
+        let wishes = named.values().map(|item| self.wish(caller, item, now)).collect();
+        let batch = BatchWish { team: caller.team.id, operation, items: wishes };
+        match self.store.accept_batch(batch, now).await.map_err(unavailable)? {
+            AcceptBatch::Items(answers) => Ok(self.answer_batch(caller, named, answers, faults, now)),
+            AcceptBatch::Mismatch(bound) => Err(batch_mismatch(&bound)),
+        }
+    }
+
+    /// Works out an item's name and checks it. A bound key is looked up before it is refused.
+    async fn name_item(
+        &self,
+        caller: &Caller,
+        batch: Option<&Key>,
+        index: usize,
+        item: Result<SendRequest, Problem>,
+        now: Time,
+    ) -> Result<Named, Problem> {
+        let named = name(caller, item?, batch.map(|key| (key.clone(), index as u32)));
+        if check_policy(caller, &named, now).is_ok() && named.request.intent.is_none() {
+            return Ok(named);
+        }
+        match self.bound(caller, &named, now).await? {
+            Some(glimpse) => {
+                let fields = self.differences(&named, &glimpse);
+                let forgiven = named.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
+                if fields.is_empty() || forgiven { Ok(named) } else { Err(mismatch(named.name.as_ref(), &glimpse, &fields)) }
+            }
+            None => check_policy(caller, &named, now).map(|()| named),
+        }
+    }
+
+    fn answer_batch(
+        &self,
+        caller: &Caller,
+        named: BTreeMap<usize, Named>,
+        answers: Vec<Accept>,
+        mut faults: Vec<(usize, Problem)>,
+        now: Time,
+    ) -> BatchAnswer {
+        let mut items: BTreeMap<usize, Sent> = BTreeMap::new();
+        let mut replayed = !answers.is_empty();
+        for ((index, item), answer) in named.iter().zip(answers) {
+            let answer = match answer {
+                Accept::First(email) => {
+                    replayed = false;
+                    Ok(self.first(caller, &Glimpse::from(&email)))
+                }
+                Accept::Bound(bound) => self.answer_bound(caller, item, bound, now),
+            };
+            match answer {
+                Ok(sent) => {
+                    items.insert(*index, sent);
+                }
+                Err(problem) => faults.push((*index, problem)),
+            }
+        }
+        faults.sort_by_key(|(index, _)| *index);
+        let count = named.len() + faults.iter().filter(|(index, _)| !named.contains_key(index)).count();
+        BatchAnswer { items: (0..count).map(|index| items.remove(&index)).collect(), faults, replayed }
+    }
+}
+
+/// Works out the name of a wish: its header, its intent, or its place in a batch.
+fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Named {
+    let to = request.content.bare_to();
+    let derived = request.intent.as_ref().and_then(|intent| Key::parse(&intent.key(&to)).ok());
+    // A header equal to the derived key counts as the intent.
+    let by_intent = derived.is_some() && (request.key.is_none() || request.key == derived);
+    let name = match (&request.key, derived, place) {
+        (Some(key), _, _) => Some(KeyName::Given(key.clone())),
+        (None, Some(derived), _) => Some(KeyName::Given(derived)),
+        (None, None, Some((batch, index))) => Some(KeyName::Item { batch, index }),
+        (None, None, None) => None,
+    };
+    let default = if by_intent { OnMismatch::FirstWins } else { OnMismatch::Reject };
+    Named {
+        hash: name.as_ref().map(|name| name.hash(caller.team.id)),
+        name,
+        digest: Digest::of(&request.content),
+        on_mismatch: request.on_mismatch.unwrap_or(default),
+        request,
+    }
+}
+
+/// Checks that depend on the moment, the caller or the configuration. A retry of what was accepted skips them.
+fn check_policy(caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
+    let request = &named.request;
+    if named.name.is_none() && caller.team.require_keys {
+        return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
+    }
+    let from = request.content.from.bare();
+    if !caller.key.may_send_from(from.as_str()) {
+        let detail = format!("this API key may not send from {}", from.as_str());
+        return Err(Problem::field(Code::SenderNotAllowed, "from", detail));
+    }
+    let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
+    if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.fits(now)) {
+        return fault("scheduled_at", &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000));
+    }
+    if request.transport.as_ref().is_some_and(|transport| transport != SANDBOX) {
+        return fault("transport", "names no transport that is configured; `sandbox` is");
+    }
+    if request.distinct_token.is_some() {
+        return fault("distinct_token", "belongs to no held email");
+    }
+    Ok(())
+}
+
+/// One envelope per recipient.
+fn envelopes(content: &Content) -> Vec<Envelope> {
+    let envelope = |address: &mailonce_core::address::Address| Envelope {
+        transport: SANDBOX.to_owned(),
+        recipients: vec![address.as_str().to_owned()],
+    };
+    content.recipients().iter().map(envelope).collect()
+}
+
+fn mismatch(name: Option<&KeyName>, original: &Glimpse, fields: &[Field]) -> Problem {
+    let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    let key = name.map(KeyName::shown).unwrap_or_default();
+    let detail = format!("the key `{key}` belongs to email {}, which differs in: {}", original.id, fields.join(", "));
+    Problem::new(Code::KeyMismatch, detail)
+        .with("differs", fields)
+        .with("original", original.id.to_string())
+        .with("key", key)
+}
+
+fn bound_elsewhere(name: Option<&KeyName>) -> Problem {
+    let key = name.map(KeyName::shown).unwrap_or_default();
+    let detail = format!("the key `{key}` was used for another operation or batch");
+    Problem::new(Code::KeyMismatch, detail).with("differs", vec!["operation"]).with("key", key)
+}
+
+fn batch_mismatch(bound: &Bound) -> Problem {
+    match bound {
+        Bound::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to the single email {}", email.id))
+            .with("differs", vec!["operation"])
+            .with("original", email.id.to_string()),
+        Bound::Operation { .. } => Problem::new(Code::KeyMismatch, "this key was used for a batch or call with another body")
+            .with("differs", vec!["body"]),
+    }
+}
+
+/// Says which item of a batch a problem is about.
+fn at_item(index: usize, mut problem: Problem) -> Problem {
+    let path = problem.field.take().map_or_else(|| format!("[{index}]"), |field| format!("[{index}].{field}"));
+    problem.detail = format!("item {index}: {}", problem.detail);
+    problem.field = Some(path);
+    problem.with("index", index)
+}

@@ -1,0 +1,72 @@
+//! Calls that made no email, counted in memory and written at most a second behind, so that a replay costs no
+//! commit of its own.
+
+use mailonce_core::{
+    id::{EmailId, TeamId},
+    limits,
+    port::store::{Suppressed, SuppressedCall},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Emails noted between two writes. More are still counted against the ones that are there.
+const EMAILS: usize = 50_000;
+
+#[derive(Default)]
+struct Pending {
+    count: u64,
+    latest: VecDeque<SuppressedCall>,
+}
+
+/// What waits to be written.
+#[derive(Default)]
+pub(crate) struct Suppressions(Mutex<BTreeMap<(TeamId, EmailId), Pending>>);
+
+impl Suppressions {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TeamId, EmailId), Pending>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a call. How many of this email wait to be written, this one included.
+    pub(crate) fn note(&self, team: TeamId, email: EmailId, call: SuppressedCall) -> u64 {
+        let mut waiting = self.lock();
+        if waiting.len() >= EMAILS && !waiting.contains_key(&(team, email)) {
+            return 1;
+        }
+        let pending = waiting.entry((team, email)).or_default();
+        pending.count += 1;
+        if pending.latest.len() == limits::SUPPRESSED_KEPT {
+            pending.latest.pop_front();
+        }
+        pending.latest.push_back(call);
+        pending.count
+    }
+
+    /// Takes what waits, to be written.
+    pub(crate) fn take(&self) -> Vec<Suppressed> {
+        let waiting = std::mem::take(&mut *self.lock());
+        let written = |((team, email), pending): ((TeamId, EmailId), Pending)| Suppressed {
+            team,
+            email,
+            count: pending.count,
+            latest: pending.latest.into(),
+        };
+        waiting.into_iter().map(written).collect()
+    }
+
+    /// Puts back what could not be written.
+    pub(crate) fn put_back(&self, notes: Vec<Suppressed>) {
+        let mut waiting = self.lock();
+        for note in notes {
+            let pending = waiting.entry((note.team, note.email)).or_default();
+            pending.count += note.count;
+            for call in note.latest.into_iter().rev() {
+                if pending.latest.len() < limits::SUPPRESSED_KEPT {
+                    pending.latest.push_front(call);
+                }
+            }
+        }
+    }
+}

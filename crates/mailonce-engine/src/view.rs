@@ -1,0 +1,76 @@
+//! What callers are told about an email they sent.
+
+use mailonce_core::{
+    email::{EmailState, Guard},
+    id::{EmailId, TeamId},
+    key::InstallSecret,
+    time::Time,
+};
+
+use crate::seen::Glimpse;
+
+/// The answer to a send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent {
+    /// The email.
+    pub id: EmailId,
+    /// Where it stands.
+    pub state: EmailState,
+    /// Its rev.
+    pub rev: u32,
+    /// Its Message-ID, with angle brackets.
+    pub message_id: String,
+    /// When it was accepted.
+    pub created_at: Time,
+    /// The guard that spoke.
+    pub guard: Option<Guard>,
+    /// Whether this call made it.
+    pub first: bool,
+    /// The key it is bound to.
+    pub key: Option<String>,
+    /// When the key is forgotten; `None` while the email is not settled.
+    pub expires_at: Option<Time>,
+    /// Calls that were answered with it instead of making another.
+    pub suppressed: u64,
+    /// Whether this call said something else than the first one.
+    pub payload_differs: bool,
+}
+
+/// The Message-ID of an email.
+pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &Glimpse) -> String {
+    let domain = glimpse.from.rsplit_once('@').map_or("mailonce.test", |(_, domain)| domain);
+    let key = glimpse.key.as_ref().map(|name| (name, glimpse.bind));
+    secret.message_id(team, glimpse.id, key, domain)
+}
+
+impl Sent {
+    /// One sentence that says what the answer means and what to do.
+    pub fn next(&self) -> &'static str {
+        if self.payload_differs {
+            return "This wish was already accepted with other words; the first version stands, so do not send again.";
+        }
+        match (self.first, self.state) {
+            (true, EmailState::Held) => {
+                "Accepted but held: the same intent already goes to some of these recipients, so a person must decide."
+            }
+            (true, EmailState::Scheduled) => "Accepted and scheduled; it will be sent once, so do not send it again.",
+            (true, _) => "Accepted; it will be sent once, so do not send it again.",
+            (false, state) => next_of_replay(state),
+        }
+    }
+}
+
+fn next_of_replay(state: EmailState) -> &'static str {
+    match state {
+        EmailState::Scheduled => "Already accepted; it is scheduled, so there is nothing to do.",
+        EmailState::Queued | EmailState::Sending => "Already accepted; it is on its way, so there is nothing to do.",
+        EmailState::Sent | EmailState::Delivered => "Already sent; there is nothing to do.",
+        EmailState::Bounced => "Already sent and it bounced; check the address before you use a new key.",
+        EmailState::Complained => "Already sent and the recipient complained; do not write again.",
+        EmailState::Failed => "Already accepted but the next hop refused it; use POST /v1/emails/{id}/resend to try again on purpose.",
+        EmailState::Unknown => "Already accepted but nobody can tell whether it arrived; do not send again, resolve it.",
+        EmailState::Abandoned => "Already accepted and given up by a person; ask before you send again.",
+        EmailState::Held => "Already accepted but held until a person decides; do not send again.",
+        EmailState::Cancelled => "Already accepted and then cancelled; use POST /v1/emails/{id}/resend if it should go after all.",
+    }
+}

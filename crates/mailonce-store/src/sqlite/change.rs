@@ -1,0 +1,160 @@
+//! Changing what was accepted: cancel, reschedule, capture, and the memory of keys.
+
+use mailonce_core::{
+    email::{Email, Guard, Refusal},
+    event::{Kind, NewEvent},
+    handoff::Attempt,
+    id::{EmailId, TeamId, ordered_bits},
+    key::KeyHash,
+    limits,
+    port::store::{Bound, Change, KeyChange, Result, Suppressed},
+    time::Time,
+    ttl::Ttl,
+};
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{accept, ledger::Ledger, rows, schema::told};
+
+const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
+     WHERE team = ?1 AND email = ?2";
+const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?3, due_at = ?4, attempts = ?5, fence = ?6 WHERE email = ?1 AND number = ?2";
+const SAVE_ATTEMPT: &str = "INSERT INTO attempts (email, handoff, number, at, outcome, reply) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
+     ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
+const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 \
+     AND transport = ?2 ORDER BY due_at, email, number LIMIT ?3";
+const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL \
+     AND transport = ?1 ORDER BY due_at LIMIT 1";
+
+/// Writes what an email became.
+pub(super) fn save(ledger: &Ledger, team: i64, email: &Email, now: Time) -> Result<()> {
+    let bits = ordered_bits(email.id.0);
+    let settled = email.settled_at.map(|at| at.0);
+    let sweep = email.next_sweep(now).map(|at| at.0);
+    let guard = email.guard.map(Guard::word);
+    let resent = email.resent_as.map(|id| *id.0.as_bytes());
+    ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep])?;
+    for handoff in &email.handoffs {
+        let due = handoff.due_at.map(|at| at.0);
+        let fence = handoff.fence as i64;
+        ledger.execute(SAVE_HANDOFF, params![bits, handoff.number, handoff.state.word(), due, handoff.attempts, fence])?;
+    }
+    Ok(())
+}
+
+/// Writes what an email became, with its event, and tells of it after the commit.
+fn save_and_tell(ledger: &mut Ledger, team: i64, email: Email, event: NewEvent, now: Time) -> Result<()> {
+    save(ledger, team, &email, now)?;
+    ledger.emit(team, event);
+    ledger.note_changed(email);
+    Ok(())
+}
+
+/// Changes one email by a rule of the core.
+pub(super) fn change(
+    ledger: &mut Ledger,
+    team: TeamId,
+    id: EmailId,
+    now: Time,
+    rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, Refusal>,
+) -> Result<Change> {
+    let Some(number) = ledger.team_number(team) else { return Ok(Change::Missing) };
+    let Some(mut email) = rows::email_by_id(&ledger.conn, team, number, id)? else { return Ok(Change::Missing) };
+    match rule(&mut email) {
+        Ok(event) => {
+            if let Some(event) = event {
+                save_and_tell(ledger, number, email.clone(), event, now)?;
+            }
+            Ok(Change::Email(email))
+        }
+        Err(refusal) => Ok(Change::Refused(refusal, email)),
+    }
+}
+
+/// Whether the team has this email.
+pub(super) fn exists(ledger: &Ledger, team: TeamId, id: EmailId) -> Result<bool> {
+    let Some(number) = ledger.team_number(team) else { return Ok(false) };
+    Ok(rows::email_by_id(&ledger.conn, team, number, id)?.is_some())
+}
+
+/// Hands due envelopes to the sandbox.
+pub(super) fn capture(ledger: &mut Ledger, transport: &str, max: usize, now: Time) -> Result<usize> {
+    let due: Vec<(i64, i64, u16)> = {
+        let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
+        let rows = statement.query_map(params![now.0, transport, max as i64], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        });
+        rows.and_then(Iterator::collect).map_err(told)?
+    };
+    for (team, bits, number) in &due {
+        let id = ledger.team_id(*team)?;
+        let Some(mut email) = rows::email(&ledger.conn, id, *team, *bits)? else { continue };
+        if let Some((attempt, event)) = email.capture(*number, now) {
+            save_attempt(ledger, *bits, &attempt)?;
+            save_and_tell(ledger, *team, email, event, now)?;
+        }
+    }
+    Ok(due.len())
+}
+
+fn save_attempt(ledger: &Ledger, bits: i64, attempt: &Attempt) -> Result<()> {
+    let outcome = attempt.outcome.map(mailonce_core::handoff::Outcome::word);
+    let Attempt { handoff, number, at, reply, .. } = attempt;
+    ledger.execute(SAVE_ATTEMPT, params![bits, handoff, number, at.0, outcome, reply]).map(drop)
+}
+
+/// When the next envelope for a transport is due.
+pub(super) fn next_due(conn: &rusqlite::Connection, transport: &str) -> Result<Option<Time>> {
+    let mut statement = conn.prepare_cached(NEXT_DUE).map_err(told)?;
+    Ok(statement.query_row([transport], |row| row.get(0)).optional().map_err(told)?.map(Time))
+}
+
+/// Counts calls that were answered with an earlier email, and keeps the latest.
+pub(super) fn note_suppressed(ledger: &mut Ledger, calls: Vec<Suppressed>, now: Time) -> Result<()> {
+    for note in calls {
+        let Some(team) = ledger.team_number(note.team) else { continue };
+        let Some(mut email) = rows::email_by_id(&ledger.conn, note.team, team, note.email)? else { continue };
+        let bits = ordered_bits(email.id.0);
+        let (_, mut latest) = rows::suppressed(&ledger.conn, bits)?;
+        latest.extend(note.latest);
+        latest.drain(..latest.len().saturating_sub(limits::SUPPRESSED_KEPT));
+        email.suppressed += note.count;
+        let json = serde_json::to_string(&latest).unwrap_or_default();
+        ledger.execute(SAVE_SUPPRESSED, params![bits, email.suppressed as i64, json])?;
+        let mut event = email.event(Kind::EmailDuplicate, now);
+        event.data["calls"] = note.count.into();
+        ledger.emit(team, event);
+        ledger.note_changed(email);
+    }
+    Ok(())
+}
+
+/// The email that a key is bound to and remembered for.
+fn bound_email(ledger: &Ledger, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
+    let Some(row) = accept::key_row(ledger, number, key)? else { return Ok(None) };
+    match accept::bound_by_on(&ledger.conn, team, number, &row, now)? {
+        Some(Bound::Email(email)) => Ok(Some(email)),
+        Some(Bound::Operation { .. }) | None => Ok(None),
+    }
+}
+
+/// Gives a key another memory.
+pub(super) fn extend_key(ledger: &mut Ledger, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
+    let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
+    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
+    let event = email.extend(ttl, now);
+    save_and_tell(ledger, number, email.clone(), event, now)?;
+    Ok(KeyChange::Done(email))
+}
+
+/// Forgets a key now, if its email is terminal.
+pub(super) fn forget_key(ledger: &mut Ledger, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
+    let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
+    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
+    if !email.state().is_terminal() {
+        return Ok(KeyChange::NotTerminal(email));
+    }
+    let event = email.forget(now);
+    save_and_tell(ledger, number, email.clone(), event, now)?;
+    Ok(KeyChange::Done(email))
+}

@@ -1,0 +1,86 @@
+//! Events in blocks: one row holds the events of one commit and team, so that an accept costs no tree of its own.
+//!
+//! An event is packed as length-prefixed parts: kind, time, about, rev, data.
+
+use mailonce_core::{
+    event::{Event, Kind, NewEvent},
+    port::store::{Result, StoreError},
+    time::Time,
+};
+use rusqlite::{Connection, params};
+use std::collections::HashMap;
+use uuid::Uuid;
+
+use super::schema::told;
+
+/// Events in one row, so that reading a page never unpacks much more than it needs.
+pub(super) const PER_BLOCK: usize = 128;
+
+pub(super) const INSERT: &str = "INSERT INTO event_blocks (team, last, events) VALUES (?1, ?2, ?3)";
+const AFTER: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 AND last > ?2 ORDER BY last";
+const LAST: &str = "SELECT number, (SELECT MAX(last) FROM event_blocks WHERE team = number) FROM teams";
+
+/// The number of each team's last event.
+pub(super) fn last_numbers(conn: &Connection) -> Result<HashMap<i64, u64>> {
+    let mut statement = conn.prepare(LAST).map_err(told)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0) as u64)));
+    rows.and_then(Iterator::collect).map_err(told)
+}
+
+/// Packs events of one commit.
+pub(super) fn pack(events: &[NewEvent]) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(events.len() * 96);
+    for event in events {
+        let data = event.data.to_string();
+        packed.push(event.kind.word().len() as u8);
+        packed.extend_from_slice(event.kind.word().as_bytes());
+        packed.extend_from_slice(&event.at.0.to_be_bytes());
+        packed.extend_from_slice(event.about.as_bytes());
+        packed.extend_from_slice(&event.rev.to_be_bytes());
+        packed.extend_from_slice(&(data.len() as u32).to_be_bytes());
+        packed.extend_from_slice(data.as_bytes());
+    }
+    packed
+}
+
+/// Unpacks a block. `None` when it is damaged.
+fn unpack(mut packed: &[u8]) -> Option<Vec<NewEvent>> {
+    fn take<'a>(packed: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+        let (part, rest) = packed.split_at_checked(count)?;
+        *packed = rest;
+        Some(part)
+    }
+    let mut events = Vec::new();
+    while !packed.is_empty() {
+        let length = usize::from(*take(&mut packed, 1)?.first()?);
+        let kind = Kind::parse(std::str::from_utf8(take(&mut packed, length)?).ok()?)?;
+        let at = Time(i64::from_be_bytes(take(&mut packed, 8)?.try_into().ok()?));
+        let about = Uuid::from_slice(take(&mut packed, 16)?).ok()?;
+        let rev = u32::from_be_bytes(take(&mut packed, 4)?.try_into().ok()?);
+        let length = u32::from_be_bytes(take(&mut packed, 4)?.try_into().ok()?) as usize;
+        let data = serde_json::from_slice(take(&mut packed, length)?).ok()?;
+        events.push(NewEvent { kind, at, about, rev, data });
+    }
+    Some(events)
+}
+
+/// Events after a number, in order.
+pub(super) fn after(conn: &Connection, team: i64, after: u64, limit: usize) -> Result<Vec<Event>> {
+    let mut statement = conn.prepare_cached(AFTER).map_err(told)?;
+    let mut rows = statement.query(params![team, after as i64]).map_err(told)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(told)? {
+        let last: i64 = row.get(0).map_err(told)?;
+        let packed = row.get_ref(1).map_err(told)?.as_blob().unwrap_or_default();
+        let damaged = || StoreError::Corrupt(format!("the block of events up to {last} is damaged"));
+        let block = unpack(packed).ok_or_else(damaged)?;
+        let first = last as u64 + 1 - block.len() as u64;
+        let numbered = (first..).zip(block).map(|(seq, event)| Event { seq, event });
+        found.extend(numbered.filter(|event| event.seq > after));
+        if found.len() >= limit {
+            found.truncate(limit);
+            break;
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,182 @@
+//! What the writer thread holds: the connection, the numbers of teams and events, and what a group has done so far.
+
+use mailonce_core::{
+    email::Email,
+    event::NewEvent,
+    id::TeamId,
+    port::store::{Result, StoreError, Watcher},
+};
+use rusqlite::{Connection, params};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::{events, schema::told};
+
+/// Teams have small numbers inside the file.
+#[derive(Default)]
+pub(super) struct Teams {
+    numbers: HashMap<TeamId, i64>,
+    ids: HashMap<i64, TeamId>,
+}
+
+/// Shared with the readers.
+pub(super) type TeamNumbers = Arc<RwLock<Teams>>;
+
+impl Teams {
+    pub(super) fn add(&mut self, id: TeamId, number: i64) {
+        self.numbers.insert(id, number);
+        self.ids.insert(number, id);
+    }
+
+    pub(super) fn number(&self, id: TeamId) -> Option<i64> {
+        self.numbers.get(&id).copied()
+    }
+}
+
+/// Who is told of changed emails.
+pub(super) type Watchers = Arc<RwLock<Vec<Watcher>>>;
+
+/// The writer's own state.
+pub(super) struct Ledger {
+    pub(super) conn: Connection,
+    pub(super) teams: TeamNumbers,
+    watchers: Watchers,
+    /// The number of each team's last event.
+    last_event: HashMap<i64, u64>,
+    /// Events of this group, not yet numbered.
+    pending: Vec<(i64, NewEvent)>,
+    /// Emails that verbs of this group changed, to tell of after the commit.
+    changed: Vec<Email>,
+    /// Set by the checkpointer when it left frames behind.
+    leftovers: Arc<AtomicBool>,
+}
+
+impl Ledger {
+    pub(super) fn new(conn: Connection, teams: TeamNumbers, watchers: Watchers, leftovers: Arc<AtomicBool>) -> Result<Self> {
+        let last_event = events::last_numbers(&conn)?;
+        Ok(Self { conn, teams, watchers, last_event, pending: Vec::new(), changed: Vec::new(), leftovers })
+    }
+
+    /// The number of a team. `None` when there is no such team.
+    pub(super) fn team_number(&self, team: TeamId) -> Option<i64> {
+        self.teams.read().unwrap_or_else(PoisonError::into_inner).number(team)
+    }
+
+    /// The team with this number.
+    pub(super) fn team_id(&self, number: i64) -> Result<TeamId> {
+        let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
+        teams.ids.get(&number).copied().ok_or_else(|| StoreError::Corrupt(format!("there is no team number {number}")))
+    }
+
+    /// Runs a prepared statement.
+    pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
+        self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(told)
+    }
+
+    /// Adds an event to the group.
+    pub(super) fn emit(&mut self, team: i64, event: NewEvent) {
+        self.pending.push((team, event));
+    }
+
+    /// Remembers a changed email, to tell of it after the commit.
+    pub(super) fn note_changed(&mut self, email: Email) {
+        self.changed.push(email);
+    }
+
+    /// Tells the watchers of an email as it is committed.
+    pub(super) fn tell(&self, email: &Email) {
+        for watcher in self.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            watcher(email);
+        }
+    }
+
+    pub(super) fn begin(&mut self) -> Result<()> {
+        self.pending.clear();
+        self.changed.clear();
+        self.execute("BEGIN IMMEDIATE", []).map(drop)
+    }
+
+    /// Numbers the group's events, commits, and tells of what changed.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        let outcome = self.write_events().and_then(|numbers| {
+            self.execute("COMMIT", [])?;
+            Ok(numbers)
+        });
+        match outcome {
+            Ok(numbers) => {
+                self.last_event.extend(numbers);
+                self.changed.iter().for_each(|email| self.tell(email));
+                Ok(())
+            }
+            Err(error) => {
+                self.rollback();
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn rollback(&mut self) {
+        if self.conn.is_autocommit() {
+            return; // SQLite rolled back by itself, as it does when the disk is full.
+        }
+        if let Err(error) = self.execute("ROLLBACK", []) {
+            tracing::error!(%error, "rolling back");
+        }
+    }
+
+    /// Runs a verb so that its own failure leaves nothing behind.
+    pub(super) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let (events, changed) = (self.pending.len(), self.changed.len());
+        self.execute("SAVEPOINT verb", [])?;
+        match verb(self) {
+            Ok(answer) => {
+                self.execute("RELEASE verb", [])?;
+                Ok(answer)
+            }
+            Err(error) => {
+                self.pending.truncate(events);
+                self.changed.truncate(changed);
+                if self.conn.is_autocommit() {
+                    return Err(StoreError::Corrupt(format!("the transaction ended under a verb: {error}")));
+                }
+                self.execute("ROLLBACK TO verb", [])?;
+                self.execute("RELEASE verb", [])?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes one block of events per team. The numbers count only once the commit stands.
+    fn write_events(&mut self) -> Result<HashMap<i64, u64>> {
+        let mut numbers = HashMap::new();
+        let mut by_team: HashMap<i64, Vec<NewEvent>> = HashMap::new();
+        for (team, event) in self.pending.drain(..) {
+            by_team.entry(team).or_default().push(event);
+        }
+        for (team, list) in by_team {
+            let before = self.last_event.get(&team).copied().unwrap_or(0);
+            let mut last = before;
+            for block in list.chunks(events::PER_BLOCK) {
+                last += block.len() as u64;
+                let packed = events::pack(block);
+                self.execute(events::INSERT, params![team, last as i64, packed])?;
+            }
+            numbers.insert(team, last);
+        }
+        Ok(numbers)
+    }
+
+    /// Moves the few frames that were written while the checkpointer worked, so that the log can start over.
+    pub(super) fn checkpoint_leftovers(&self) {
+        if self.leftovers.swap(false, Ordering::Relaxed)
+            && let Err(error) = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+        {
+            tracing::warn!(%error, "moving the rest of the log into the file");
+        }
+    }
+}

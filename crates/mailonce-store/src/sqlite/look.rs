@@ -1,0 +1,113 @@
+//! Looking: listings and views, on the readers' connections.
+
+use mailonce_core::{
+    email::{Email, EmailState},
+    id::{EmailId, TeamId, ordered_bits},
+    key::KeyHash,
+    limits,
+    port::store::{Bound, EmailDetail, EmailQuery, KeyView, Page, Result},
+    time::Time,
+};
+use rusqlite::{Connection, params};
+
+use super::{accept, rows, schema::told};
+
+const RARE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 ORDER BY email DESC LIMIT ?4";
+
+/// Everything about one email.
+pub(super) fn detail(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<EmailDetail>> {
+    let Some(email) = rows::email_by_id(conn, team, number, id)? else { return Ok(None) };
+    let bits = ordered_bits(id.0);
+    let mut suppressed = rows::suppressed(conn, bits)?.1;
+    suppressed.reverse();
+    Ok(Some(EmailDetail { email, body: rows::body(conn, bits)?, attempts: rows::attempts(conn, bits)?, suppressed }))
+}
+
+/// Emails, newest first.
+pub(super) fn list(conn: &Connection, team: TeamId, number: i64, query: &EmailQuery) -> Result<Page<Email>> {
+    if let Some(key) = query.key {
+        return by_key(conn, team, number, key, query);
+    }
+    let before = query.before.map_or(i64::MAX, |id| ordered_bits(id.0));
+    if let Some(state) = query.state.filter(|state| is_rare(*state)) {
+        return by_rare_state(conn, team, number, state, before, query);
+    }
+    let sql = format!("{} WHERE team = ?1 AND email < ?2 ORDER BY email DESC", rows::EMAIL);
+    let mut statement = conn.prepare_cached(&sql).map_err(told)?;
+    let mut found = statement.query(params![number, before]).map_err(told)?;
+    let mut page = Page { rows: Vec::new(), next: None };
+    let mut looked = 0;
+    while let Some(row) = found.next().map_err(told)? {
+        if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+            return Ok(page);
+        }
+        let email = rows::email_row(conn, team, row)?;
+        page.next = Some(email.id);
+        looked += 1;
+        if query.matches(&email) {
+            page.rows.push(email);
+        }
+    }
+    page.next = None;
+    Ok(page)
+}
+
+/// States with an index of their own.
+fn is_rare(state: EmailState) -> bool {
+    use EmailState as S;
+    matches!(state, S::Held | S::Unknown | S::Failed | S::Bounced | S::Complained | S::Abandoned | S::Cancelled)
+}
+
+/// The emails with a handoff in a rare state; the fold may still say something else, so each is checked.
+fn by_rare_state(
+    conn: &Connection,
+    team: TeamId,
+    number: i64,
+    state: EmailState,
+    before: i64,
+    query: &EmailQuery,
+) -> Result<Page<Email>> {
+    let mut statement = conn.prepare_cached(RARE).map_err(told)?;
+    let asked = params![number, state.word(), before, limits::SCAN_ROWS as i64 + 1];
+    let bits: Vec<i64> = statement.query_map(asked, |row| row.get(0)).and_then(Iterator::collect).map_err(told)?;
+    let mut page = Page { rows: Vec::new(), next: None };
+    for (looked, bits) in bits.into_iter().enumerate() {
+        if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+            return Ok(page);
+        }
+        let Some(email) = rows::email(conn, team, number, bits)? else { continue };
+        page.next = Some(email.id);
+        if query.matches(&email) {
+            page.rows.push(email);
+        }
+    }
+    page.next = None;
+    Ok(page)
+}
+
+/// A key names one email at most: the one it is bound to now, or was last.
+fn by_key(conn: &Connection, team: TeamId, number: i64, key: KeyHash, query: &EmailQuery) -> Result<Page<Email>> {
+    let bits = accept::key_row_on(conn, number, key)?.and_then(|row| row.email);
+    let email = bits.map(|bits| rows::email(conn, team, number, bits)).transpose()?.flatten();
+    let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+    Ok(Page { rows: email.into_iter().filter(wanted).collect(), next: None })
+}
+
+/// What a key is, forgotten or not.
+pub(super) fn key(conn: &Connection, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
+    let Some(row) = accept::key_row_on(conn, number, key)?.filter(|row| row.bind > 0) else { return Ok(None) };
+    let bound = accept::bound_by_on(conn, team, number, &row, now)?;
+    let mut suppressed = Vec::new();
+    let forgotten_at = match (&bound, row.operation, row.email) {
+        (Some(Bound::Email(email)), _, _) => {
+            suppressed = rows::suppressed(conn, ordered_bits(email.id.0))?.1;
+            suppressed.reverse();
+            None
+        }
+        (Some(Bound::Operation { .. }), _, _) => None,
+        (None, Some((_, expires_at)), _) => Some(expires_at),
+        (None, None, Some(bits)) => rows::email(conn, team, number, bits)?.and_then(|email| email.expires_at()),
+        (None, None, None) => row.forgotten_at,
+    };
+    Ok(Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed }))
+}

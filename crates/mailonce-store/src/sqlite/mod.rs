@@ -1,0 +1,359 @@
+//! The embedded engine: one SQLite file, one writer thread that commits in groups, readers on connections of their
+//! own, and a thread that moves the log into the file so that no commit has to.
+
+mod accept;
+mod change;
+mod events;
+mod ledger;
+mod look;
+mod rows;
+mod schema;
+mod team;
+mod upkeep;
+mod writer;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    email::Email,
+    event::Event,
+    id::{ApiKeyId, EmailId, TeamId},
+    key::{InstallSecret, KeyHash},
+    port::store::{
+        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
+        KeyView, Once, Operation, Page, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
+    },
+    team::{ApiKey, Team},
+    time::Time,
+    ttl::Ttl,
+};
+use rusqlite::Connection;
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+use tokio::sync::Semaphore;
+
+use accept::Prepared;
+use ledger::{Ledger, TeamNumbers, Watchers};
+use schema::{DirectoryLock, told};
+use writer::{Turn, Writer};
+
+pub use schema::SCHEMA;
+
+/// Readers at a time.
+const READERS: usize = 4;
+/// Verbs after which the log is moved into the file, and the pause between two looks.
+const VERBS_PER_CHECKPOINT: u64 = 6_000;
+const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The embedded engine.
+pub struct Sqlite {
+    path: PathBuf,
+    writer: Arc<Writer>,
+    teams: TeamNumbers,
+    watchers: Watchers,
+    readers: Mutex<Vec<Connection>>,
+    reading: Semaphore,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    closing: Arc<AtomicBool>,
+    _lock: DirectoryLock,
+}
+
+impl Sqlite {
+    /// Opens the ledger in a data directory, making both when they do not exist. Refuses a directory that another
+    /// process holds, a newer schema, and settings that are not durable.
+    pub fn open(directory: &Path, secret_if_new: [u8; 32]) -> Result<Self> {
+        let lock = DirectoryLock::take(directory)?;
+        let path = directory.join("ledger.db");
+        let conn = schema::open_writer(&path, secret_if_new)?;
+        let teams: TeamNumbers = Arc::default();
+        for (id, number) in team::numbers(&conn)? {
+            teams.write().unwrap_or_else(PoisonError::into_inner).add(id, number);
+        }
+        let watchers: Watchers = Arc::new(RwLock::new(Vec::new()));
+        let leftovers = Arc::new(AtomicBool::new(false));
+        let ledger = Ledger::new(conn, Arc::clone(&teams), Arc::clone(&watchers), Arc::clone(&leftovers))?;
+        let checkpointer = schema::open_checkpointer(&path)?;
+        let writer = Writer::new();
+        let closing = Arc::new(AtomicBool::new(false));
+        let store = Self {
+            path,
+            writer: Arc::clone(&writer),
+            teams,
+            watchers,
+            readers: Mutex::default(),
+            reading: Semaphore::new(READERS),
+            threads: Mutex::default(),
+            closing: Arc::clone(&closing),
+            _lock: lock,
+        };
+        store.start("ledger-writer", {
+            let writer = Arc::clone(&writer);
+            move || writer.work(ledger)
+        })?;
+        store.start("ledger-checkpointer", move || checkpoint(&checkpointer, &writer, &leftovers, &closing))?;
+        Ok(store)
+    }
+
+    /// The schema of the ledger in a data directory, without changing it. `None` when there is none yet.
+    pub fn schema_of(directory: &Path) -> Result<Option<i64>> {
+        let path = directory.join("ledger.db");
+        if !path.exists() {
+            return Ok(None);
+        }
+        schema::version(&schema::open_reader(&path)?).map(Some)
+    }
+
+    fn start(&self, name: &str, life: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(life);
+        let thread = thread.map_err(|e| StoreError::Unreachable(format!("starting a thread: {e}")))?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
+    /// Has a verb other than accept run and committed.
+    async fn write<T: Send + 'static>(&self, verb: impl FnOnce(&mut Ledger) -> Result<T> + Send + 'static) -> Result<T> {
+        self.writer.run(Turn::Other, verb, |_, _| {}).await
+    }
+
+    /// Runs a reader on a thread that may block.
+    async fn read<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> Result<T> + Send + 'static) -> Result<T> {
+        let _turn = self.reading.acquire().await.map_err(|_closed| schema::unreachable("the ledger is closed"))?;
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let path = self.path.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let conn = idle.map_or_else(|| schema::open_reader(&path), Ok)?;
+            let answer = look(&conn);
+            Ok::<_, StoreError>((conn, answer))
+        });
+        let (conn, answer) = looked.await.map_err(|e| StoreError::Unreachable(format!("a reader ended: {e}")))??;
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+        answer
+    }
+
+    fn number(&self, team: TeamId) -> Option<i64> {
+        self.teams.read().unwrap_or_else(PoisonError::into_inner).number(team)
+    }
+}
+
+/// Moves the log into the file whenever enough was written, and once more when it has been quiet.
+fn checkpoint(conn: &Connection, writer: &Writer, leftovers: &AtomicBool, closing: &AtomicBool) {
+    let (mut moved, mut seen) = (0, 0);
+    while !closing.load(Ordering::Relaxed) {
+        std::thread::park_timeout(CHECKPOINT_PAUSE);
+        let written = writer.gauges().verbs;
+        let quiet = written == seen;
+        seen = written;
+        if written - moved < VERBS_PER_CHECKPOINT && !(quiet && written > moved) {
+            continue;
+        }
+        moved = written;
+        match conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))) {
+            Ok((frames, done)) => leftovers.store(done < frames || !quiet, Ordering::Relaxed),
+            Err(error) => tracing::warn!(%error, "moving the log into the file"),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
+        let prepared = Prepared::new(wish)?;
+        let tell = |answer: &Accept, ledger: &Ledger| accept::told_of(answer).into_iter().for_each(|e| ledger.tell(e));
+        self.writer.run(Turn::Accept, move |ledger| accept::accept(ledger, prepared, now), tell).await
+    }
+
+    async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
+        let items = batch.items.into_iter().map(Prepared::new).collect::<Result<Vec<_>>>()?;
+        let verb = move |ledger: &mut Ledger| accept::accept_batch(ledger, batch.operation.as_ref(), items, now);
+        let tell = |answer: &AcceptBatch, ledger: &Ledger| {
+            if let AcceptBatch::Items(items) = answer {
+                items.iter().filter_map(accept::told_of).for_each(|email| ledger.tell(email));
+            }
+        };
+        self.writer.run(Turn::Accept, verb, tell).await
+    }
+
+    async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
+        let Some(number) = self.number(team) else { return Ok(None) };
+        let look = move |conn: &Connection| match accept::key_row_on(conn, number, key)? {
+            Some(row) => accept::bound_by_on(conn, team, number, &row, now),
+            None => Ok(None),
+        };
+        self.read(look).await
+    }
+
+    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
+        self.write(move |ledger| {
+            if let Some(operation) = &operation {
+                if !change::exists(ledger, team, id)? {
+                    return Ok(Once::Done(Change::Missing));
+                }
+                if let Some(answer) = accept::begin(ledger, operation, now)? {
+                    return Ok(answer);
+                }
+            }
+            change::change(ledger, team, id, now, |email| email.cancel(now)).map(Once::Done)
+        })
+        .await
+    }
+
+    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
+        self.write(move |ledger| change::change(ledger, team, id, now, |email| email.reschedule(due, now).map(Some))).await
+    }
+
+    async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
+        self.write(move |ledger| accept::resend(ledger, wish, operation.as_ref(), now)).await
+    }
+
+    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize> {
+        let transport = transport.to_owned();
+        self.write(move |ledger| change::capture(ledger, &transport, max, now)).await
+    }
+
+    async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
+        let transport = transport.to_owned();
+        self.read(move |conn| change::next_due(conn, &transport)).await
+    }
+
+    async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
+        self.write(move |ledger| change::note_suppressed(ledger, calls, now)).await
+    }
+
+    async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
+        let Some(number) = self.number(team) else { return Ok(None) };
+        self.read(move |conn| rows::email_by_id(conn, team, number, id)).await
+    }
+
+    async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
+        let Some(number) = self.number(team) else { return Ok(None) };
+        self.read(move |conn| look::detail(conn, team, number, id)).await
+    }
+
+    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
+        let Some(number) = self.number(team) else { return Ok(Page { rows: Vec::new(), next: None }) };
+        self.read(move |conn| look::list(conn, team, number, &query)).await
+    }
+
+    async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
+        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
+        self.read(move |conn| events::after(conn, number, after, limit)).await
+    }
+
+    async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
+        let Some(number) = self.number(team) else { return Ok(None) };
+        self.read(move |conn| look::key(conn, team, number, key, now)).await
+    }
+
+    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
+        self.write(move |ledger| change::extend_key(ledger, team, key, ttl, now)).await
+    }
+
+    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
+        self.write(move |ledger| change::forget_key(ledger, team, key, now)).await
+    }
+
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+        let id = team.id;
+        let verb = move |ledger: &mut Ledger| team::create_team(ledger, &team, &key, operation.as_ref());
+        // The number is known to others only once it is committed.
+        let learn = move |answer: &Once<i64>, ledger: &Ledger| {
+            if let Once::Done(number) = answer {
+                ledger.teams.write().unwrap_or_else(PoisonError::into_inner).add(id, *number);
+            }
+        };
+        Ok(match self.writer.run(Turn::Other, verb, learn).await? {
+            Once::Done(_) => Once::Done(()),
+            Once::Repeated(answer) => Once::Repeated(answer),
+            Once::Mismatch(bound) => Once::Mismatch(bound),
+        })
+    }
+
+    async fn teams(&self) -> Result<Vec<Team>> {
+        self.read(team::teams).await
+    }
+
+    async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
+        self.write(move |ledger| team::set_require_keys(ledger, team, require)).await
+    }
+
+    async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+        self.write(move |ledger| team::create_api_key(ledger, &key, operation.as_ref())).await
+    }
+
+    async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
+        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
+        self.read(move |conn| team::api_keys(conn, team, number)).await
+    }
+
+    async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
+        self.read(move |conn| team::by_hash(conn, hash)).await
+    }
+
+    async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
+        self.write(move |ledger| team::revoke(ledger, team, id, now)).await
+    }
+
+    async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
+        self.write(move |ledger| team::touch(ledger, &used)).await
+    }
+
+    async fn install(&self) -> Result<Install> {
+        self.read(|conn| {
+            let (secret, epoch) =
+                conn.query_row("SELECT secret, epoch FROM install", [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(told)?;
+            let last = conn.query_row("SELECT MAX(email) FROM handoffs", [], |row| row.get::<_, Option<i64>>(0));
+            let last_id = last.map_err(told)?.unwrap_or(0);
+            Ok(Install { secret: InstallSecret(secret), epoch, last_id })
+        })
+        .await
+    }
+
+    async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
+        self.write(move |ledger| upkeep::sweep(ledger, max, now)).await
+    }
+
+    async fn health(&self) -> Result<Health> {
+        self.writer.check()?;
+        self.write(|_| Ok(())).await?;
+        Ok(Health { engine: "sqlite", notes: vec!["journal_mode=wal synchronous=full".into()] })
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.writer.gauges()
+    }
+
+    fn watch(&self, watcher: Watcher) -> bool {
+        self.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        true
+    }
+
+    async fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.writer.close();
+        let threads: Vec<_> = self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                thread.thread().unpark();
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the ledger panicked");
+                }
+            }
+        });
+        if let Err(error) = joined.await {
+            tracing::error!(%error, "closing the ledger");
+        }
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.writer.close();
+    }
+}

@@ -1,0 +1,120 @@
+//! Rows and what they stand for.
+
+use mailonce_core::{
+    digest::Digest,
+    email::{Email, Guard},
+    handoff::{Attempt, Handoff, Outcome, State},
+    id::{self, EmailId, TeamId},
+    port::store::{Result, StoreError, SuppressedCall},
+    time::Time,
+    ttl::Ttl,
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use uuid::Uuid;
+
+use super::schema::told;
+
+/// The columns every reader of `emails` asks for, in the order of [`email_row`].
+pub(super) const EMAIL: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails";
+const ONE_EMAIL: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails \
+     WHERE team = ?1 AND email = ?2";
+const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence FROM handoffs \
+     WHERE email = ?1 ORDER BY number";
+const ATTEMPTS: &str = "SELECT handoff, number, at, outcome, reply FROM attempts WHERE email = ?1 ORDER BY handoff, number";
+const SUPPRESSED: &str = "SELECT count, latest FROM suppressed WHERE email = ?1";
+const BODY: &str = "SELECT body FROM bodies WHERE email = ?1";
+
+fn damaged(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("a row of the ledger cannot be read: {what}"))
+}
+
+/// The email with these ordered bits, whole. The id's other bits are checked by [`email_by_id`].
+pub(super) fn email(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Email>> {
+    let mut statement = conn.prepare_cached(ONE_EMAIL).map_err(told)?;
+    let mut rows = statement.query(params![number, bits]).map_err(told)?;
+    match rows.next().map_err(told)? {
+        Some(row) => email_row(conn, team, row).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The email with this id, whole.
+pub(super) fn email_by_id(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<Email>> {
+    Ok(email(conn, team, number, id::ordered_bits(id.0))?.filter(|email| email.id == id))
+}
+
+/// Reads a row of [`EMAIL`] and what belongs to it.
+pub(super) fn email_row(conn: &Connection, team: TeamId, row: &Row<'_>) -> Result<Email> {
+    let bits: i64 = row.get(0).map_err(told)?;
+    let guard = row.get_ref(6).map_err(told)?.as_str_or_null().map_err(|_type| damaged("guard"))?;
+    let resent_as: Option<[u8; 16]> = row.get(7).map_err(told)?;
+    let digest = row.get_ref(8).map_err(told)?.as_blob().map_err(|_type| damaged("digest"))?;
+    let head = row.get_ref(9).map_err(told)?.as_str().map_err(|_type| damaged("head"))?;
+    Ok(Email {
+        id: EmailId(id::from_bits(bits, row.get(1).map_err(told)?)),
+        team,
+        rev: row.get(2).map_err(told)?,
+        bind: row.get(3).map_err(told)?,
+        ttl: Ttl(row.get(4).map_err(told)?),
+        settled_at: row.get::<_, Option<i64>>(5).map_err(told)?.map(Time),
+        guard: guard.map(|word| Guard::parse(word).ok_or_else(|| damaged("guard"))).transpose()?,
+        resent_as: resent_as.map(|bytes| EmailId(Uuid::from_bytes(bytes))),
+        digest: Digest::from_bytes(digest).ok_or_else(|| damaged("digest"))?,
+        head: serde_json::from_str(head).map_err(|e| damaged(&format!("head: {e}")))?,
+        handoffs: handoffs(conn, bits)?,
+        suppressed: suppressed(conn, bits)?.0,
+    })
+}
+
+fn handoffs(conn: &Connection, bits: i64) -> Result<Vec<Handoff>> {
+    let mut statement = conn.prepare_cached(HANDOFFS).map_err(told)?;
+    let mut rows = statement.query([bits]).map_err(told)?;
+    let mut found = Vec::with_capacity(1);
+    while let Some(row) = rows.next().map_err(told)? {
+        let recipients = row.get_ref(2).map_err(told)?.as_str().map_err(|_type| damaged("recipients"))?;
+        let state = row.get_ref(3).map_err(told)?.as_str().map_err(|_type| damaged("state"))?;
+        found.push(Handoff {
+            number: row.get(0).map_err(told)?,
+            transport: row.get(1).map_err(told)?,
+            recipients: serde_json::from_str(recipients).map_err(|_json| damaged("recipients"))?,
+            state: State::parse(state).ok_or_else(|| damaged("state"))?,
+            due_at: row.get::<_, Option<i64>>(4).map_err(told)?.map(Time),
+            attempts: row.get(5).map_err(told)?,
+            fence: row.get::<_, i64>(6).map_err(told)? as u64,
+        });
+    }
+    Ok(found)
+}
+
+/// The attempts of an email, in order.
+pub(super) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
+    let mut statement = conn.prepare_cached(ATTEMPTS).map_err(told)?;
+    let rows = statement.query_map([bits], |row| {
+        Ok(Attempt {
+            handoff: row.get(0)?,
+            number: row.get(1)?,
+            at: Time(row.get(2)?),
+            outcome: row.get::<_, Option<String>>(3)?.as_deref().and_then(Outcome::parse),
+            reply: row.get(4)?,
+        })
+    });
+    rows.and_then(Iterator::collect).map_err(told)
+}
+
+/// How many calls were suppressed, and the latest of them, oldest first.
+pub(super) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<SuppressedCall>)> {
+    let mut statement = conn.prepare_cached(SUPPRESSED).map_err(told)?;
+    let found = statement.query_row([bits], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
+    match found.optional().map_err(told)? {
+        Some((count, latest)) => {
+            Ok((count as u64, serde_json::from_str(&latest).map_err(|_json| damaged("suppressed"))?))
+        }
+        None => Ok((0, Vec::new())),
+    }
+}
+
+/// The packed content, while it is kept.
+pub(super) fn body(conn: &Connection, bits: i64) -> Result<Option<Vec<u8>>> {
+    let mut statement = conn.prepare_cached(BODY).map_err(told)?;
+    statement.query_row([bits], |row| row.get(0)).optional().map_err(told)
+}

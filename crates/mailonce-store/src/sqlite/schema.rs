@@ -1,0 +1,128 @@
+//! Opening the file: its lock, its settings and its migrations.
+
+use mailonce_core::port::store::{Result, StoreError};
+use rusqlite::{Connection, OpenFlags};
+use std::{fs::File, path::Path};
+
+/// Migrations in order. A landed one never changes.
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_ledger.sql")];
+
+/// The schema this binary writes.
+pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
+
+/// Holds the data directory for this process alone, as long as it lives.
+#[derive(Debug)]
+pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
+
+impl DirectoryLock {
+    /// Takes the lock, or says who is in the way.
+    pub(super) fn take(directory: &Path) -> Result<Self> {
+        std::fs::create_dir_all(directory).map_err(|e| unreachable(&format!("{}: {e}", directory.display())))?;
+        let path = directory.join("lock");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|e| unreachable(&format!("{}: {e}", path.display())))?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_held| {
+            unreachable(&format!("another process holds the data directory {}", directory.display()))
+        })?;
+        Ok(Self(file))
+    }
+}
+
+/// How many rows of memory SQLite may keep, in KiB.
+const WRITER_CACHE_KIB: i64 = 96 * 1024;
+const READER_CACHE_KIB: i64 = 8 * 1024;
+
+/// The connection that writes: creates the file, brings it up to date and asserts its durability.
+pub(super) fn open_writer(path: &Path, secret_if_new: [u8; 32]) -> Result<Connection> {
+    let mut conn = Connection::open(path).map_err(told)?;
+    conn.execute_batch("PRAGMA page_size = 4096").map_err(told)?;
+    settle(&conn, WRITER_CACHE_KIB)?;
+    assert_durable(&conn)?;
+    migrate(&mut conn)?;
+    conn.execute("INSERT OR IGNORE INTO install (one, secret, epoch) VALUES (1, ?1, 1)", [secret_if_new.as_slice()])
+        .map_err(told)?;
+    Ok(conn)
+}
+
+/// A connection that moves the log into the file, apart from the writer.
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(told)?;
+    settle(&conn, READER_CACHE_KIB)?;
+    Ok(conn)
+}
+
+/// A connection that only reads.
+pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(told)?;
+    conn.execute_batch(&format!("PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA busy_timeout = 5000"))
+        .map_err(told)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    Ok(conn)
+}
+
+fn settle(conn: &Connection, cache_kib: i64) -> Result<()> {
+    // The log is moved by a thread of its own, never inside a commit.
+    conn.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; \
+         PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{cache_kib}; PRAGMA busy_timeout = 5000; \
+         PRAGMA foreign_keys = OFF"
+    ))
+    .map_err(told)?;
+    conn.set_prepared_statement_cache_capacity(128);
+    Ok(())
+}
+
+/// Refuses to run on settings under which a power cut could take back what was acknowledged.
+fn assert_durable(conn: &Connection) -> Result<()> {
+    let mode: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(told)?;
+    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0)).map_err(told)?;
+    if mode == "wal" && synchronous == 2 {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt(format!("SQLite runs with journal_mode={mode}, synchronous={synchronous}; WAL and FULL are needed")))
+}
+
+/// Brings the schema up to date, each step in a transaction of its own.
+fn migrate(conn: &mut Connection) -> Result<()> {
+    let found = version(conn)?;
+    if found > SCHEMA {
+        return Err(StoreError::Corrupt(format!(
+            "the ledger has schema {found} and this binary knows only {SCHEMA}: run a newer mailonce"
+        )));
+    }
+    for (number, sql) in (1_i64..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
+        let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(told)?;
+        tx.execute_batch(sql).map_err(told)?;
+        tx.pragma_update(None, "user_version", number).map_err(told)?;
+        tx.commit().map_err(told)?;
+    }
+    Ok(())
+}
+
+/// The schema of a ledger file.
+pub(super) fn version(conn: &Connection) -> Result<i64> {
+    conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(told)
+}
+
+pub(super) fn unreachable(text: &str) -> StoreError {
+    StoreError::Unreachable(text.to_owned())
+}
+
+/// What an error of SQLite means for the caller. A disk that failed to sync cannot be trusted any more: what it
+/// says later about the same pages may be wrong, so nothing is tried again on it.
+pub(super) fn told(error: rusqlite::Error) -> StoreError {
+    use rusqlite::{ErrorCode, ffi};
+    let extended = error.sqlite_error().map_or(0, |e| e.extended_code);
+    let untrusted = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(&extended);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(error.to_string()),
+        Some(ErrorCode::SystemIoFailure) if untrusted => StoreError::Corrupt(error.to_string()),
+        _ => StoreError::Unreachable(error.to_string()),
+    }
+}

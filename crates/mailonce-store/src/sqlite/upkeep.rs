@@ -1,0 +1,86 @@
+//! Upkeep: forgetting what is due to be forgotten.
+
+use mailonce_core::{
+    email::Email,
+    id::ordered_bits,
+    limits,
+    port::store::{Result, Swept},
+    time::Time,
+};
+use rusqlite::params;
+
+use super::{ledger::Ledger, rows, schema::told};
+
+const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2";
+const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";
+const DROP_EMPTY: &str = "DELETE FROM keys WHERE team = ?1 AND hash = ?2 AND bind = 0 AND slot IS NULL";
+const BURY: &str = "UPDATE keys SET email = NULL, forgotten_at = ?4 WHERE team = ?1 AND hash = ?2 AND email = ?3";
+const DROP_TOMBSTONE: &str = "DELETE FROM keys WHERE team = ?1 AND hash = ?2 AND email IS NULL AND slot IS NULL \
+     AND digest IS NULL AND bind = ?3";
+const BURY_OPERATIONS: &str = "UPDATE keys SET forgotten_at = expires_at, digest = NULL, answer = NULL, \
+     expires_at = expires_at + ?2 WHERE expires_at <= ?1 AND digest IS NOT NULL";
+const DROP_OPERATIONS: &str = "DELETE FROM keys WHERE expires_at <= ?1 AND digest IS NULL AND slot IS NULL";
+const PLAN: &str = "UPDATE emails SET sweep_at = ?3 WHERE team = ?1 AND email = ?2";
+
+/// Forgets keys, drops bodies and removes the last traces, as each email's time comes.
+pub(super) fn sweep(ledger: &mut Ledger, max: usize, now: Time) -> Result<Swept> {
+    let due: Vec<(i64, i64)> = {
+        let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
+        let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.and_then(Iterator::collect).map_err(told)?
+    };
+    let mut swept = Swept::default();
+    for (team, bits) in due {
+        let id = ledger.team_id(team)?;
+        if let Some(email) = rows::email(&ledger.conn, id, team, bits)? {
+            sweep_one(ledger, team, &email, now, &mut swept)?;
+        }
+    }
+    ledger.execute(BURY_OPERATIONS, params![now.0, limits::TOMBSTONE_MS])?;
+    ledger.execute(DROP_OPERATIONS, params![now.0])?;
+    Ok(swept)
+}
+
+fn sweep_one(ledger: &Ledger, team: i64, email: &Email, now: Time, swept: &mut Swept) -> Result<()> {
+    let bits = ordered_bits(email.id.0);
+    if email.is_forgotten(now) {
+        swept.keys += forget(ledger, team, email, now)?;
+    }
+    if email.body_until().is_some_and(|at| at <= now) {
+        swept.bodies += ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
+    }
+    if email.traces_until().is_some_and(|at| at <= now) {
+        swept.tombstones += remove_traces(ledger, team, email)?;
+    } else {
+        let next = email.next_sweep(now).map(|at| at.0);
+        ledger.execute(PLAN, params![team, bits, next])?;
+    }
+    Ok(())
+}
+
+/// Lets go of an email's key and slots. How many keys were.
+fn forget(ledger: &Ledger, team: i64, email: &Email, now: Time) -> Result<usize> {
+    let bits = ordered_bits(email.id.0);
+    for slot in email.head.slots(email.team) {
+        ledger.execute(FREE_SLOT, params![team, slot.0, bits])?;
+        ledger.execute(DROP_EMPTY, params![team, slot.0])?;
+    }
+    let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
+    ledger.execute(BURY, params![team, key.0, bits, email.expires_at().unwrap_or(now).0])
+}
+
+/// Removes all that is left. How many tombstones were.
+fn remove_traces(ledger: &Ledger, team: i64, email: &Email) -> Result<usize> {
+    let bits = ordered_bits(email.id.0);
+    for sql in [
+        "DELETE FROM handoffs WHERE email = ?1",
+        "DELETE FROM attempts WHERE email = ?1",
+        "DELETE FROM suppressed WHERE email = ?1",
+        "DELETE FROM bodies WHERE email = ?1",
+    ] {
+        ledger.execute(sql, [bits])?;
+    }
+    ledger.execute("DELETE FROM emails WHERE team = ?1 AND email = ?2", params![team, bits])?;
+    let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
+    ledger.execute(DROP_TOMBSTONE, params![team, key.0, email.bind])
+}

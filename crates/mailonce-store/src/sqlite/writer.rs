@@ -1,0 +1,206 @@
+//! The one writer: a thread that takes every verb that waits, runs them in one transaction, commits once, and only
+//! then answers. Accepts go first; the others get a share of every commit, so that none starves.
+
+use mailonce_core::port::store::{Gauges, Result, StoreError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::ledger::Ledger;
+
+/// Accepts in one commit, and other verbs beside them.
+const ACCEPTS_PER_COMMIT: usize = 512;
+const OTHERS_PER_COMMIT: usize = 128;
+/// Verbs that may wait. The next caller waits outside.
+const WAITING: usize = 16_384;
+
+/// Sends the answer once the fate of the commit is known.
+type Reply = Box<dyn FnOnce(&Result<()>, &Ledger) + Send>;
+/// Runs a verb inside the transaction. An error fails the whole group.
+type Verb = Box<dyn FnOnce(&mut Ledger) -> Result<Reply> + Send>;
+
+struct Waiting {
+    verb: Verb,
+    _place: OwnedSemaphorePermit,
+}
+
+#[derive(Default)]
+struct Queues {
+    accepts: VecDeque<Waiting>,
+    others: VecDeque<Waiting>,
+    closed: bool,
+    /// Why the writer stopped for good.
+    broken: Option<StoreError>,
+}
+
+/// The way to the writer.
+pub(super) struct Writer {
+    queues: Mutex<Queues>,
+    ready: Condvar,
+    places: Arc<Semaphore>,
+    gauges: Mutex<Gauges>,
+}
+
+/// Which verbs go first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Accept,
+    Other,
+}
+
+impl Writer {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            queues: Mutex::default(),
+            ready: Condvar::new(),
+            places: Arc::new(Semaphore::new(WAITING)),
+            gauges: Mutex::default(),
+        })
+    }
+
+    /// Has a verb run and committed. The answer comes after the commit, never before.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        turn: Turn,
+        verb: impl FnOnce(&mut Ledger) -> Result<T> + Send + 'static,
+        before_told: impl FnOnce(&T, &Ledger) + Send + 'static,
+    ) -> Result<T> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_closed| closed())?;
+        let (tell, told) = oneshot::channel();
+        let verb: Verb = Box::new(move |ledger| {
+            // An accept checks everything before its first write, so it needs no way back of its own; the other
+            // verbs get a savepoint, and their errors stay their own.
+            let answer = if turn == Turn::Accept { Ok(verb(ledger)?) } else { ledger.in_savepoint(verb) };
+            if let Err(error @ StoreError::Corrupt(_)) = answer {
+                return Err(error);
+            }
+            Ok(Box::new(move |commit, ledger| {
+                let answer = commit.clone().and(answer).inspect(|answer| before_told(answer, ledger));
+                // The caller may have gone; what was committed stays committed.
+                drop(tell.send(answer));
+            }))
+        });
+        {
+            let mut queues = self.lock();
+            if let Some(broken) = &queues.broken {
+                return Err(broken.clone());
+            }
+            if queues.closed {
+                return Err(closed());
+            }
+            let queue = if turn == Turn::Accept { &mut queues.accepts } else { &mut queues.others };
+            queue.push_back(Waiting { verb, _place: place });
+        }
+        self.ready.notify_one();
+        match told.await {
+            Ok(answer) => answer,
+            // The verb was dropped with its group: its error is what broke the group, or the writer is gone.
+            Err(_dropped) => Err(self.lock().broken.clone().unwrap_or_else(|| {
+                StoreError::Unreachable("the group of this call was rolled back; nothing was written".into())
+            })),
+        }
+    }
+
+    pub(super) fn gauges(&self) -> Gauges {
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets the writer finish what waits and end.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_all();
+    }
+
+    /// Whether it still takes verbs.
+    pub(super) fn check(&self) -> Result<()> {
+        self.lock().broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life of the thread: take, run, commit, answer.
+    pub(super) fn work(&self, mut ledger: Ledger) {
+        while let Some(group) = self.take() {
+            let size = group.len();
+            let began = Instant::now();
+            let (replies, fate) = commit_group(&mut ledger, group);
+            self.count(size, began.elapsed().as_micros() as u64);
+            if let Err(StoreError::Corrupt(why)) = &fate {
+                tracing::error!(why, "the ledger cannot be trusted; the writer stops");
+                self.lock().broken = Some(StoreError::Corrupt(why.clone()));
+            }
+            for reply in replies {
+                reply(&fate, &ledger);
+            }
+            if matches!(fate, Err(StoreError::Corrupt(_))) {
+                self.lock().accepts.clear();
+                self.lock().others.clear();
+                return;
+            }
+            ledger.checkpoint_leftovers();
+        }
+    }
+
+    fn take(&self) -> Option<Vec<Waiting>> {
+        let mut queues = self.lock();
+        while queues.accepts.is_empty() && queues.others.is_empty() {
+            if queues.closed {
+                return None;
+            }
+            queues = self.ready.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+        let accepts = queues.accepts.len().min(ACCEPTS_PER_COMMIT);
+        let mut group: Vec<Waiting> = queues.accepts.drain(..accepts).collect();
+        let others = queues.others.len().min(OTHERS_PER_COMMIT);
+        group.extend(queues.others.drain(..others));
+        Some(group)
+    }
+
+    fn count(&self, size: usize, us: u64) {
+        let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        gauges.commits += 1;
+        gauges.verbs += size as u64;
+        gauges.commit_us += us;
+        bump(&mut gauges.batch_sizes, size as u64);
+        bump(&mut gauges.commit_ms, us.div_ceil(1000));
+    }
+}
+
+/// Counts a value into buckets of 1, 2, 4, 8 … and more.
+fn bump(buckets: &mut [u64; 12], value: u64) {
+    let bucket = (64 - value.saturating_sub(1).leading_zeros()).min(11) as usize;
+    if let Some(count) = buckets.get_mut(bucket) {
+        *count += 1;
+    }
+}
+
+/// Runs a group in one transaction. When one verb cannot be run the whole group is rolled back, so that no answer
+/// is given that was not committed.
+fn commit_group(ledger: &mut Ledger, group: Vec<Waiting>) -> (Vec<Reply>, Result<()>) {
+    if let Err(error) = ledger.begin() {
+        return (Vec::new(), Err(error));
+    }
+    let mut replies = Vec::with_capacity(group.len());
+    for waiting in group {
+        match (waiting.verb)(ledger) {
+            Ok(reply) => replies.push(reply),
+            Err(error) => {
+                tracing::error!(%error, "a verb failed; its group is rolled back");
+                ledger.rollback();
+                return (replies, Err(error));
+            }
+        }
+    }
+    let fate = ledger.commit();
+    (replies, fate)
+}
+
+fn closed() -> StoreError {
+    StoreError::Unreachable("the ledger is closing".into())
+}
+
