@@ -1,0 +1,169 @@
+//! Child processes that never outlive the bench.
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long a child may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// The children that run now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Children(Arc<Mutex<Vec<Pid>>>);
+
+impl Children {
+    /// Ends all children and the bench itself when the bench is told to end.
+    pub(crate) fn watch_signals(&self, work: PathBuf) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let children = self.clone();
+        std::thread::spawn(move || {
+            let code = runtime.block_on(async {
+                let (Ok(mut int), Ok(mut term)) =
+                    (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+                else {
+                    return None;
+                };
+                tokio::select! { _ = int.recv() => Some(130), _ = term.recv() => Some(143) }
+            });
+            if let Some(code) = code {
+                for pid in children.pids().drain(..) {
+                    // It may have ended by itself.
+                    let _gone = kill_process(pid, Signal::KILL);
+                }
+                let _gone = std::fs::remove_dir_all(work);
+                std::process::exit(code);
+            }
+        });
+        Ok(())
+    }
+
+    /// Starts a child whose output goes to a log file.
+    pub(crate) fn spawn(&self, mut command: Command, log: &Path) -> Result<Running> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let pid = Pid::from_child(&child);
+        self.pids().push(pid);
+        Ok(Running {
+            name,
+            child,
+            pid,
+            log: log.to_owned(),
+            children: self.clone(),
+        })
+    }
+
+    fn pids(&self) -> std::sync::MutexGuard<'_, Vec<Pid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A child that runs; dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    name: String,
+    child: Child,
+    pid: Pid,
+    log: PathBuf,
+    children: Children,
+}
+
+impl Running {
+    /// Waits until `ready` says so; fails when the child ends first or time runs out.
+    pub(crate) fn wait_until(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        while !ready() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended ({status}){}", self.name, self.last_words());
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "{} was not ready after {} s{}",
+                    self.name,
+                    patience.as_secs(),
+                    self.last_words()
+                );
+            }
+            pause(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Waits for the child to end by itself, and for that to be a success.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("{} failed ({status}){}", self.name, self.last_words());
+        }
+        Ok(())
+    }
+
+    /// Asks the child to end and waits for it.
+    pub(crate) fn stop(mut self) -> Result<ExitStatus> {
+        kill_process(self.pid, Signal::TERM)?;
+        let deadline = Instant::now() + GRACE;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "{} did not end within {} s of SIGTERM",
+                    self.name,
+                    GRACE.as_secs()
+                );
+            }
+            pause(Duration::from_millis(10));
+        }
+    }
+
+    /// Resident memory in megabytes (10^6 bytes).
+    pub(crate) fn rss_mb(&self) -> Option<f64> {
+        let pid = self.pid.as_raw_nonzero();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1024.0 / 1e6)
+    }
+
+    fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(8)..].join("\n    ");
+        if last.is_empty() {
+            String::new()
+        } else {
+            format!(":\n    {last}")
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.children.pids().retain(|pid| *pid != self.pid);
+        // Both fail only when the child is gone already, which is what is wanted.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+/// Waits.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the bench's main thread serves nobody while it waits"
+)]
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

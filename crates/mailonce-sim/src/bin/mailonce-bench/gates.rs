@@ -1,0 +1,128 @@
+//! The figures that must hold, and those we want.
+
+use crate::args::{Args, Figure};
+use crate::growth;
+use crate::results::Results;
+use serde::Serialize;
+
+/// How a figure stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    /// As good as we want it.
+    Goal,
+    /// Good enough.
+    Pass,
+    /// Not good enough.
+    Fail,
+    /// Not measured in this run.
+    Unmeasured,
+}
+
+/// One figure with its limits.
+#[derive(Debug, Serialize)]
+pub(crate) struct Gate {
+    pub(crate) what: String,
+    pub(crate) value: Option<f64>,
+    /// `×`, `ms` or `MB`.
+    pub(crate) unit: &'static str,
+    /// What it has to reach.
+    #[serde(rename = "gate")]
+    pub(crate) must: f64,
+    /// What we want it to reach.
+    pub(crate) goal: f64,
+    /// Whether more is better.
+    pub(crate) at_least: bool,
+    pub(crate) verdict: Verdict,
+}
+
+impl Gate {
+    fn ratio(what: &str, value: Option<f64>, must: f64, goal: f64) -> Self {
+        let verdict = verdict(value, |value| value >= goal, |value| value >= must);
+        Self {
+            what: what.to_owned(),
+            value,
+            unit: "×",
+            must,
+            goal,
+            at_least: true,
+            verdict,
+        }
+    }
+
+    fn limit(what: &str, value: Option<f64>, unit: &'static str, must: f64, goal: f64) -> Self {
+        let verdict = verdict(value, |value| value <= goal, |value| value <= must);
+        Self {
+            what: what.to_owned(),
+            value,
+            unit,
+            must,
+            goal,
+            at_least: false,
+            verdict,
+        }
+    }
+}
+
+fn verdict(value: Option<f64>, good: impl Fn(f64) -> bool, enough: impl Fn(f64) -> bool) -> Verdict {
+    match value {
+        None => Verdict::Unmeasured,
+        Some(value) if good(value) => Verdict::Goal,
+        Some(value) if enough(value) => Verdict::Pass,
+        Some(_) => Verdict::Fail,
+    }
+}
+
+/// Judges a run. Each ratio compares figures of the same round, and is the median over the rounds.
+pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
+    let p99 = |name: &str| results.row(name)?.median(|sample| sample.p99_ms);
+    let mut gates = vec![
+        Gate::ratio("accept / seeds", results.ratio("accept", "seeds"), 6.0, 10.0),
+        Gate::ratio("accept / echo", results.ratio("accept", "echo"), 0.25, 0.40),
+        Gate::limit("accept p99", p99("accept"), "ms", 40.0, 25.0),
+        Gate::ratio("replay / echo", results.ratio("replay", "echo"), 0.60, 0.80),
+        Gate::ratio(
+            "pg-accept / pgbench",
+            results.ratio("pg-accept", "pgbench"),
+            2.0,
+            3.0,
+        ),
+        Gate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
+        Gate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
+    ];
+    let (least, most) = (args.growth.iter().min(), args.growth.iter().max());
+    if let (true, Some(least), Some(most)) = (args.wants(Figure::Growth), least, most) {
+        let (small, large) = (growth::name(*least), growth::name(*most));
+        let what = format!(
+            "accept at {} / {} keys",
+            growth::short(*most),
+            growth::short(*least)
+        );
+        gates.push(Gate::ratio(&what, results.ratio(&large, &small), 0.50, 0.67));
+        let memory = results
+            .row(&large)
+            .and_then(|row| row.median(|sample| sample.rss_mb));
+        let what = format!("resident memory at {} keys", growth::short(*most));
+        gates.push(Gate::limit(&what, memory, "MB", 400.0, 250.0));
+    }
+    gates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gate, Verdict};
+
+    #[test]
+    fn verdicts() {
+        let ratio = |value| Gate::ratio("accept / echo", value, 0.25, 0.40).verdict;
+        assert_eq!(ratio(Some(0.24)), Verdict::Fail);
+        assert_eq!(ratio(Some(0.25)), Verdict::Pass);
+        assert_eq!(ratio(Some(0.41)), Verdict::Goal);
+        assert_eq!(ratio(None), Verdict::Unmeasured);
+        let limit = |value| Gate::limit("accept p99", Some(value), "ms", 40.0, 25.0).verdict;
+        assert_eq!(
+            (limit(41.0), limit(40.0), limit(25.0)),
+            (Verdict::Fail, Verdict::Pass, Verdict::Goal)
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! Measures mailonce and what it is compared with, and judges the figures. `scripts/bench` is the way to run it.
+
+mod args;
+mod baselines;
+mod children;
+mod disk;
+mod figures;
+mod gates;
+mod growth;
+mod mails;
+mod postgres;
+mod report;
+mod results;
+mod run;
+mod server;
+
+use anyhow::{Context as _, Result};
+use args::{Args, Figure};
+use children::Children;
+use clap::Parser as _;
+use gates::Verdict;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::process::ExitCode;
+
+/// Descriptors that are needed beside one per connection of a storm.
+const SPARE_FILES: u64 = 1000;
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    if args.needs {
+        println!("{}", args.needs().join(" "));
+        return Ok(ExitCode::SUCCESS);
+    }
+    raise_file_limit(&args);
+    let root = args.work.clone().unwrap_or_else(std::env::temp_dir);
+    let work = tempfile::Builder::new()
+        .prefix("mailonce-bench")
+        .tempdir_in(&root);
+    let work = work.with_context(|| format!("cannot make a directory in {}", root.display()))?;
+    if disk::is_memory(work.path()) {
+        eprintln!(
+            "{} is kept in memory: every figure that needs the disk is too good (see --work)",
+            root.display()
+        );
+    }
+    let children = Children::default();
+    children.watch_signals(work.path().to_owned())?;
+    let results = run::run(&args, &children, work.path())?;
+    let gates = gates::judge(&args, &results);
+    report::print(&args, &results, &gates);
+    report::write(&args.json, &args, &results, &gates)?;
+    let failed = args.gate && gates.iter().any(|gate| gate.verdict == Verdict::Fail);
+    let broken = results.failures().next().is_some();
+    Ok(if failed || broken {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// A storm needs a descriptor per connection, here and in the server, which inherits the limit.
+fn raise_file_limit(args: &Args) {
+    let wanted = args.storm as u64 + SPARE_FILES;
+    let now = getrlimit(Resource::Nofile);
+    if now.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let maximum = now.maximum.map(|maximum| maximum.max(wanted));
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(wanted),
+            maximum,
+        },
+    );
+    let storms = args.wants(Figure::Storm) || args.wants(Figure::PgStorm);
+    if let (Err(why), true) = (raised, storms) {
+        eprintln!("cannot raise the limit of open files to {wanted} ({why}): storms will fail");
+    }
+}

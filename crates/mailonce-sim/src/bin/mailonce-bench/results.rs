@@ -1,0 +1,141 @@
+//! Figures by name and round, and what is made of several rounds.
+
+use serde::Serialize;
+use std::time::Duration;
+
+/// What one round of one figure measured. What a tool does not tell is absent.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Sample {
+    /// Requests, items or transactions a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p50_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p99_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_ms: Option<f64>,
+    /// The server's resident memory at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rss_mb: Option<f64>,
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    /// What the rate counts.
+    pub(crate) unit: &'static str,
+    /// One entry per round; a round that failed says why.
+    pub(crate) rounds: Vec<Result<Sample, String>>,
+}
+
+/// Everything that was measured, in the order in which it first was.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Results {
+    /// Notes a round of a figure.
+    pub(crate) fn push(&mut self, name: &str, unit: &'static str, outcome: Result<Sample, String>) {
+        if let Some(row) = self.rows.iter_mut().find(|row| row.name == name) {
+            row.rounds.push(outcome);
+        } else {
+            self.rows.push(Row {
+                name: name.to_owned(),
+                unit,
+                rounds: vec![outcome],
+            });
+        }
+    }
+
+    pub(crate) fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+
+    /// Why rounds failed: figure and reason.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.rows.iter().flat_map(|row| {
+            row.rounds
+                .iter()
+                .filter_map(|round| Some((row.name.as_str(), round.as_ref().err()?.as_str())))
+        })
+    }
+
+    /// The median over the rounds of `one`'s value against `other`'s in the same round.
+    pub(crate) fn ratio(&self, one: &str, other: &str) -> Option<f64> {
+        let (one, other) = (self.row(one)?, self.row(other)?);
+        let rounds = one.rounds.iter().zip(&other.rounds);
+        median(rounds.filter_map(|(one, other)| Some(one.as_ref().ok()?.rate? / other.as_ref().ok()?.rate?)))
+    }
+}
+
+impl Row {
+    /// The median over the rounds of one of the sample's numbers.
+    pub(crate) fn median(&self, pick: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+        median(self.rounds.iter().filter_map(|round| pick(round.as_ref().ok()?)))
+    }
+
+    /// The medians of all numbers.
+    pub(crate) fn medians(&self) -> Sample {
+        Sample {
+            rate: self.median(|sample| sample.rate),
+            p50_ms: self.median(|sample| sample.p50_ms),
+            p99_ms: self.median(|sample| sample.p99_ms),
+            max_ms: self.median(|sample| sample.max_ms),
+            rss_mb: self.median(|sample| sample.rss_mb),
+        }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+/// A time in milliseconds, to the microsecond.
+pub(crate) fn millis(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Results, Sample};
+
+    fn rate(rate: f64) -> Sample {
+        let rate = Some(rate);
+        Sample {
+            rate,
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn ratios_compare_within_a_round() {
+        let mut results = Results::default();
+        for (accept, echo) in [(10.0, 20.0), (30.0, 50.0), (5.0, 20.0)] {
+            results.push("accept", "/s", Ok(rate(accept)));
+            results.push("echo", "/s", Ok(rate(echo)));
+        }
+        assert_eq!(results.ratio("accept", "echo"), Some(0.5));
+        assert_eq!(results.ratio("accept", "seeds"), None);
+    }
+
+    #[test]
+    fn a_failed_round_is_left_out_and_named() {
+        let mut results = Results::default();
+        results.push("accept", "/s", Err("12×503".to_owned()));
+        results.push("accept", "/s", Ok(rate(10.0)));
+        results.push("accept", "/s", Ok(rate(20.0)));
+        let row = results.row("accept").unwrap();
+        assert_eq!(row.median(|sample| sample.rate), Some(15.0));
+        assert_eq!(results.failures().collect::<Vec<_>>(), [("accept", "12×503")]);
+    }
+}

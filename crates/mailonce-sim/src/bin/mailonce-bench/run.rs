@@ -1,0 +1,223 @@
+//! The rounds: every figure once per round, so that figures that are compared are measured side by side.
+
+use crate::args::{Args, Figure};
+use crate::children::Children;
+use crate::growth::{self, Growth};
+use crate::postgres::Database;
+use crate::results::{Results, Sample};
+use crate::server::{self, Server, Setup};
+use crate::{baselines, disk, figures, postgres};
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A figure of a running server.
+type Measure = fn(&Args, &Server) -> Result<Sample>;
+
+/// What a rate counts.
+const REQUESTS: &str = "requests";
+const EMAILS: &str = "emails";
+
+/// Where the ledger is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Store {
+    Sqlite,
+    Postgres,
+}
+
+/// A run in progress.
+struct Bench<'a> {
+    args: &'a Args,
+    children: &'a Children,
+    work: &'a Path,
+    binary: Result<PathBuf, String>,
+    bar: ProgressBar,
+    results: Results,
+    round: usize,
+}
+
+/// Measures everything that was asked for.
+pub(crate) fn run(args: &Args, children: &Children, work: &Path) -> Result<Results> {
+    let per_round = args.figures().into_iter().map(|figure| match figure {
+        Figure::Growth => args.growth.len(),
+        _ => 1,
+    });
+    let steps = (per_round.sum::<usize>() + 1) * args.rounds();
+    let bar = ProgressBar::new(steps as u64);
+    bar.set_style(ProgressStyle::with_template(
+        "{spinner} {bar:30} {pos}/{len} {elapsed} {msg}",
+    )?);
+    bar.enable_steady_tick(Duration::from_millis(250));
+    let binary = server::binary(args.server.as_ref()).map_err(|why| format!("{why:#}"));
+    let mut bench = Bench {
+        args,
+        children,
+        work,
+        binary,
+        bar,
+        results: Results::default(),
+        round: 0,
+    };
+    for round in 1..=args.rounds() {
+        bench.round = round;
+        bench.run_round();
+    }
+    bench.bar.finish_and_clear();
+    Ok(bench.results)
+}
+
+impl Bench<'_> {
+    fn run_round(&mut self) {
+        use Figure::{Accept, Batch, Echo, PgAccept, PgBatch, PgReplay, PgStorm, Replay, Storm};
+        let work = self.work;
+        self.note("fsync", "writes", || Ok(disk::fsync(work)?));
+        self.baselines_before();
+        let accepting: [(Figure, &str, Measure); 3] = [
+            (Echo, REQUESTS, figures::echo),
+            (Accept, EMAILS, figures::accept),
+            (Batch, EMAILS, figures::batch),
+        ];
+        self.group(Store::Sqlite, true, &accepting);
+        let repeating: [(Figure, &str, Measure); 2] = [
+            (Replay, REQUESTS, figures::replay),
+            (Storm, REQUESTS, figures::storm),
+        ];
+        self.group(Store::Sqlite, false, &repeating);
+        self.pgbench();
+        let accepting: [(Figure, &str, Measure); 2] = [
+            (PgAccept, EMAILS, figures::accept),
+            (PgBatch, EMAILS, figures::batch),
+        ];
+        self.group(Store::Postgres, true, &accepting);
+        let repeating: [(Figure, &str, Measure); 2] = [
+            (PgReplay, REQUESTS, figures::replay),
+            (PgStorm, REQUESTS, figures::storm),
+        ];
+        self.group(Store::Postgres, false, &repeating);
+        self.growth();
+    }
+
+    fn baselines_before(&mut self) {
+        let (args, children, work, round) = (self.args, self.children, self.work, self.round);
+        if args.wants(Figure::Redis) {
+            self.note(Figure::Redis.name(), REQUESTS, || baselines::redis(args));
+        }
+        if args.wants(Figure::Seeds) {
+            let name = format!("seeds_{round}");
+            self.note(Figure::Seeds.name(), EMAILS, || {
+                baselines::seeds(args, children, work, &name)
+            });
+        }
+    }
+
+    fn pgbench(&mut self) {
+        let (args, work, name) = (self.args, self.work, format!("pgbench_{}", self.round));
+        if args.wants(Figure::Pgbench) {
+            self.note(Figure::Pgbench.name(), "transactions", || {
+                postgres::pgbench(args, work, &name)
+            });
+        }
+    }
+
+    /// Measures the wanted ones of `figures` on one fresh server.
+    fn group(&mut self, store: Store, paused: bool, figures: &[(Figure, &'static str, Measure)]) {
+        let args = self.args;
+        let wanted: Vec<_> = figures
+            .iter()
+            .filter(|(figure, ..)| args.wants(*figure))
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        if let Err(why) = self.on_server(store, paused, &wanted) {
+            let why = format!("{why:#}");
+            for (figure, unit, _) in wanted {
+                if self
+                    .results
+                    .row(figure.name())
+                    .is_none_or(|row| row.rounds.len() < self.round)
+                {
+                    self.note(figure.name(), unit, || Err(anyhow::anyhow!(why.clone())));
+                }
+            }
+        }
+    }
+
+    fn on_server(
+        &mut self,
+        store: Store,
+        paused: bool,
+        wanted: &[&(Figure, &'static str, Measure)],
+    ) -> Result<()> {
+        let args = self.args;
+        let binary = self.binary.clone().map_err(anyhow::Error::msg)?;
+        let data = tempfile::Builder::new().prefix("data").tempdir_in(self.work)?;
+        let name = format!(
+            "mailonce_{}_{}",
+            self.round,
+            if paused { "accept" } else { "replay" }
+        );
+        let database = match store {
+            Store::Sqlite => None,
+            Store::Postgres => Some(Database::create(args, &name)?),
+        };
+        let url = database.as_ref().map(|database| database.url.as_str());
+        self.bar.set_message(format!("starting, round {}", self.round));
+        let server = Setup {
+            binary: &binary,
+            data: data.path(),
+            store: url,
+            paused,
+        }
+        .start(self.children)?;
+        for (figure, unit, measure) in wanted {
+            self.note(figure.name(), unit, || measure(args, &server));
+        }
+        if let Err(why) = server.stop() {
+            self.say(&format!("after {}: {why:#}", wanted[wanted.len() - 1].0.name()));
+        }
+        database.map_or(Ok(()), Database::drop)
+    }
+
+    fn growth(&mut self) {
+        let (args, children, work, round) = (self.args, self.children, self.work, self.round);
+        if !args.wants(Figure::Growth) {
+            return;
+        }
+        for keys in args.growth.iter().copied() {
+            let binary = self.binary.clone();
+            self.note(&growth::name(keys), EMAILS, || {
+                let binary = &binary.map_err(anyhow::Error::msg)?;
+                Growth {
+                    args,
+                    children,
+                    binary,
+                    work,
+                    keys,
+                }
+                .measure(round)
+            });
+        }
+    }
+
+    /// Measures one figure and notes what came of it.
+    fn note(&mut self, name: &str, unit: &'static str, measure: impl FnOnce() -> Result<Sample>) {
+        let which = format!("{name}, round {} of {}", self.round, self.args.rounds());
+        self.bar.set_message(which.clone());
+        let outcome = measure().map_err(|why| format!("{why:#}"));
+        match &outcome {
+            Ok(sample) if self.bar.is_hidden() => {
+                self.say(&format!("{which}: {}", crate::report::rate(sample.rate, unit)));
+            }
+            Ok(_) => {}
+            Err(why) => self.say(&format!("{which}: {why}")),
+        }
+        self.results.push(name, unit, outcome);
+        self.bar.inc(1);
+    }
+
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+}

@@ -1,0 +1,78 @@
+//! One request on each of many connections, all at the same moment.
+
+use super::threads::side_by_side;
+use super::wire::Wire;
+use super::{Caller, Tally};
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::{JoinSet, LocalSet};
+
+/// A burst.
+#[derive(Debug, Clone, Copy)]
+pub struct Burst {
+    /// The server.
+    pub to: SocketAddr,
+    /// How many connections, and so requests.
+    pub connections: usize,
+    /// Threads that share the connections.
+    pub threads: usize,
+    /// How long to wait for the last answer.
+    pub patience: Duration,
+}
+
+/// Opens every connection, then writes one request on each at once. Latency counts from the common start, so it
+/// includes the time the requests took to leave.
+///
+/// Fails when a connection cannot be opened; an exchange that breaks is counted.
+pub fn burst(plan: &Burst, caller: &Arc<impl Caller>) -> io::Result<Tally> {
+    let tallies = side_by_side(plan.to, plan.connections, plan.threads, |runtime, numbered| {
+        fire(runtime, numbered, caller, plan.patience)
+    })?;
+    Ok(Tally::sum(&tallies))
+}
+
+fn fire<C: Caller>(
+    runtime: &Runtime,
+    wires: Vec<(usize, Wire)>,
+    caller: &Arc<C>,
+    patience: Duration,
+) -> io::Result<Tally> {
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    let local = LocalSet::new();
+    let mut tasks = JoinSet::new();
+    let began = Instant::now();
+    for (n, mut wire) in wires {
+        let (caller, tally) = (Arc::clone(caller), Rc::clone(&tally));
+        let exchange = async move {
+            let mut out = Vec::new();
+            caller.write(n as u64, &mut out);
+            match wire.exchange(&out).await {
+                Ok(answer) => {
+                    tally.borrow_mut().answered(answer.status, began.elapsed());
+                    caller.read(n as u64, &answer);
+                }
+                Err(why) => tally.borrow_mut().broke(&why),
+            }
+        };
+        tasks.spawn_local_on(exchange, &local);
+    }
+    let all = local.run_until(async {
+        let all = async { while tasks.join_next().await.is_some() {} };
+        tokio::time::timeout(patience, all).await.is_ok()
+    });
+    if !runtime.block_on(all) {
+        let why = format!(
+            "not all answers came in {} s: {}",
+            patience.as_secs(),
+            tally.borrow()
+        );
+        return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+    }
+    tally.borrow_mut().elapsed = began.elapsed();
+    Ok(tally.take())
+}

@@ -1,0 +1,42 @@
+//! A load generator cheap enough to share its cores with the server it measures.
+//!
+//! Requests are byte templates with number slots, a connection keeps one buffer each way, and an answer is read only
+//! as far as needed: nothing is allocated per request, and each request is one write.
+//!
+//! - [`sustain`] keeps a fixed number of connections busy for a window of time, or for a number of requests.
+//! - [`burst`] opens many connections first and then writes one request on all of them at once.
+
+mod answer;
+mod burst;
+mod histogram;
+mod request;
+mod sustain;
+mod tally;
+mod threads;
+mod wire;
+
+pub use answer::Answer;
+pub use burst::{Burst, burst};
+pub use histogram::Histogram;
+pub use request::{NUMBER, Template};
+pub use sustain::{Sustain, Until, sustain};
+pub use tally::Tally;
+
+/// One kind of request: how the n-th is written, and what is looked at in its answer.
+///
+/// Every `Fn(u64, &mut Vec<u8>)` is one that looks at nothing.
+pub trait Caller: Send + Sync + 'static {
+    /// Appends the n-th request, head and body, to an empty buffer.
+    fn write(&self, n: u64, out: &mut Vec<u8>);
+
+    /// Sees the answer to the n-th request. It runs inside the measured loop, so it must be cheap.
+    fn read(&self, n: u64, answer: &Answer<'_>) {
+        let _ = (n, answer);
+    }
+}
+
+impl<F: Fn(u64, &mut Vec<u8>) + Send + Sync + 'static> Caller for F {
+    fn write(&self, n: u64, out: &mut Vec<u8>) {
+        self(n, out);
+    }
+}

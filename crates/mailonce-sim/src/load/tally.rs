@@ -1,0 +1,119 @@
+//! What a load run counted.
+
+use super::Histogram;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Statuses above this are not HTTP.
+const STATUSES: usize = 600;
+
+/// Counts and latencies of one run.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    statuses: Vec<u64>,
+    /// Exchanges that broke: refused, reset, cut short or not HTTP.
+    pub broken: u64,
+    /// The last reason of a broken exchange.
+    pub reason: Option<String>,
+    /// How long the answered ones took.
+    pub latency: Histogram,
+    /// The time over which all this was counted.
+    pub elapsed: Duration,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let (latency, elapsed) = (Histogram::default(), Duration::ZERO);
+        Self {
+            statuses: vec![0; STATUSES],
+            broken: 0,
+            reason: None,
+            latency,
+            elapsed,
+        }
+    }
+}
+
+impl Tally {
+    /// Counts an answer.
+    pub fn answered(&mut self, status: u16, took: Duration) {
+        self.statuses[usize::from(status).min(STATUSES - 1)] += 1;
+        self.latency.record(took);
+    }
+
+    /// Counts an exchange that broke.
+    pub fn broke(&mut self, reason: &impl fmt::Display) {
+        self.broken += 1;
+        self.reason = Some(reason.to_string());
+    }
+
+    /// All counts of runs that went on side by side, over the longest of their times.
+    pub fn sum(tallies: &[Self]) -> Self {
+        let mut total = Self::default();
+        for tally in tallies {
+            total.merge(tally);
+        }
+        total
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.statuses.iter_mut().zip(&other.statuses) {
+            *mine += theirs;
+        }
+        self.broken += other.broken;
+        self.reason = self.reason.take().or_else(|| other.reason.clone());
+        self.latency.merge(&other.latency);
+        self.elapsed = self.elapsed.max(other.elapsed);
+    }
+
+    /// How many answers had this status.
+    pub fn count(&self, status: u16) -> u64 {
+        self.statuses.get(usize::from(status)).copied().unwrap_or(0)
+    }
+
+    /// How many answers came, whatever their status.
+    pub fn total(&self) -> u64 {
+        self.latency.count()
+    }
+
+    /// The statuses that came, with their counts.
+    pub fn statuses(&self) -> BTreeMap<u16, u64> {
+        let seen = self.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
+        seen.map(|(status, count)| (status as u16, *count)).collect()
+    }
+
+    /// Answers a second.
+    pub fn rate(&self) -> f64 {
+        self.total() as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
+    }
+}
+
+/// `1×202 9999×200`, and what broke.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<_> = self
+            .statuses()
+            .iter()
+            .map(|(status, count)| format!("{count}×{status}"))
+            .collect();
+        write!(
+            f,
+            "{}",
+            if parts.is_empty() {
+                "no answers".to_owned()
+            } else {
+                parts.join(" ")
+            }
+        )?;
+        if self.broken > 0 {
+            write!(
+                f,
+                ", {} broken ({})",
+                self.broken,
+                self.reason.as_deref().unwrap_or("no reason")
+            )?;
+        }
+        Ok(())
+    }
+}

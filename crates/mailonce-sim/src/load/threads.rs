@@ -1,0 +1,74 @@
+//! Threads that share the connections of a run and begin at the same moment.
+
+use super::wire::Wire;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+/// Connections that are opened at the same time: well below any listener's backlog.
+const WAVE: usize = 64;
+
+/// Opens all connections, and once every thread has its share, gives each thread its own with their numbers.
+///
+/// Opening comes first so that a slow handshake is no latency. Fails when a connection cannot be opened.
+pub(super) fn side_by_side<T: Send>(
+    to: SocketAddr,
+    connections: usize,
+    threads: usize,
+    work: impl Fn(&Runtime, Vec<(usize, Wire)>) -> io::Result<T> + Sync,
+) -> io::Result<Vec<T>> {
+    let threads = threads.clamp(1, connections.max(1));
+    let (start, failed) = (Barrier::new(threads), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let spawn = |index: usize| {
+            let (start, failed, work) = (&start, &failed, &work);
+            scope.spawn(move || {
+                let opened = open(to, (index..connections).step_by(threads));
+                // Every thread reaches the barrier, or the others would wait for ever.
+                failed.fetch_or(opened.is_err(), Ordering::SeqCst);
+                start.wait();
+                let (runtime, wires) = opened?;
+                if failed.load(Ordering::SeqCst) {
+                    return Err(io::Error::other("another thread could not open its connections"));
+                }
+                work(&runtime, wires)
+            })
+        };
+        let handles: Vec<_> = (0..threads).map(spawn).collect();
+        handles.into_iter().map(join).collect()
+    })
+}
+
+fn join<T>(handle: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    handle
+        .join()
+        .unwrap_or_else(|_panic| Err(io::Error::other("a load thread panicked")))
+}
+
+fn open(
+    to: SocketAddr,
+    mut numbers: impl Iterator<Item = usize>,
+) -> io::Result<(Runtime, Vec<(usize, Wire)>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let wires = runtime.block_on(async {
+        let mut wires = Vec::new();
+        loop {
+            let mut wave = JoinSet::new();
+            for number in numbers.by_ref().take(WAVE) {
+                wave.spawn(async move { (number, Wire::open(to).await) });
+            }
+            if wave.is_empty() {
+                return io::Result::Ok(wires);
+            }
+            while let Some(joined) = wave.join_next().await {
+                let (number, wire) = joined?;
+                wires.push((number, wire?));
+            }
+        }
+    })?;
+    Ok((runtime, wires))
+}

@@ -1,0 +1,216 @@
+//! The load generator against a server of a few lines.
+
+use mailonce_sim::load::{Answer, Burst, Caller, Sustain, Template, Until, burst, sustain};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Serves every connection on a thread of its own; `answer` makes the whole answer from the body.
+fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let answer = Arc::clone(&answer);
+            std::thread::spawn(move || serve_connection(stream, &*answer));
+        }
+    });
+    at
+}
+
+fn serve_connection(mut stream: TcpStream, answer: &dyn Fn(&str) -> String) -> Option<()> {
+    let mut lines = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if lines.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            if let Some(value) = line.strip_prefix("Content-Length: ") {
+                length = value.trim().parse().ok()?;
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        lines.read_exact(&mut body).ok()?;
+        let answer = answer(std::str::from_utf8(&body).ok()?);
+        stream.write_all(answer.as_bytes()).ok()?;
+        if answer.contains("Connection: close") {
+            return None;
+        }
+    }
+}
+
+fn answered(status: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Sends its number and keeps what came back.
+struct Keeps {
+    template: Template,
+    bodies: Mutex<Vec<(u64, String)>>,
+}
+
+impl Keeps {
+    fn new() -> Arc<Self> {
+        let template = Template::post("/", &[], r#"{"n":"{n}"}"#);
+        Arc::new(Self {
+            template,
+            bodies: Mutex::default(),
+        })
+    }
+}
+
+impl Caller for Keeps {
+    fn write(&self, n: u64, out: &mut Vec<u8>) {
+        self.template.write(n, out);
+    }
+
+    fn read(&self, n: u64, answer: &Answer<'_>) {
+        let body = String::from_utf8(answer.body.to_vec()).unwrap();
+        self.bodies.lock().unwrap().push((n, body));
+    }
+}
+
+fn count(to: SocketAddr, count: u64) -> Sustain {
+    let until = Until::Count {
+        count,
+        patience: Duration::from_secs(10),
+    };
+    Sustain {
+        to,
+        connections: 7,
+        threads: 2,
+        until,
+    }
+}
+
+#[test]
+fn a_count_sends_every_number_once_and_pairs_answers_with_requests() {
+    let to = serve(|body| answered("200 OK", body));
+    let caller = Keeps::new();
+    let tally = sustain(&count(to, 500), &caller).unwrap();
+    assert_eq!(
+        (tally.count(200), tally.total(), tally.broken),
+        (500, 500, 0),
+        "{tally}"
+    );
+    let mut bodies = caller.bodies.lock().unwrap().clone();
+    bodies.sort_unstable();
+    for (expected, (n, body)) in bodies.iter().enumerate() {
+        assert_eq!(
+            (*n, body.as_str()),
+            (expected as u64, format!(r#"{{"n":"{n:012}"}}"#).as_str())
+        );
+    }
+}
+
+#[test]
+fn a_window_counts_what_ends_inside_it() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let to = serve(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        answered("202 Accepted", "{}")
+    });
+    let (warm_up, window) = (Duration::from_millis(100), Duration::from_millis(300));
+    let plan = Sustain {
+        to,
+        connections: 4,
+        threads: 1,
+        until: Until::Window { warm_up, window },
+    };
+    let template = Template::post("/", &[], "{}");
+    let tally = sustain(
+        &plan,
+        &Arc::new(move |n: u64, out: &mut Vec<u8>| template.write(n, out)),
+    )
+    .unwrap();
+    assert!(tally.total() > 0 && tally.total() < seen.load(Ordering::Relaxed));
+    assert_eq!((tally.count(202), tally.elapsed), (tally.total(), window));
+    assert!(tally.latency.quantile(0.5) <= tally.latency.quantile(0.99));
+}
+
+#[test]
+fn closed_connections_are_opened_again_and_chunks_are_read() {
+    let to = serve(|body| {
+        let (head, tail) = body.split_at(3);
+        format!(
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+             {:x}\r\n{head}\r\n{:x}\r\n{tail}\r\n0\r\n\r\n",
+            head.len(),
+            tail.len()
+        )
+    });
+    let caller = Keeps::new();
+    let tally = sustain(&count(to, 50), &caller).unwrap();
+    assert_eq!((tally.count(200), tally.broken), (50, 0), "{tally}");
+    assert!(
+        caller
+            .bodies
+            .lock()
+            .unwrap()
+            .contains(&(49, r#"{"n":"000000000049"}"#.to_owned()))
+    );
+}
+
+#[test]
+fn broken_exchanges_are_counted_with_their_reason() {
+    let to = serve(|_| "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhel".to_owned());
+    let tally = sustain(&count(to, 10), &Keeps::new()).unwrap();
+    assert_eq!((tally.total(), tally.broken), (0, 10));
+    assert!(
+        tally.to_string().contains("closed before the answer ended"),
+        "{tally}"
+    );
+}
+
+#[test]
+fn a_burst_sends_one_request_on_each_connection() {
+    let firsts = AtomicU64::new(0);
+    let to = serve(move |body| {
+        let first = firsts.fetch_add(1, Ordering::Relaxed) == 0;
+        answered(if first { "202 Accepted" } else { "200 OK" }, body)
+    });
+    let caller = Keeps::new();
+    let patience = Duration::from_secs(10);
+    let plan = Burst {
+        to,
+        connections: 300,
+        threads: 2,
+        patience,
+    };
+    let tally = burst(&plan, &caller).unwrap();
+    assert_eq!(
+        (tally.count(202), tally.count(200), tally.broken),
+        (1, 299, 0),
+        "{tally}"
+    );
+    assert_eq!(tally.to_string(), "299×200 1×202");
+    assert_eq!(caller.bodies.lock().unwrap().len(), 300);
+}
+
+#[test]
+fn a_burst_at_nobody_fails() {
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let patience = Duration::from_secs(1);
+    let plan = Burst {
+        to: nobody,
+        connections: 3,
+        threads: 2,
+        patience,
+    };
+    assert!(burst(&plan, &Keeps::new()).is_err());
+}

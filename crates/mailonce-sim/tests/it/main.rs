@@ -1,0 +1,4 @@
+//! The rigs, tried on servers that are known to behave or to misbehave.
+
+#[cfg(test)]
+mod load;

@@ -1,0 +1,242 @@
+//! Credentials and teams.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+    response::IntoResponse,
+};
+use mailonce_core::{
+    address::Address,
+    id::ApiKeyId,
+    problem::{Code, FieldError, Problem},
+    team::{AboutApiKey, ApiKey, Scope, Team},
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App,
+    door::{Door, RawBody},
+    wire::words,
+};
+
+/// A credential to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewApiKeyBody {
+    /// For people.
+    name: String,
+    /// `send read reply secrets admin operator`; `send` and `read` by default.
+    #[serde(default)]
+    scopes: Option<Vec<String>>,
+    /// Addresses or `@domains` it may send from; any when absent.
+    #[serde(default)]
+    senders: Option<Vec<String>>,
+    /// Inboxes it is tied to; all when absent.
+    #[serde(default)]
+    inboxes: Option<Vec<String>>,
+    /// Calls a second.
+    #[serde(default)]
+    rate_per_s: Option<u32>,
+    /// RFC 3339.
+    #[serde(default)]
+    expires_at: Option<String>,
+}
+
+impl NewApiKeyBody {
+    fn read(self) -> Result<AboutApiKey, Problem> {
+        words("name", &self.name)?;
+        let fault = |path: &str, message: &str| Problem::from(vec![FieldError::new(path, message)]);
+        let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
+        let scope = |word: &String| Scope::parse(word).ok_or_else(|| fault("scopes", "are among send, read, reply, secrets, admin, operator"));
+        let sender = |rule: String| match rule.strip_prefix('@') {
+            Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
+            None => Address::parse(&rule).map(|address| address.as_str().to_owned()),
+        };
+        let senders = self.senders.unwrap_or_default().into_iter().take(100).map(sender).collect::<Result<_, _>>();
+        let expires_at = self.expires_at.map(|text| Time::parse(&text).ok_or_else(|| fault("expires_at", "is an RFC 3339 time with an offset")));
+        if self.rate_per_s == Some(0) {
+            return Err(fault("rate_per_s", "is at least 1"));
+        }
+        let inboxes = self.inboxes.unwrap_or_default();
+        inboxes.iter().try_for_each(|inbox| words("inboxes", inbox))?;
+        Ok(AboutApiKey {
+            name: self.name,
+            hint: String::new(),
+            scopes: scopes.iter().map(scope).collect::<Result<_, _>>()?,
+            senders: senders.map_err(|error| fault("senders", &format!("holds an address that {error}")))?,
+            inboxes,
+            rate_per_s: self.rate_per_s,
+            expires_at: expires_at.transpose()?,
+        })
+    }
+}
+
+/// A credential, without its secret.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ApiKeyBody {
+    id: String,
+    name: String,
+    /// The first characters of the secret.
+    hint: String,
+    scopes: Vec<&'static str>,
+    senders: Vec<String>,
+    inboxes: Vec<String>,
+    rate_per_s: Option<u32>,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    /// To the minute.
+    last_used_at: Option<String>,
+}
+
+impl From<&ApiKey> for ApiKeyBody {
+    fn from(key: &ApiKey) -> Self {
+        Self {
+            id: key.id.to_string(),
+            name: key.about.name.clone(),
+            hint: key.about.hint.clone(),
+            scopes: key.about.scopes.iter().map(|scope| scope.word()).collect(),
+            senders: key.about.senders.clone(),
+            inboxes: key.about.inboxes.clone(),
+            rate_per_s: key.about.rate_per_s,
+            created_at: key.created_at.to_string(),
+            expires_at: key.about.expires_at.map(|at| at.to_string()),
+            revoked_at: key.revoked_at.map(|at| at.to_string()),
+            last_used_at: key.last_used_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+/// A new credential. The secret is shown once.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MadeApiKeyBody {
+    id: String,
+    api_key: String,
+    created_at: String,
+}
+
+/// The credentials of the team, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ApiKeyPage {
+    data: Vec<ApiKeyBody>,
+    /// Always null: teams have few.
+    next_cursor: Option<String>,
+}
+
+/// Make an API key.
+#[utoipa::path(post, path = "/v1/api-keys", tag = "access", request_body = NewApiKeyBody,
+    responses((status = 201, description = "The key, shown once", body = MadeApiKeyBody)))]
+pub(super) async fn create_api_key(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let about = body.parse::<NewApiKeyBody>()?.read()?;
+    let asked = door.asked("api-keys", "", &body.0);
+    let made = app.engine.create_api_key(&door.caller, about, asked).await?;
+    let body = MadeApiKeyBody { id: made.id.to_string(), api_key: made.secret, created_at: made.created_at.to_string() };
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// List API keys.
+#[utoipa::path(get, path = "/v1/api-keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
+pub(super) async fn list_api_keys(State(app): State<App>, door: Door) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let keys = app.engine.api_keys(&door.caller).await?;
+    Ok(Json(ApiKeyPage { data: keys.iter().map(ApiKeyBody::from).collect(), next_cursor: None }).into_response())
+}
+
+/// Take an API key back.
+#[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "access", params(("id" = String, Path)),
+    responses((status = 200, description = "The key", body = ApiKeyBody)))]
+pub(super) async fn revoke_api_key(State(app): State<App>, door: Door, Path(id): Path<String>) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let id: ApiKeyId = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
+    let key = app.engine.revoke_api_key(&door.caller, id).await?;
+    Ok(Json(ApiKeyBody::from(&key)).into_response())
+}
+
+/// A team to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewTeamBody {
+    name: String,
+}
+
+/// A new team with its first key, shown once.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MadeTeamBody {
+    id: String,
+    name: String,
+    api_key: String,
+}
+
+/// A team.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TeamBody {
+    id: String,
+    name: String,
+    created_at: String,
+    /// Whether a send without a key is refused.
+    require_keys: bool,
+}
+
+impl From<&Team> for TeamBody {
+    fn from(team: &Team) -> Self {
+        Self {
+            id: team.id.to_string(),
+            name: team.name.clone(),
+            created_at: team.created_at.to_string(),
+            require_keys: team.require_keys,
+        }
+    }
+}
+
+/// Every team.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TeamPage {
+    data: Vec<TeamBody>,
+    /// Always null: installations have few.
+    next_cursor: Option<String>,
+}
+
+/// Make a team with its first API key.
+#[utoipa::path(post, path = "/v1/teams", tag = "access", request_body = NewTeamBody,
+    responses((status = 201, description = "The team and its key, shown once", body = MadeTeamBody)))]
+pub(super) async fn create_team(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Operator)?;
+    let name = body.parse::<NewTeamBody>()?.name;
+    words("name", &name)?;
+    let asked = door.asked("teams", "", &body.0);
+    let scopes = vec![Scope::Send, Scope::Read, Scope::Reply, Scope::Secrets, Scope::Admin];
+    let made = app.engine.create_team(&door.caller, &name, crate::serve::about("first key", scopes), asked).await?;
+    let body = MadeTeamBody { id: made.team.to_string(), name, api_key: made.secret };
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// List teams.
+#[utoipa::path(get, path = "/v1/teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
+pub(super) async fn list_teams(State(app): State<App>, door: Door) -> Answer {
+    door.caller.need(Scope::Operator)?;
+    let teams = app.engine.teams().await?;
+    Ok(Json(TeamPage { data: teams.iter().map(TeamBody::from).collect(), next_cursor: None }).into_response())
+}
+
+/// A change of a team.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TeamChangeBody {
+    /// Whether a send without a key is refused.
+    require_keys: bool,
+}
+
+/// Change a team.
+#[utoipa::path(patch, path = "/v1/teams/{id}", tag = "access", params(("id" = String, Path)), request_body = TeamChangeBody,
+    responses((status = 200, description = "The team", body = TeamBody)))]
+pub(super) async fn change_team(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+    door.caller.need(Scope::Operator)?;
+    let id = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no team {id}")))?;
+    let require = body.parse::<TeamChangeBody>()?.require_keys;
+    let team = app.engine.set_require_keys(id, require).await?;
+    Ok(Json(TeamBody::from(&team)).into_response())
+}

@@ -1,0 +1,166 @@
+//! The door: who calls, under which key, with which body. Checked in that order.
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequest, FromRequestParts, Request},
+    http::{HeaderMap, header, request::Parts},
+};
+use mailonce_core::{
+    digest,
+    email::Channel,
+    key::{Key, KeyName},
+    limits,
+    problem::{Code, Problem, nearest},
+};
+use mailonce_engine::{Asked, Caller};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+use super::{App, problem::Refused};
+
+/// How long a body may take.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// An authenticated caller.
+pub(crate) struct Door {
+    pub(crate) caller: Caller,
+    /// The idempotency key, when there is one.
+    pub(crate) key: Option<Key>,
+}
+
+impl FromRequestParts<App> for Door {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let credential = bearer(&parts.headers).ok_or_else(|| {
+            Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing")
+        })?;
+        let caller = app.engine.authenticate(credential, channel(&parts.headers)).await?;
+        let key = idempotency_key(&parts.headers)?;
+        Ok(Self { caller, key })
+    }
+}
+
+impl Door {
+    /// What a call that is not a send asks for, if it brought a key.
+    pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
+        let key = self.key.clone()?;
+        Some(Asked { name: KeyName::Given(key), digest: digest::of_operation(operation, path, body) })
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, credential) = text.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(credential.trim()).filter(|credential| !credential.is_empty())
+}
+
+/// The command line says who it is; everything else is plain HTTP.
+fn channel(headers: &HeaderMap) -> Channel {
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if agent.starts_with("mailonce-cli/") { Channel::Cli } else { Channel::Http }
+}
+
+/// A key that breaks the rules is refused, never ignored.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Problem> {
+    let invalid = |detail: &str| Problem::field(Code::InvalidKey, "Idempotency-Key", detail);
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(invalid("the Idempotency-Key header is given more than once"));
+    }
+    let text = value.to_str().map_err(|_bytes| invalid("the key contains characters outside printable ASCII"))?;
+    Key::parse(text).map(Some).map_err(|error| invalid(&error.to_string()))
+}
+
+/// A body read within its limits, not yet understood.
+pub(crate) struct RawBody(pub(crate) Bytes);
+
+impl FromRequest<App> for RawBody {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self, Refused> {
+        check_media_type(request.headers())?;
+        read(request.into_body()).await.map(Self)
+    }
+}
+
+async fn read(body: Body) -> Result<Bytes, Refused> {
+    let reading = axum::body::to_bytes(body, limits::BODY_BYTES);
+    let read = tokio::time::timeout(BODY_TIME, reading).await.map_err(|_late| {
+        Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()))
+    })?;
+    Ok(read.map_err(|error| {
+        let text = error.to_string();
+        if text.contains("length limit") {
+            Problem::new(Code::TooLarge, format!("the body is larger than {} bytes", limits::BODY_BYTES))
+        } else {
+            Problem::new(Code::InvalidJson, format!("the body broke off: {text}"))
+        }
+    })?)
+}
+
+/// JSON, or undeclared. A form is a mistake worth naming.
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let text = value.to_str().unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::UnsupportedMediaType, format!("the body is declared as `{text}`")))
+}
+
+impl RawBody {
+    /// Reads the body as JSON of this shape.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        parse(&self.0)
+    }
+
+    /// Reads the body as JSON of a shape that borrows from it.
+    pub(crate) fn parse_borrowed<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.0).map_err(|error| fault(String::new(), &error))
+    }
+
+    /// Reads the body as JSON of this shape; an absent one counts as `{}`.
+    pub(crate) fn parse_or_empty<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        if self.0.is_empty() { parse(b"{}") } else { self.parse() }
+    }
+}
+
+/// Reads JSON of a shape. Only a fault pays for the search of its path.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|first| {
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        match serde_path_to_error::deserialize::<_, T>(&mut json) {
+            Ok(_) => fault(String::new(), &first),
+            Err(error) => fault(error.path().to_string(), error.inner()),
+        }
+    })
+}
+
+/// The problem for JSON that does not fit.
+fn fault(path: String, error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    if !error.is_data() || text.starts_with("duplicate") {
+        return Problem::new(Code::InvalidJson, text);
+    }
+    let path = if path == "." { String::new() } else { path };
+    let named = |text: &str| text.split('`').nth(1).map(str::to_owned);
+    if text.starts_with("unknown field") {
+        let wrong = named(&text).unwrap_or_default();
+        let right: Vec<&str> = text.split('`').skip(3).step_by(2).collect();
+        let hint = nearest(&wrong, right).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        // The path names the unknown member itself, where serde knows it.
+        let path = if path.ends_with(&wrong) && !path.is_empty() { path } else { join(&path, &wrong) };
+        return Problem::field(Code::UnknownField, path, format!("there is no field `{wrong}`{hint}"));
+    }
+    let path = if text.starts_with("missing field") { join(&path, &named(&text).unwrap_or_default()) } else { path };
+    let place = text.find(" at line").unwrap_or(text.len());
+    let detail = text.get(..place).unwrap_or(&text).to_owned();
+    Problem::field(Code::InvalidType, path, detail)
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}

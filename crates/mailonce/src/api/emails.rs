@@ -1,0 +1,238 @@
+//! Emails: send, batch, look, move, take back, send again.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+    response::{IntoResponse, Response},
+};
+use mailonce_core::{
+    address::Address,
+    email::EmailState,
+    id::EmailId,
+    key::{Key, KeyName},
+    limits,
+    port::store::EmailQuery,
+    problem::{Code, FieldError, Problem},
+    schedule::Schedule,
+    team::Scope,
+    time::Time,
+};
+use mailonce_engine::view::Sent;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Answer, App,
+    door::{Door, RawBody, parse},
+    wire::{BatchBody, BatchError, EmailBody, EmailDetailBody, EmailPage, SendBody, SentBody, words},
+};
+
+/// An email's id from the path. A text that is no id names nothing here.
+pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no email {text}")))
+}
+
+/// `202` for the first, `200` and a header for every repeat.
+fn sent(sent: &Sent) -> Response {
+    replayable(!sent.first, StatusCode::ACCEPTED, Json(SentBody::from(sent)))
+}
+
+fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Response {
+    if !replayed {
+        return (first, body).into_response();
+    }
+    let mut response = body.into_response();
+    let header = (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+    response.headers_mut().insert(header.0, header.1);
+    response
+}
+
+/// Send an email once.
+///
+/// The same key again answers with the same email, whatever became of it.
+#[utoipa::path(post, path = "/v1/emails", tag = "emails", request_body = SendBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry")),
+    responses((status = 202, description = "Accepted", body = SentBody), (status = 200, description = "Accepted before", body = SentBody)))]
+pub(super) async fn send(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Send)?;
+    let request = body.parse::<SendBody>()?.request(door.key)?;
+    Ok(sent(&app.engine.send(&door.caller, request).await?))
+}
+
+/// Send up to 1,000 emails under one key.
+///
+/// All items are checked before any is accepted; `x-batch-validation: permissive` accepts the good ones.
+#[utoipa::path(post, path = "/v1/emails/batch", tag = "emails", request_body = Vec<SendBody>,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The name of this batch"),
+        ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
+    responses((status = 202, description = "Accepted", body = BatchBody), (status = 200, description = "Accepted before", body = BatchBody)))]
+pub(super) async fn batch(State(app): State<App>, door: Door, headers: HeaderMap, body: RawBody) -> Answer {
+    door.caller.need(Scope::Send)?;
+    let strict = is_strict(&headers)?;
+    let values: Vec<&serde_json::value::RawValue> = body.parse_borrowed()?;
+    if values.is_empty() || values.len() > limits::BATCH_ITEMS {
+        let detail = format!("a batch holds 1 to {} emails, this one {}", limits::BATCH_ITEMS, values.len());
+        return Err(Problem::new(Code::InvalidField, detail).into());
+    }
+    let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.request(None);
+    let items = values.iter().map(item).collect();
+    let answer = app.engine.send_batch(&door.caller, door.key, items, strict, &body.0).await?;
+    let data = answer.items.iter().map(|item| item.as_ref().map(SentBody::from)).collect();
+    let error = |(index, problem): (usize, Problem)| BatchError {
+        index,
+        code: problem.code.word(),
+        message: problem.detail,
+        field: problem.field,
+    };
+    let errors = answer.faults.into_iter().map(error).collect();
+    Ok(replayable(answer.replayed, StatusCode::ACCEPTED, Json(BatchBody { data, errors })))
+}
+
+fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
+    let Some(value) = headers.get("x-batch-validation") else { return Ok(true) };
+    match value.to_str().unwrap_or_default() {
+        "strict" => Ok(true),
+        "permissive" => Ok(false),
+        _ => Err(Problem::field(Code::InvalidField, "x-batch-validation", "x-batch-validation is `strict` or `permissive`")),
+    }
+}
+
+/// Which emails to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Only in this state.
+    state: Option<String>,
+    /// Only to this address.
+    to: Option<String>,
+    /// Only under this key.
+    key: Option<String>,
+    /// Accepted at or after this time.
+    since: Option<String>,
+    /// Accepted before this time.
+    until: Option<String>,
+    /// 1 to 100, 20 by default.
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+fn query_fault(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::field(Code::InvalidQuery, field, detail)
+}
+
+/// A page size within bounds.
+pub(super) fn page_limit(text: Option<&str>, most: usize, usual: usize) -> Result<usize, Problem> {
+    let Some(text) = text else { return Ok(usual) };
+    let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
+    limit.ok_or_else(|| query_fault("limit", format!("limit is 1 to {most}")))
+}
+
+impl ListQuery {
+    fn read(&self, team: mailonce_core::id::TeamId) -> Result<EmailQuery, Problem> {
+        let time = |field: &str, text: &Option<String>| {
+            let parsed = text.as_deref().map(|text| Time::parse(text).ok_or(()));
+            parsed.transpose().map_err(|()| query_fault(field, format!("{field} is an RFC 3339 time with an offset")))
+        };
+        let state = self.state.as_deref().map(|word| EmailState::parse(word).ok_or_else(|| {
+            let all: Vec<&str> = EmailState::ALL.iter().map(|state| state.word()).collect();
+            query_fault("state", format!("state is one of {}", all.join(", ")))
+        }));
+        let to = self.to.as_deref().map(|to| Address::parse(to).map_err(|error| query_fault("to", format!("to {error}"))));
+        let key = self.key.as_deref().map(|key| Key::parse(key).map_err(|error| query_fault("key", error.to_string())));
+        let before = self.cursor.as_deref().map(|cursor| cursor.parse().map_err(|_not_an_id| {
+            query_fault("cursor", "cursor is the next_cursor of another page")
+        }));
+        Ok(EmailQuery {
+            state: state.transpose()?,
+            to: to.transpose()?.map(|address| address.as_str().to_owned()),
+            key: key.transpose()?.map(|key| KeyName::Given(key).hash(team)),
+            since: time("since", &self.since)?,
+            until: time("until", &self.until)?,
+            before: before.transpose()?,
+            limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
+        })
+    }
+}
+
+/// List emails, newest first.
+#[utoipa::path(get, path = "/v1/emails", tag = "emails", params(ListQuery),
+    responses((status = 200, description = "A page", body = EmailPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: super::QueryOf<ListQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let page = app.engine.emails(&door.caller, query.0.read(door.caller.team.id)?).await?;
+    let data = page.rows.iter().map(|email| EmailBody::of(email, app.engine.message_id(email))).collect();
+    Ok(Json(EmailPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read one email, with its envelopes, attempts, timeline and suppressed calls.
+#[utoipa::path(get, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)),
+    responses((status = 200, description = "The email", body = EmailDetailBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, Path(id): Path<String>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let view = app.engine.email_view(&door.caller, email_id(&id)?).await?;
+    let message_id = app.engine.message_id(&view.detail.email);
+    Ok(Json(EmailDetailBody::of(&view, message_id)).into_response())
+}
+
+/// Another time for a scheduled email.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RescheduleBody {
+    /// RFC 3339 with an offset, or `in 5 minutes`.
+    scheduled_at: String,
+}
+
+/// Move a scheduled email to another time.
+#[utoipa::path(patch, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Not scheduled", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn reschedule(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+    door.caller.need(Scope::Send)?;
+    let id = email_id(&id)?;
+    let text = body.parse::<RescheduleBody>()?.scheduled_at;
+    let fault = |error: mailonce_core::schedule::ScheduleError| Problem::from(vec![FieldError::new("scheduled_at", error.to_string())]);
+    let schedule = Schedule::parse(&text).map_err(fault)?;
+    let email = app.engine.reschedule(&door.caller, id, &schedule).await?;
+    Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
+}
+
+/// No words are needed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EmptyBody {}
+
+/// Take an email back, if nothing can have left yet.
+#[utoipa::path(post, path = "/v1/emails/{id}/cancel", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Too late", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn cancel(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+    door.caller.need(Scope::Send)?;
+    let id = email_id(&id)?;
+    let EmptyBody {} = body.parse_or_empty()?;
+    let asked = door.asked("cancel", &id.to_string(), b"");
+    let email = app.engine.cancel(&door.caller, id, asked).await?;
+    Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
+}
+
+/// Why an email is sent again.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResendBody {
+    /// For whoever reads the timeline.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// Send an email again on purpose: version n+1 of version n, once.
+#[utoipa::path(post, path = "/v1/emails/{id}/resend", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
+    responses((status = 202, description = "The next version", body = SentBody), (status = 200, description = "Made before", body = SentBody),
+        (status = 409, description = "Not now", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn resend(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+    door.caller.need(Scope::Send)?;
+    let id = email_id(&id)?;
+    let reason = body.parse_or_empty::<ResendBody>()?.reason;
+    words("reason", reason.as_deref().unwrap_or_default())?;
+    let asked = door.asked("resend", &id.to_string(), b"");
+    Ok(sent(&app.engine.resend(&door.caller, id, reason, asked).await?))
+}

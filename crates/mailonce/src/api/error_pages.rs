@@ -1,0 +1,58 @@
+//! The page of each problem code, as it stands in `docs/errors/`.
+
+/// Code and page, in the order of the codes.
+pub(super) const PAGES: &[(&str, &str)] = &[
+    ("invalid_key", include_str!("../../../../docs/errors/invalid_key.md")),
+    ("key_required", include_str!("../../../../docs/errors/key_required.md")),
+    ("invalid_json", include_str!("../../../../docs/errors/invalid_json.md")),
+    ("invalid_type", include_str!("../../../../docs/errors/invalid_type.md")),
+    ("unknown_field", include_str!("../../../../docs/errors/unknown_field.md")),
+    ("invalid_query", include_str!("../../../../docs/errors/invalid_query.md")),
+    ("unauthorized", include_str!("../../../../docs/errors/unauthorized.md")),
+    ("wrong_scope", include_str!("../../../../docs/errors/wrong_scope.md")),
+    ("sender_not_allowed", include_str!("../../../../docs/errors/sender_not_allowed.md")),
+    ("not_found", include_str!("../../../../docs/errors/not_found.md")),
+    ("method_not_allowed", include_str!("../../../../docs/errors/method_not_allowed.md")),
+    ("timeout", include_str!("../../../../docs/errors/timeout.md")),
+    ("too_late", include_str!("../../../../docs/errors/too_late.md")),
+    ("not_scheduled", include_str!("../../../../docs/errors/not_scheduled.md")),
+    ("not_terminal", include_str!("../../../../docs/errors/not_terminal.md")),
+    ("use_resolve", include_str!("../../../../docs/errors/use_resolve.md")),
+    ("budget_spent", include_str!("../../../../docs/errors/budget_spent.md")),
+    ("cursor_reset", include_str!("../../../../docs/errors/cursor_reset.md")),
+    ("too_large", include_str!("../../../../docs/errors/too_large.md")),
+    ("unsupported_media_type", include_str!("../../../../docs/errors/unsupported_media_type.md")),
+    ("invalid_field", include_str!("../../../../docs/errors/invalid_field.md")),
+    ("key_mismatch", include_str!("../../../../docs/errors/key_mismatch.md")),
+    ("rate_limited", include_str!("../../../../docs/errors/rate_limited.md")),
+    ("internal", include_str!("../../../../docs/errors/internal.md")),
+    ("unavailable", include_str!("../../../../docs/errors/unavailable.md")),
+];
+
+/// The page of a code.
+pub(super) fn page(code: &str) -> Option<&'static str> {
+    PAGES.iter().find(|(word, _)| *word == code).map(|(_, page)| *page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::problem::Code;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_code_has_a_page_and_every_page_a_code() {
+        let codes: BTreeSet<String> = Code::ALL.iter().map(|code| code.word().to_owned()).collect();
+        let pages: BTreeSet<String> = PAGES.iter().map(|(word, _)| (*word).to_owned()).collect();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let files: BTreeSet<String> =
+            std::fs::read_dir(folder).unwrap().map(name).map(|name| name.trim_end_matches(".md").to_owned()).collect();
+        assert_eq!(codes, pages);
+        assert_eq!(codes, files);
+        for (code, (_, page)) in Code::ALL.iter().zip(PAGES) {
+            assert!(page.contains(&code.status().to_string()), "{} does not say its status", code.word());
+            assert!(page.contains(code.retry().word()), "{} does not say its retry class", code.word());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The HTTP API: one page of routes, and handlers that only translate.
+
+mod access;
+mod door;
+mod emails;
+mod error_pages;
+mod events;
+mod keys;
+mod problem;
+mod system;
+mod wire;
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{FromRequestParts, Query, Request},
+    http::request::Parts,
+    middleware::Next,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use mailonce_core::problem::{Code, Problem, nearest};
+use mailonce_engine::Engine;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use utoipa::openapi::{
+    ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
+    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use problem::Refused;
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub struct App {
+    /// The verbs.
+    pub engine: Arc<Engine>,
+}
+
+/// What every handler gives back.
+type Answer = Result<Response, Refused>;
+
+/// The routes, with the document that describes them: both come from the same lines.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        // Senders
+        .routes(routes!(emails::send, emails::list))
+        .routes(routes!(emails::batch))
+        .routes(routes!(emails::read, emails::reschedule))
+        .routes(routes!(emails::cancel))
+        .routes(routes!(emails::resend))
+        .routes(routes!(keys::inspect, keys::extend, keys::forget))
+        .routes(routes!(events::list))
+        // Administrators
+        .routes(routes!(access::create_api_key, access::list_api_keys))
+        .routes(routes!(access::revoke_api_key))
+        .routes(routes!(access::create_team, access::list_teams))
+        .routes(routes!(access::change_team))
+        // Operators and readers
+        .routes(routes!(system::healthz))
+        .routes(routes!(system::readyz))
+        .routes(routes!(system::metrics))
+        .routes(routes!(system::openapi))
+        .routes(routes!(system::llms))
+        .routes(routes!(system::docs))
+        .routes(routes!(system::error_page))
+}
+
+/// The whole API over an engine. `echo` adds the bare route that benchmarks compare with.
+pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
+    let (router, _) = routes().split_for_parts();
+    let mut router = router.route("/", get(system::front));
+    if echo {
+        router = router.route("/bench/echo", post(bench_echo));
+    }
+    router
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(axum::middleware::from_fn(catch_panics))
+        .with_state(App { engine })
+}
+
+/// The bare route: the same parsing and writing of JSON, and nothing else.
+async fn bench_echo(body: Bytes) -> Answer {
+    let value: serde_json::Value = door::parse(&body)?;
+    Ok(axum::Json(value).into_response())
+}
+
+async fn no_such_path(request: Request) -> Refused {
+    let path = request.uri().path().to_owned();
+    let document = openapi();
+    let near = nearest(&path, document.paths.paths.keys().map(String::as_str));
+    let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    Refused(Problem::new(Code::NotFound, format!("there is no path {path}{hint}")))
+}
+
+async fn no_such_method(request: Request) -> Refused {
+    let detail = format!("{} does not take {}", request.uri().path(), request.method());
+    Refused(Problem::new(Code::MethodNotAllowed, detail))
+}
+
+/// One broken request must not take the house down, nor look like anything but our fault.
+async fn catch_panics(request: Request, next: Next) -> Response {
+    match tokio::spawn(next.run(request)).await {
+        Ok(response) => response,
+        Err(error) => {
+            tracing::error!(%error, "a handler ended");
+            Refused(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
+        }
+    }
+}
+
+/// Query parameters of a shape; unknown ones are refused.
+pub(crate) struct QueryOf<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for QueryOf<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refused> {
+        let Query(query) = Query::try_from_uri(&parts.uri)
+            .map_err(|rejection| Problem::new(Code::InvalidQuery, rejection.body_text()))?;
+        Ok(Self(query))
+    }
+}
+
+/// The document that describes the routes.
+pub fn openapi() -> OpenApi {
+    let (_, mut document) = routes().split_for_parts();
+    document.info.title = "mailonce".into();
+    document.info.version = env!("CARGO_PKG_VERSION").into();
+    document.info.description = Some("Email happens once: sends under keys, remembered for good.".into());
+    document.info.license = None;
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("mo_…")).build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
+    document.security = Some(vec![SecurityRequirement::new("api_key", Vec::<String>::new())]);
+    for path in document.paths.paths.values_mut() {
+        let all = [&mut path.get, &mut path.post, &mut path.patch, &mut path.delete];
+        for operation in all.into_iter().flatten() {
+            let public = operation.security.is_some();
+            for (status, what) in problems(public) {
+                operation.responses.responses.entry((*status).to_owned()).or_insert_with(|| problem_response(what));
+            }
+        }
+    }
+    document
+}
+
+/// Problems that any call of a kind may meet.
+fn problems(public: bool) -> &'static [(&'static str, &'static str)] {
+    const PUBLIC: [(&str, &str); 3] = [("404", "No such thing"), ("500", "Our fault"), ("503", "The ledger cannot answer")];
+    const CALLERS: [(&str, &str); 11] = [
+        ("400", "Not understood"),
+        ("401", "No valid API key"),
+        ("403", "Not allowed"),
+        ("404", "No such thing in this team"),
+        ("408", "Too slow"),
+        ("413", "Too large"),
+        ("415", "Not JSON"),
+        ("422", "Understood and refused"),
+        ("429", "Too fast"),
+        ("500", "Our fault"),
+        ("503", "The ledger cannot answer"),
+    ];
+    if public { &PUBLIC } else { &CALLERS }
+}
+
+fn problem_response(what: &str) -> RefOr<utoipa::openapi::Response> {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ProblemBody"))).build();
+    RefOr::T(ResponseBuilder::new().description(what).content("application/problem+json", content).build())
+}
+
+/// The document as it is committed and served.
+pub fn openapi_json() -> String {
+    let mut text = serde_json::to_string_pretty(&openapi()).unwrap_or_default();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,86 @@
+//! Problems on the wire: RFC 9457 with `code`, `retry` and `next`.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use mailonce_core::problem::{Code, Problem};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Why a call did not do what it asked, and what to do next.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProblemBody {
+    /// A link to the page of this code.
+    #[serde(rename = "type")]
+    kind: String,
+    /// A short name for people.
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// The word to branch on.
+    code: &'static str,
+    /// What happened this time.
+    detail: String,
+    /// Whether the same call may be sent again: `never`, `same` (unchanged, with the same key) or `later`.
+    retry: &'static str,
+    /// One sentence that a model can act on.
+    next: &'static str,
+    /// The field or parameter at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// Further members, by code: `differs`, `original`, `faults`.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    more: Map<String, Value>,
+}
+
+/// A problem on its way out.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) Problem);
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl From<ProblemOf> for Refused {
+    fn from(problem: ProblemOf) -> Self {
+        Self(Problem::new(problem.0, problem.1))
+    }
+}
+
+/// A code and what happened.
+pub(crate) struct ProblemOf(pub(crate) Code, pub(crate) String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Problem { code, detail, field, more } = self.0;
+        let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
+        let body = ProblemBody {
+            kind: format!("/docs/errors/{}", code.word()),
+            title: code.title(),
+            status: code.status(),
+            code: code.word(),
+            detail,
+            retry: code.retry().word(),
+            next: code.next(),
+            field,
+            more,
+        };
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if code == Code::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,85 @@
+//! What operators and readers ask for: health, figures, documents.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{HeaderValue, header},
+    response::{Html, IntoResponse, Redirect, Response},
+};
+use mailonce_core::problem::{Code, Problem};
+use mailonce_engine::unavailable;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Answer, App, error_pages};
+
+/// How the server is.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HealthBody {
+    status: &'static str,
+    /// The store's engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'static str>,
+    /// What an operator should know.
+    notes: Vec<String>,
+}
+
+/// Whether the process is alive.
+#[utoipa::path(get, path = "/healthz", tag = "system", security(()), responses((status = 200, description = "Alive", body = HealthBody)))]
+pub(super) async fn healthz() -> Response {
+    Json(HealthBody { status: "ok", store: None, notes: Vec::new() }).into_response()
+}
+
+/// Whether the ledger can commit.
+#[utoipa::path(get, path = "/readyz", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
+pub(super) async fn readyz(State(app): State<App>) -> Answer {
+    let health = app.engine.store().health().await.map_err(unavailable)?;
+    Ok(Json(HealthBody { status: "ready", store: Some(health.engine), notes: health.notes }).into_response())
+}
+
+/// Figures in the text form of Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "system", security(()), responses((status = 200, description = "Figures", body = String, content_type = "application/openmetrics-text")))]
+pub(super) async fn metrics(State(app): State<App>) -> Response {
+    let text = app.engine.metrics.render(&app.engine.store().gauges());
+    typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
+pub(super) async fn openapi() -> Response {
+    typed("application/json", super::openapi_json())
+}
+
+/// What this service does, for models.
+#[utoipa::path(get, path = "/llms.txt", tag = "system", security(()), responses((status = 200, description = "Plain words", body = String, content_type = "text/plain")))]
+pub(super) async fn llms() -> Response {
+    typed("text/plain; charset=utf-8", include_str!("llms.txt").to_owned())
+}
+
+/// The browsable form of this document.
+#[utoipa::path(get, path = "/docs", tag = "system", security(()), responses((status = 200, description = "A page", body = String, content_type = "text/html")))]
+pub(super) async fn docs() -> Response {
+    let mut page = Html(include_str!("docs.html")).into_response();
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+    page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    page
+}
+
+/// The page of one problem code, in Markdown.
+#[utoipa::path(get, path = "/docs/errors/{code}", tag = "system", security(()), params(("code" = String, Path)),
+    responses((status = 200, description = "The page", body = String, content_type = "text/markdown")))]
+pub(super) async fn error_page(Path(code): Path<String>) -> Answer {
+    let page = error_pages::page(&code).ok_or_else(|| Problem::new(Code::NotFound, format!("there is no code `{code}`")))?;
+    Ok(typed("text/markdown; charset=utf-8", page.to_owned()))
+}
+
+/// Until there is a dashboard, the front door leads to the documents.
+pub(super) async fn front() -> Redirect {
+    Redirect::temporary("/docs")
+}
+
+fn typed(kind: &'static str, text: String) -> Response {
+    let mut response = text.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,619 @@
+//! The wire forms of requests and answers. The OpenAPI document is made from these types.
+
+use mailonce_core::{
+    address::Mailbox,
+    content::{Content, RawAttachment, RawContent, Scalar},
+    email::{Email, Guard, OnUnknown},
+    handoff::Outcome,
+    intent::Intent,
+    limits,
+    problem::{Code, FieldError, Problem, nearest},
+    ttl::Ttl,
+};
+use mailonce_engine::{
+    look::EmailView,
+    send::{OnMismatch, SendRequest},
+    view::Sent,
+};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use utoipa::ToSchema;
+
+/// One text or a list of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OneOrMany(pub(crate) Vec<String>);
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = OneOrMany;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address or a list of addresses")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<OneOrMany, E> {
+                Ok(OneOrMany(vec![text.to_owned()]))
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<OneOrMany, E> {
+                Ok(OneOrMany::default())
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany, A::Error> {
+                let mut all = Vec::new();
+                while let Some(text) = list.next_element()? {
+                    all.push(text);
+                }
+                Ok(OneOrMany(all))
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+/// An object with free names, in order. A name that stands twice is refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs<T>(pub(crate) Vec<(String, T)>);
+
+impl<T> Default for Pairs<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+            type Value = Pairs<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Pairs<T>, A::Error> {
+                let mut pairs: Vec<(String, T)> = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, T>()? {
+                    if pairs.iter().any(|(known, _)| *known == name) {
+                        return Err(de::Error::custom(format!("duplicate field `{name}`")));
+                    }
+                    pairs.push((name, value));
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        from.deserialize_map(Visitor(PhantomData))
+    }
+}
+
+/// How long a key is remembered.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum TtlBody {
+    /// `transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.
+    Text(String),
+    /// Twice the interval of a mail that recurs.
+    Class(TtlClass),
+}
+
+/// The memory of a mail that recurs.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TtlClass {
+    /// `scheduled`.
+    class: String,
+    /// How often it recurs: `7d`.
+    interval: String,
+}
+
+impl TtlBody {
+    pub(crate) fn read(&self) -> Result<Ttl, FieldError> {
+        let read = match self {
+            Self::Text(text) => Ttl::parse(text),
+            Self::Class(TtlClass { class, interval }) if class == "scheduled" => Ttl::scheduled(interval),
+            Self::Class(_) => Err(mailonce_core::ttl::TtlError),
+        };
+        read.map_err(|error| FieldError::new("ttl", error.to_string()))
+    }
+}
+
+/// A tag: a name, or a name with a value.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum TagBody {
+    /// Only a name.
+    Name(String),
+    /// A name and a value.
+    Pair(TagPair),
+}
+
+/// A tag with a value.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TagPair {
+    name: String,
+    #[serde(default)]
+    value: Option<String>,
+}
+
+/// A file that goes with the mail.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttachmentBody {
+    /// File name.
+    #[serde(default)]
+    filename: Option<String>,
+    /// Base64.
+    content: String,
+    /// MIME type.
+    #[serde(default)]
+    content_type: Option<String>,
+    /// For inline images.
+    #[serde(default)]
+    content_id: Option<String>,
+}
+
+/// What a wish is about.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IntentBody {
+    /// What kind of mail it is: `order.confirmation`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// What it is about: `order_4821`.
+    entity: String,
+    /// Rises when the same thing is told again on purpose.
+    #[serde(default)]
+    version: Option<u32>,
+    /// The day, week or run it belongs to, when it recurs.
+    #[serde(default)]
+    period: Option<String>,
+}
+
+/// An email to send once.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SendBody {
+    /// `agent@example.com` or `Name <agent@example.com>`.
+    pub(crate) from: String,
+    /// One address or a list.
+    #[schema(value_type = Vec<String>)]
+    pub(crate) to: OneOrMany,
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    cc: OneOrMany,
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    bcc: OneOrMany,
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    reply_to: OneOrMany,
+    #[serde(default)]
+    subject: Option<String>,
+    /// Plain text body. This or `html`, or both.
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    html: Option<String>,
+    /// Custom headers.
+    #[serde(default)]
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    headers: Option<Pairs<String>>,
+    #[serde(default)]
+    attachments: Option<Vec<AttachmentBody>>,
+    #[serde(default)]
+    tags: Option<Vec<TagBody>>,
+    /// Strings, numbers up to 2^53-1 and booleans.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Pairs<Option<Scalar>>>,
+    /// RFC 3339 with an offset, or `in 5 minutes`.
+    #[serde(default)]
+    scheduled_at: Option<String>,
+    #[serde(default)]
+    intent: Option<IntentBody>,
+    #[serde(default)]
+    ttl: Option<TtlBody>,
+    /// `reject` or `first_wins`.
+    #[serde(default)]
+    on_mismatch: Option<String>,
+    /// `hold` or `resend`.
+    #[serde(default)]
+    on_unknown: Option<String>,
+    /// The name of a configured transport.
+    #[serde(default)]
+    transport: Option<String>,
+    /// The one-use token of a held look-alike.
+    #[serde(default)]
+    distinct_token: Option<String>,
+}
+
+impl SendBody {
+    /// Checks the words and gives the engine's form of them.
+    pub(crate) fn request(self, key: Option<mailonce_core::key::Key>) -> Result<SendRequest, Problem> {
+        let mut faults = Vec::new();
+        let on_mismatch = kept(word("on_mismatch", self.on_mismatch.as_deref(), &["reject", "first_wins"]), &mut faults);
+        let on_mismatch = on_mismatch.map(|word| if word == "reject" { OnMismatch::Reject } else { OnMismatch::FirstWins });
+        let on_unknown = kept(word("on_unknown", self.on_unknown.as_deref(), &["hold", "resend"]), &mut faults);
+        let on_unknown = on_unknown.and_then(OnUnknown::parse).unwrap_or(OnUnknown::Hold);
+        let ttl = kept(self.ttl.as_ref().map(TtlBody::read).transpose(), &mut faults);
+        let intent = kept(self.intent.clone().map(IntentBody::read).transpose(), &mut faults);
+        let (transport, distinct_token) = (self.transport.clone(), self.distinct_token.clone());
+        match Content::check(self.content()) {
+            Ok(content) if faults.is_empty() => {
+                Ok(SendRequest { content, intent, key, ttl, on_mismatch, on_unknown, transport, distinct_token })
+            }
+            Ok(_) => Err(Problem::from(faults)),
+            Err(more) => Err(Problem::from([faults, more].concat())),
+        }
+    }
+
+    fn content(self) -> RawContent {
+        let attachment = |file: AttachmentBody| RawAttachment {
+            filename: file.filename,
+            content: file.content,
+            content_type: file.content_type,
+            content_id: file.content_id,
+        };
+        let tag = |tag: TagBody| match tag {
+            TagBody::Name(name) => (name, None),
+            TagBody::Pair(pair) => (pair.name, pair.value),
+        };
+        let metadata = self.metadata.unwrap_or_default().0;
+        RawContent {
+            from: self.from,
+            to: self.to.0,
+            cc: self.cc.0,
+            bcc: self.bcc.0,
+            reply_to: self.reply_to.0,
+            subject: self.subject.unwrap_or_default(),
+            text: self.text,
+            html: self.html,
+            headers: self.headers.unwrap_or_default().0,
+            attachments: self.attachments.unwrap_or_default().into_iter().map(attachment).collect(),
+            tags: self.tags.unwrap_or_default().into_iter().map(tag).collect(),
+            // null means absent, here as everywhere.
+            metadata: metadata.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+            scheduled_at: self.scheduled_at,
+        }
+    }
+}
+
+impl IntentBody {
+    fn read(self) -> Result<Intent, FieldError> {
+        let intent = Intent { kind: self.kind, entity: self.entity, version: self.version.unwrap_or(1), period: self.period };
+        intent.check().map_err(|error| FieldError::new(&format!("intent.{}", error.field), error.to_string()))?;
+        Ok(intent)
+    }
+}
+
+/// The value, or its fault on the list.
+fn kept<T>(read: Result<Option<T>, FieldError>, faults: &mut Vec<FieldError>) -> Option<T> {
+    read.unwrap_or_else(|fault| {
+        faults.push(fault);
+        None
+    })
+}
+
+/// One of a few words.
+pub(crate) fn word<'a>(path: &str, text: Option<&'a str>, allowed: &[&'a str]) -> Result<Option<&'a str>, FieldError> {
+    let Some(text) = text else { return Ok(None) };
+    if allowed.contains(&text) {
+        return Ok(Some(text));
+    }
+    let hint = nearest(text, allowed.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Err(FieldError::new(path, format!("is one of {}{hint}", allowed.join(", "))))
+}
+
+/// What the key of a send did.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DedupeBody {
+    /// `first` or `replayed`.
+    outcome: &'static str,
+    /// The key, given or derived; null without one.
+    key: Option<String>,
+    /// When the key is forgotten; null until the email is settled.
+    expires_at: Option<String>,
+    /// Calls that were answered with this email instead of making another.
+    suppressed: u64,
+    /// Whether this call said something else than the first one.
+    payload_differs: bool,
+}
+
+/// The answer to a send, the first time and every time after.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SentBody {
+    id: String,
+    /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
+    state: &'static str,
+    rev: u32,
+    /// With angle brackets.
+    message_id: String,
+    created_at: String,
+    /// What this answer means, in a sentence.
+    next: &'static str,
+    /// The guard that spoke.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guard: Option<&'static str>,
+    dedupe: DedupeBody,
+}
+
+impl From<&Sent> for SentBody {
+    fn from(sent: &Sent) -> Self {
+        Self {
+            id: sent.id.to_string(),
+            state: sent.state.word(),
+            rev: sent.rev,
+            message_id: sent.message_id.clone(),
+            created_at: sent.created_at.to_string(),
+            next: sent.next(),
+            guard: sent.guard.map(Guard::word),
+            dedupe: DedupeBody {
+                outcome: if sent.first { "first" } else { "replayed" },
+                key: sent.key.clone(),
+                expires_at: sent.expires_at.map(|at| at.to_string()),
+                suppressed: sent.suppressed,
+                payload_differs: sent.payload_differs,
+            },
+        }
+    }
+}
+
+/// The answer to a batch.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BatchBody {
+    /// In order; null where `errors` has a row.
+    pub(crate) data: Vec<Option<SentBody>>,
+    pub(crate) errors: Vec<BatchError>,
+}
+
+/// What was wrong with one item.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BatchError {
+    pub(crate) index: usize,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<String>,
+}
+
+/// One email in a list.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EmailBody {
+    id: String,
+    state: &'static str,
+    rev: u32,
+    message_id: String,
+    created_at: String,
+    from: String,
+    to: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cc: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bcc: Vec<String>,
+    subject: String,
+    key: Option<String>,
+    /// When the key is forgotten; null until the email is settled.
+    expires_at: Option<String>,
+    settled_at: Option<String>,
+    /// When it is due, while it is scheduled.
+    scheduled_at: Option<String>,
+    guard: Option<&'static str>,
+    version: u32,
+    resend_of: Option<String>,
+    resent_as: Option<String>,
+    /// How many envelopes are in which state.
+    #[schema(value_type = BTreeMap<String, u32>)]
+    counts: BTreeMap<&'static str, u32>,
+    suppressed: u64,
+}
+
+impl EmailBody {
+    pub(crate) fn of(email: &Email, message_id: String) -> Self {
+        let mut counts = BTreeMap::new();
+        for handoff in &email.handoffs {
+            *counts.entry(handoff.state.word()).or_insert(0) += 1;
+        }
+        let scheduled = email.handoffs.iter().filter(|h| h.state == mailonce_core::handoff::State::Scheduled);
+        Self {
+            id: email.id.to_string(),
+            state: email.state().word(),
+            rev: email.rev,
+            message_id,
+            created_at: email.head.created_at.to_string(),
+            from: email.head.from.clone(),
+            to: email.head.to.clone(),
+            cc: email.head.cc.clone(),
+            bcc: email.head.bcc.clone(),
+            subject: email.head.subject.clone(),
+            key: email.head.key.as_ref().map(mailonce_core::key::KeyName::shown),
+            expires_at: email.expires_at().map(|at| at.to_string()),
+            settled_at: email.settled_at.map(|at| at.to_string()),
+            scheduled_at: scheduled.filter_map(|h| h.due_at).min().map(|at| at.to_string()),
+            guard: email.guard.map(Guard::word),
+            version: email.head.version,
+            resend_of: email.head.resend_of.map(|id| id.to_string()),
+            resent_as: email.resent_as.map(|id| id.to_string()),
+            counts,
+            suppressed: email.suppressed,
+        }
+    }
+}
+
+/// A page of emails, newest first.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EmailPage {
+    pub(crate) data: Vec<EmailBody>,
+    /// Pass it as `cursor`; null at the end. A page may be short and still have more behind it.
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// One try at an envelope.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AttemptBody {
+    number: u32,
+    at: String,
+    /// `accepted deferred refused unknown`; null while it is on the wire.
+    outcome: Option<&'static str>,
+    /// What the next hop said.
+    reply: String,
+}
+
+/// One envelope.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HandoffBody {
+    number: u16,
+    transport: String,
+    recipients: Vec<String>,
+    state: &'static str,
+    due_at: Option<String>,
+    attempts: Vec<AttemptBody>,
+}
+
+/// A call that was answered with an earlier email.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SuppressedBody {
+    at: String,
+    /// The id of the API key it came with.
+    caller: Option<String>,
+    channel: &'static str,
+    /// `key_replay payload_differs mismatch`
+    reason: &'static str,
+}
+
+impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedBody {
+    fn from(call: &mailonce_core::port::store::SuppressedCall) -> Self {
+        Self {
+            at: call.at.to_string(),
+            caller: call.caller.map(|id| id.to_string()),
+            channel: call.channel.word(),
+            reason: call.reason.word(),
+        }
+    }
+}
+
+/// Something that happened to an email.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TimelineBody {
+    at: String,
+    what: String,
+}
+
+/// An attachment, without its bytes.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AttachmentView {
+    filename: Option<String>,
+    content_type: Option<String>,
+    content_id: Option<String>,
+    size: usize,
+}
+
+/// Everything about one email.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EmailDetailBody {
+    #[serde(flatten)]
+    email: EmailBody,
+    /// Null, like the other parts of the content, once the body was dropped.
+    text: Option<String>,
+    html: Option<String>,
+    reply_to: Vec<String>,
+    #[schema(value_type = Object)]
+    headers: Map<String, Value>,
+    attachments: Vec<AttachmentView>,
+    #[schema(value_type = Object)]
+    tags: Value,
+    #[schema(value_type = Object)]
+    metadata: Value,
+    #[schema(value_type = Option<Object>)]
+    intent: Option<Value>,
+    on_unknown: &'static str,
+    handoffs: Vec<HandoffBody>,
+    timeline: Vec<TimelineBody>,
+    /// The latest 20, newest first.
+    suppressed_calls: Vec<SuppressedBody>,
+}
+
+impl EmailDetailBody {
+    pub(crate) fn of(view: &EmailView, message_id: String) -> Self {
+        let email = &view.detail.email;
+        let content = view.content.as_ref();
+        let shown = |mailbox: &Mailbox| match &mailbox.name {
+            Some(name) => format!("{name} <{}>", mailbox.address),
+            None => mailbox.address.clone(),
+        };
+        let files = content.map(|c| c.attachments.as_slice()).unwrap_or_default();
+        Self {
+            email: EmailBody::of(email, message_id),
+            text: content.and_then(|c| c.text.clone()),
+            html: content.and_then(|c| c.html.clone()),
+            reply_to: content.map(|c| c.reply_to.iter().map(shown).collect()).unwrap_or_default(),
+            headers: content.map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect()).unwrap_or_default(),
+            attachments: files.iter().map(attachment_view).collect(),
+            tags: content.map(|c| serde_json::json!(c.tags)).unwrap_or_default(),
+            metadata: content.map(|c| serde_json::json!(c.metadata)).unwrap_or_default(),
+            intent: email.head.intent.as_ref().map(|intent| serde_json::json!(intent)),
+            on_unknown: email.head.on_unknown.word(),
+            handoffs: handoffs(view),
+            timeline: timeline(view),
+            suppressed_calls: view.detail.suppressed.iter().map(SuppressedBody::from).collect(),
+        }
+    }
+}
+
+fn attachment_view(file: &mailonce_core::content::Attachment) -> AttachmentView {
+    AttachmentView {
+        filename: file.filename.clone(),
+        content_type: file.content_type.clone(),
+        content_id: file.content_id.clone(),
+        size: file.bytes.len(),
+    }
+}
+
+fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
+    let attempts = |number: u16| {
+        let own = view.detail.attempts.iter().filter(move |attempt| attempt.handoff == number);
+        own.map(|attempt| AttemptBody {
+            number: attempt.number,
+            at: attempt.at.to_string(),
+            outcome: attempt.outcome.map(Outcome::word),
+            reply: attempt.reply.clone(),
+        })
+        .collect()
+    };
+    let one = |handoff: &mailonce_core::handoff::Handoff| HandoffBody {
+        number: handoff.number,
+        transport: handoff.transport.clone(),
+        recipients: handoff.recipients.clone(),
+        state: handoff.state.word(),
+        due_at: handoff.due_at.map(|at| at.to_string()),
+        attempts: attempts(handoff.number),
+    };
+    view.detail.email.handoffs.iter().map(one).collect()
+}
+
+/// What happened, in order. Made from what the ledger holds, so it needs no table of its own.
+fn timeline(view: &EmailView) -> Vec<TimelineBody> {
+    let email = &view.detail.email;
+    let mut facts = vec![(email.head.created_at, "accepted".to_owned())];
+    if let Some(guard) = email.guard {
+        facts.push((email.head.created_at, format!("held by the guard {}", guard.word())));
+    }
+    for attempt in &view.detail.attempts {
+        let outcome = attempt.outcome.map_or("on the wire", Outcome::word);
+        facts.push((attempt.at, format!("attempt {} of envelope {}: {outcome}", attempt.number, attempt.handoff)));
+    }
+    for call in &view.detail.suppressed {
+        facts.push((call.at, format!("a repeat by {} was suppressed: {}", call.channel.word(), call.reason.word())));
+    }
+    if let Some(at) = email.settled_at {
+        facts.push((at, format!("settled as {}", email.state().word())));
+    }
+    facts.sort_by_key(|(at, _)| *at);
+    facts.into_iter().map(|(at, what)| TimelineBody { at: at.to_string(), what }).collect()
+}
+
+/// Words a person gives: short and on one line.
+pub(crate) fn words(path: &str, text: &str) -> Result<(), Problem> {
+    if text.chars().count() > limits::WORDS_CHARS || text.chars().any(char::is_control) {
+        let detail = format!("{path} is at most {} characters without control characters", limits::WORDS_CHARS);
+        return Err(Problem::field(Code::InvalidField, path, detail));
+    }
+    Ok(())
+}

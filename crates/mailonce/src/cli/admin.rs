@@ -1,0 +1,227 @@
+//! API keys, teams and the schema. `keys create` and `team create` work on the ledger itself, so that `serve` has a
+//! first key.
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use mailonce_core::{
+    content::{Content, RawContent},
+    email::OnUnknown,
+    key::Key,
+    problem::Problem,
+    team::{ApiKey, Scope},
+};
+use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
+use mailonce_engine::{Caller, Engine, send::SendRequest};
+use serde_json::json;
+use std::{process::ExitCode, sync::Arc};
+
+use super::{configured, out::Out, out::say};
+use crate::{
+    config::{Flags, StoreAt},
+    serve::{self, about},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysVerb {
+    /// Make an API key, in the ledger itself
+    Create(CreateArgs),
+    /// List the API keys of a team, in the ledger itself
+    List {
+        #[command(flatten)]
+        flags: Flags,
+        /// The team's name
+        #[arg(long, default_value = "default")]
+        team: String,
+    },
+}
+
+/// An API key to make.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    flags: Flags,
+    /// The team's name; made when it does not exist
+    #[arg(long, default_value = "default")]
+    team: String,
+    /// A name for the key
+    #[arg(long, default_value = "created on the command line")]
+    name: String,
+    /// What it may do; repeat for several. All but operator by default
+    #[arg(long = "scope", value_name = "SCOPE")]
+    scopes: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TeamVerb {
+    /// Make a team with its first API key, in the ledger itself
+    Create {
+        #[command(flatten)]
+        flags: Flags,
+        /// The team's name
+        name: String,
+    },
+    /// List teams, in the ledger itself
+    List {
+        #[command(flatten)]
+        flags: Flags,
+    },
+}
+
+fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {
+    if words.is_empty() {
+        return Ok(Scope::ALL.iter().copied().filter(|scope| *scope != Scope::Operator).collect());
+    }
+    let all: Vec<&str> = Scope::ALL.iter().map(|scope| scope.word()).collect();
+    let scope = |word: &String| Scope::parse(word).with_context(|| format!("--scope is one of {}", all.join(", ")));
+    words.iter().map(scope).collect()
+}
+
+async fn open(flags: &Flags) -> anyhow::Result<Arc<Engine>> {
+    let config = configured(flags)?;
+    let opened = serve::open_engine(&config).await;
+    opened.context("opening the ledger (while a server runs on it, use POST /v1/api-keys instead)")
+}
+
+fn told(problem: Problem) -> anyhow::Error {
+    anyhow::anyhow!("{}: {}", problem.code.word(), problem.detail)
+}
+
+async fn create(out: &Out, flags: &Flags, team: &str, name: &str, scopes: Vec<Scope>) -> anyhow::Result<()> {
+    let engine = open(flags).await?;
+    let made = engine.first_api_key(team, about(name, scopes), None).await.map_err(told);
+    engine.store().close().await;
+    let made = made?;
+    if out.is_json() {
+        out.value(&json!({ "id": made.id.to_string(), "team": made.team.to_string(), "api_key": made.secret }));
+    } else {
+        out.line(&made.secret);
+        say(&format!("team {team} ({}); the key is shown only now", made.team));
+    }
+    Ok(())
+}
+
+/// Verbs about API keys.
+pub(super) async fn keys(out: &Out, verb: KeysVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        KeysVerb::Create(args) => create(out, &args.flags, &args.team, &args.name, scopes(&args.scopes)?).await?,
+        KeysVerb::List { flags, team } => {
+            let engine = open(&flags).await?;
+            let teams = engine.teams().await.map_err(told)?;
+            let found = teams.into_iter().find(|known| known.name == team);
+            let id = found.with_context(|| format!("there is no team named {team}"))?.id;
+            let keys = engine.store().api_keys(id).await?;
+            engine.store().close().await;
+            show_keys(out, &keys);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_keys(out: &Out, keys: &[ApiKey]) {
+    let words = |key: &ApiKey| key.about.scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>();
+    if out.is_json() {
+        let one = |key: &ApiKey| {
+            json!({ "id": key.id.to_string(), "name": key.about.name, "hint": key.about.hint, "scopes": words(key),
+                "revoked_at": key.revoked_at.map(|at| at.to_string()) })
+        };
+        out.value(&json!({ "data": keys.iter().map(one).collect::<Vec<_>>() }));
+        return;
+    }
+    let row = |key: &ApiKey| {
+        let used = key.last_used_at.map_or_else(|| "never".into(), |at| at.to_string());
+        vec![key.id.to_string(), key.about.hint.clone(), key.about.name.clone(), words(key).join(" "), used]
+    };
+    out.table(&["id", "starts with", "name", "scopes", "last used"], keys.iter().map(row).collect());
+}
+
+/// Verbs about teams.
+pub(super) async fn team(out: &Out, verb: TeamVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        TeamVerb::Create { flags, name } => {
+            let engine = open(&flags).await?;
+            let taken = engine.teams().await.map_err(told)?.iter().any(|team| team.name == name);
+            engine.store().close().await;
+            drop(engine);
+            if taken {
+                bail!("there is a team named {name} already; `mailonce keys create --team {name}` makes another key");
+            }
+            create(out, &flags, &name, "first key", scopes(&[])?).await?;
+        }
+        TeamVerb::List { flags } => {
+            let engine = open(&flags).await?;
+            let teams = engine.teams().await.map_err(told)?;
+            engine.store().close().await;
+            if out.is_json() {
+                let one = |team: &mailonce_core::team::Team| json!({ "id": team.id.to_string(), "name": team.name });
+                out.value(&json!({ "data": teams.iter().map(one).collect::<Vec<_>>() }));
+            } else {
+                let row = |team: &mailonce_core::team::Team| vec![team.id.to_string(), team.name.clone(), team.created_at.to_string()];
+                out.table(&["id", "name", "made"], teams.iter().map(row).collect());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Brings the schema up to date. Opening does it; this says so.
+pub(super) async fn migrate(out: &Out, flags: &Flags) -> anyhow::Result<ExitCode> {
+    let config = configured(flags)?;
+    let store = serve::open_store(&config).await?;
+    store.close().await;
+    let schema = match &config.store {
+        StoreAt::Sqlite => Sqlite::schema_of(&config.data)?,
+        StoreAt::Postgres(url) => Postgres::schema_version(url).await?.map(i64::from),
+    };
+    let schema = schema.context("the ledger has no schema")?;
+    if out.is_json() { out.value(&json!({ "schema": schema })) } else { out.line(&format!("the ledger has schema {schema}")) }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many keys, and where.
+#[derive(Debug, Args)]
+pub(crate) struct FillArgs {
+    #[command(flatten)]
+    flags: Flags,
+    /// How many settled keys
+    #[arg(long)]
+    keys: u64,
+}
+
+/// Fills a ledger with settled keys, through the same verbs that requests use.
+pub(super) async fn fill(out: &Out, args: FillArgs) -> anyhow::Result<ExitCode> {
+    let engine = open(&args.flags).await?;
+    let secret = super::dev::dev_key(&engine).await?;
+    let bar = indicatif::ProgressBar::new(args.keys);
+    let caller = engine.authenticate(&secret, mailonce_core::email::Channel::Cli).await.map_err(told)?;
+    fill_ledger(&engine, &caller, args.keys, |done| bar.set_position(done)).await?;
+    bar.finish_and_clear();
+    engine.store().close().await;
+    out.line(&format!("{} settled keys", args.keys));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Accepts `count` keyed emails, a batch at a time, and settles them.
+async fn fill_ledger(engine: &Arc<Engine>, caller: &Caller, count: u64, progress: impl Fn(u64)) -> anyhow::Result<()> {
+    const BATCH: u64 = 500;
+    for first in (0..count).step_by(BATCH as usize) {
+        let items = (first..count.min(first + BATCH)).map(|n| Ok(filler(n)?)).collect();
+        let made = engine.send_batch(caller, None, items, true, b"").await.map_err(told)?;
+        while engine.store().capture(mailonce_engine::SANDBOX, BATCH as usize, engine.now()).await? > 0 {}
+        progress(first + made.items.len() as u64);
+    }
+    Ok(())
+}
+
+/// A small email under a key of its own.
+fn filler(n: u64) -> Result<SendRequest, Problem> {
+    let raw = RawContent {
+        from: "filler@example.com".into(),
+        to: vec!["reader@example.org".into()],
+        subject: format!("Filler {n}"),
+        text: Some("Nothing to see.".into()),
+        ..RawContent::default()
+    };
+    let key = Key::parse(&format!("filler-{n}")).ok();
+    let content = Content::check(raw)?;
+    Ok(SendRequest { content, intent: None, key, ttl: None, on_mismatch: None, on_unknown: OnUnknown::Hold, transport: None, distinct_token: None })
+}

@@ -1,0 +1,119 @@
+//! `dev` and `serve`: the two ways to run.
+
+use anyhow::Context as _;
+use mailonce_core::team::Scope;
+use mailonce_engine::Engine;
+use std::{io::IsTerminal as _, os::unix::fs::OpenOptionsExt as _, path::Path, process::ExitCode};
+
+use super::{
+    client::{DEV_FILE, DevFile},
+    configured, env,
+    out::say,
+};
+use crate::{
+    config::{Config, Flags, StoreAt},
+    serve::{self, about},
+};
+
+/// Logs go to stderr: words for people, JSON for collectors.
+fn start_logs(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_new(env("MAILONCE_LOG").unwrap_or_else(|| usual.to_owned()));
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    if std::io::stderr().is_terminal() {
+        logs.with_ansi(env("NO_COLOR").is_none()).init();
+    } else {
+        logs.json().init();
+    }
+}
+
+/// Runs everything on this machine with nothing configured.
+pub(super) async fn dev(flags: &Flags) -> anyhow::Result<ExitCode> {
+    start_logs("warn");
+    let config = configured(flags)?;
+    let engine = serve::open_engine(&config).await?;
+    let key = dev_key(&engine).await?;
+    let listener = serve::listen(&config).await?;
+    let url = match config.public_url {
+        Some(_) => config.url(),
+        None => format!("http://{}", listener.local_addr()?),
+    };
+    let file = leave_dev_file(&config.data, &DevFile { url: url.clone(), api_key: key.clone() })?;
+    greet(&config, &url, &key);
+    let echo = env("MAILONCE_BENCH_ECHO").is_some();
+    let served = serve::serve(engine, listener, &config, echo, serve::told_to_stop()).await;
+    std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
+    served?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs as a service.
+pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
+    start_logs("info");
+    let config = configured(flags)?;
+    let engine = serve::open_engine(&config).await?;
+    serve::need_a_key(&engine).await?;
+    let listener = serve::listen(&config).await?;
+    tracing::info!(http = %listener.local_addr()?, store = store_word(&config), handoff = config.handoff, "serving");
+    let echo = env("MAILONCE_BENCH_ECHO").is_some();
+    serve::serve(engine, listener, &config, echo, serve::told_to_stop()).await?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn store_word(config: &Config) -> &'static str {
+    match config.store {
+        StoreAt::Sqlite => "sqlite",
+        StoreAt::Postgres(_) => "postgres",
+    }
+}
+
+/// The key of `dev`: the one that `MAILONCE_API_KEY` fixes, the one from last time, or a fresh one.
+pub(crate) async fn dev_key(engine: &Engine) -> anyhow::Result<String> {
+    let about = about("dev", Scope::ALL.to_vec());
+    let made = engine.first_api_key("default", about, env("MAILONCE_API_KEY")).await;
+    Ok(made.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret)
+}
+
+/// Leaves a file that client verbs find, readable by its owner alone.
+fn leave_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::PathBuf> {
+    std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+    let path = data.join(DEV_FILE);
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let opened = opened.with_context(|| format!("writing {}", path.display()))?;
+    serde_json::to_writer(opened, file)?;
+    Ok(path)
+}
+
+fn greet(config: &Config, url: &str, key: &str) {
+    let place = match &config.store {
+        StoreAt::Sqlite => format!("{}/ledger.db", config.data.display()),
+        StoreAt::Postgres(_) => "PostgreSQL".into(),
+    };
+    say(&format!(
+        r#"mailonce {version}: email happens once
+
+  API      {url}
+  docs     {url}/docs
+  key      {key}
+  ledger   {place}
+  mail     captured by the sandbox; nothing leaves this machine
+
+Paste this. The first time it answers 202 and "outcome":"first"; paste it again and
+it answers 200, the same id and "outcome":"replayed". One email, however often you ask.
+
+  curl -si {url}/v1/emails \
+    -H 'Authorization: Bearer {key}' \
+    -H 'Content-Type: application/json' \
+    -d '{{"from":"agent@mailonce.test","to":"ada@example.com","subject":"Order 4821",
+         "text":"Thank you for your order.",
+         "intent":{{"type":"order.confirmation","entity":"order_4821"}}}}'
+
+Ctrl-C stops it."#,
+        version = env!("CARGO_PKG_VERSION"),
+    ));
+    if !config.handoff {
+        say("Hand-off is paused: mail is accepted and waits.");
+    }
+}

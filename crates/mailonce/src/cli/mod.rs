@@ -1,0 +1,130 @@
+//! The command line. Data goes to stdout, talk to stderr; JSON when piped or with `--json`.
+
+mod admin;
+mod client;
+mod dev;
+mod doctor;
+mod look;
+mod out;
+mod send;
+
+use clap::{Args, Parser, Subcommand};
+use std::process::ExitCode;
+
+use crate::config::{Config, Flags};
+use out::Out;
+
+/// Email happens once.
+#[derive(Debug, Parser)]
+#[command(name = "mailonce", version, about, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// Print JSON even on a terminal
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// How client verbs reach a server.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Reach {
+    /// Base URL of the API; else the file that a running `dev` left in its data directory
+    #[arg(long, env = "MAILONCE_URL", value_name = "URL")]
+    url: Option<String>,
+    /// API key; else the one of a running `dev`
+    #[arg(long, env = "MAILONCE_API_KEY", value_name = "KEY", hide_env_values = true)]
+    api_key: Option<String>,
+    /// Where to look for a running `dev`
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
+    data: std::path::PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run everything on this machine with nothing configured: embedded ledger, sandbox, a ready key
+    Dev(Flags),
+    /// Run as a service
+    Serve(Flags),
+    /// Send an email once
+    Send(Box<send::SendArgs>),
+    /// Work with keys, the names of wishes
+    #[command(subcommand)]
+    Key(look::KeyVerb),
+    /// Look at emails
+    #[command(subcommand)]
+    Emails(look::EmailsVerb),
+    /// Work with API keys
+    #[command(subcommand)]
+    Keys(admin::KeysVerb),
+    /// Work with teams
+    #[command(subcommand)]
+    Team(admin::TeamVerb),
+    /// Print the OpenAPI document
+    Openapi,
+    /// Bring the ledger's schema up to date
+    Migrate(Flags),
+    /// Check this installation and say what to mend
+    Doctor(Flags),
+    /// Fill a ledger with settled keys, for benchmarks
+    #[command(hide = true)]
+    BenchFill(admin::FillArgs),
+}
+
+/// Exit codes that scripts rely on.
+pub(crate) mod exit {
+    /// Accepted and held for a person.
+    pub(crate) const HELD: u8 = 3;
+    /// Accepted and in flight.
+    pub(crate) const IN_FLIGHT: u8 = 4;
+    /// Failed.
+    pub(crate) const FAILED: u8 = 5;
+    /// The key means something else.
+    pub(crate) const MISMATCH: u8 = 6;
+    /// Nobody can tell.
+    pub(crate) const UNKNOWN: u8 = 7;
+    /// The call was wrong.
+    pub(crate) const USAGE: u8 = 64;
+}
+
+/// Runs a verb.
+pub async fn run(cli: Cli) -> ExitCode {
+    let out = Out::new(cli.json);
+    let done = match cli.verb {
+        Verb::Dev(flags) => dev::dev(&flags).await,
+        Verb::Serve(flags) => dev::serve(&flags).await,
+        Verb::Send(args) => send::send(&out, *args).await,
+        Verb::Key(verb) => look::key(&out, verb).await,
+        Verb::Emails(verb) => look::emails(&out, verb).await,
+        Verb::Keys(verb) => admin::keys(&out, verb).await,
+        Verb::Team(verb) => admin::team(&out, verb).await,
+        Verb::Openapi => {
+            out.raw(&crate::api::openapi_json());
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Migrate(flags) => admin::migrate(&out, &flags).await,
+        Verb::Doctor(flags) => doctor::doctor(&out, &flags).await,
+        Verb::BenchFill(args) => admin::fill(&out, args).await,
+    };
+    done.unwrap_or_else(|error| failed(&error))
+}
+
+/// Says what went wrong and gives the code for it.
+pub fn failed(error: &anyhow::Error) -> ExitCode {
+    out::complain(&format!("{error:#}"));
+    match error.downcast_ref::<client::Told>() {
+        Some(told) => ExitCode::from(told.exit_code()),
+        None => ExitCode::from(exit::FAILED),
+    }
+}
+
+/// Reads the configuration with the process's environment.
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment comes in")]
+pub(crate) fn configured(flags: &Flags) -> anyhow::Result<Config> {
+    Config::load(flags, |name| std::env::var(name).ok())
+}
+
+/// Looks up one variable of the environment.
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment comes in")]
+pub(crate) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

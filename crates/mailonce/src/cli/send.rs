@@ -1,0 +1,120 @@
+//! `send`: one email, once.
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use hyper::Method;
+use serde_json::{Value, json};
+use std::{io::Read as _, process::ExitCode};
+
+use super::{Reach, client::Client, exit, out::Out, out::say};
+
+/// An email to send.
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    #[command(flatten)]
+    reach: Reach,
+    /// Sender
+    #[arg(long)]
+    from: String,
+    /// Recipient; repeat for several
+    #[arg(long, required = true)]
+    to: Vec<String>,
+    /// Subject
+    #[arg(long, default_value = "")]
+    subject: String,
+    /// Plain text; `-` reads it from stdin
+    #[arg(long)]
+    text: Option<String>,
+    /// HTML
+    #[arg(long)]
+    html: Option<String>,
+    /// The name of this wish, the same for every retry
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// What kind of mail it is: order.confirmation
+    #[arg(long = "type", value_name = "TYPE", requires = "entity")]
+    kind: Option<String>,
+    /// What it is about: order_4821
+    #[arg(long, requires = "kind")]
+    entity: Option<String>,
+    /// Rises when the same thing is told again on purpose
+    #[arg(long = "intent-version", value_name = "N", requires = "kind")]
+    version: Option<u32>,
+    /// The day, week or run it belongs to
+    #[arg(long, requires = "kind")]
+    period: Option<String>,
+    /// When it is due: RFC 3339, or "in 5 minutes"
+    #[arg(long = "at", value_name = "TIME")]
+    scheduled_at: Option<String>,
+    /// How long the key is remembered: transactional, notification, or a duration
+    #[arg(long)]
+    ttl: Option<String>,
+}
+
+/// Sends it and tells by the exit code how it stands.
+pub(super) async fn send(out: &Out, args: SendArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::find(&args.reach)?;
+    if args.key.is_none() && args.kind.is_none() {
+        say("mailonce: no --key and no --type/--entity: a retry of this command would be another email");
+    }
+    let (_, answer) = client.ask(Method::POST, "/v1/emails", args.key.as_deref(), Some(&body(&args)?)).await?;
+    if out.is_json() {
+        out.value(&answer);
+    } else {
+        show(out, &answer);
+    }
+    Ok(ExitCode::from(exit_code(&answer)))
+}
+
+fn body(args: &SendArgs) -> anyhow::Result<Value> {
+    let mut body = json!({ "from": args.from, "to": args.to, "subject": args.subject });
+    let text = match args.text.as_deref() {
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("reading the text from stdin")?;
+            Some(text)
+        }
+        text => text.map(str::to_owned),
+    };
+    if text.is_none() && args.html.is_none() {
+        bail!("a mail needs a body: --text, --text - or --html");
+    }
+    let optional = [
+        ("text", json!(text)),
+        ("html", json!(args.html)),
+        ("scheduled_at", json!(args.scheduled_at)),
+        ("ttl", json!(args.ttl)),
+    ];
+    for (name, value) in optional {
+        body[name] = value;
+    }
+    if let (Some(kind), Some(entity)) = (&args.kind, &args.entity) {
+        body["intent"] = json!({ "type": kind, "entity": entity, "version": args.version, "period": args.period });
+    }
+    Ok(body)
+}
+
+fn show(out: &Out, answer: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let outcome = text(&answer["dedupe"]["outcome"]);
+    out.facts(&[
+        ("email", text(&answer["id"])),
+        ("state", text(&answer["state"])),
+        ("outcome", if outcome == "first" { out.good(&outcome) } else { outcome }),
+        ("key", text(&answer["dedupe"]["key"])),
+        ("suppressed", answer["dedupe"]["suppressed"].to_string()),
+        ("next", text(&answer["next"])),
+    ]);
+}
+
+/// 0 done or replayed, 3 held, 4 in flight, 5 failed, 7 unknown.
+fn exit_code(answer: &Value) -> u8 {
+    let replayed = answer["dedupe"]["outcome"] == "replayed";
+    match answer["state"].as_str().unwrap_or_default() {
+        "held" => exit::HELD,
+        "unknown" => exit::UNKNOWN,
+        "failed" | "bounced" | "abandoned" | "cancelled" => exit::FAILED,
+        "queued" | "sending" | "scheduled" if !replayed => exit::IN_FLIGHT,
+        _ => 0,
+    }
+}

@@ -1,0 +1,185 @@
+//! Configuration: flags and environment over `mailonce.toml` over defaults. Unknown fields are refused.
+
+use anyhow::{Context as _, bail};
+use mailonce_core::problem::nearest;
+use serde::Deserialize;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+/// The file as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    data: Option<PathBuf>,
+    store: Option<String>,
+    store_file: Option<PathBuf>,
+    handoff: Option<String>,
+    http: Option<HttpFile>,
+    smtp: Option<SmtpFile>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HttpFile {
+    listen: Option<String>,
+    public_url: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SmtpFile {
+    listen: Option<String>,
+}
+
+/// What was said on the command line, or in the environment under the flag's own name.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// Data directory
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address of the HTTP API
+    #[arg(long, env = "MAILONCE_HTTP", value_name = "ADDR")]
+    pub http: Option<String>,
+    /// Address for inbound SMTP (nothing listens there yet in this version)
+    #[arg(long, env = "MAILONCE_SMTP", value_name = "ADDR")]
+    pub smtp: Option<String>,
+    /// `sqlite`, or a `postgres://…` URL
+    #[arg(long, env = "MAILONCE_STORE", value_name = "STORE", hide_env_values = true)]
+    pub store: Option<String>,
+    /// Configuration file
+    #[arg(long, env = "MAILONCE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Where the ledger is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreAt {
+    /// A file in the data directory.
+    Sqlite,
+    /// A PostgreSQL database.
+    Postgres(String),
+}
+
+/// What an operator wants.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Data directory.
+    pub data: PathBuf,
+    /// Where the ledger is.
+    pub store: StoreAt,
+    /// Where HTTP listens.
+    pub http: SocketAddr,
+    /// How others reach us, when it is not that address.
+    pub public_url: Option<String>,
+    /// Whether mail is handed on. Paused, it is accepted and waits.
+    pub handoff: bool,
+}
+
+impl Config {
+    /// Puts flags, environment, file and defaults together. `env` looks a variable up.
+    pub fn load(flags: &Flags, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let file = match &flags.config {
+            Some(path) => read(path)?,
+            None if Path::new("mailonce.toml").exists() => read(Path::new("mailonce.toml"))?,
+            None => File::default(),
+        };
+        let http = file.http.unwrap_or_default();
+        let smtp = file.smtp.unwrap_or_default();
+        let secret_file = env("MAILONCE_STORE_FILE").map(PathBuf::from).or(file.store_file);
+        let from_file = secret_file.map(|path| std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display())));
+        let store = flags.store.clone().or(from_file.transpose()?.map(|url| url.trim().to_owned())).or(file.store);
+        let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen);
+        let listen = listen.unwrap_or_else(|| "127.0.0.1:6245".into());
+        let smtp = flags.smtp.clone().or_else(|| env("MAILONCE_SMTP_LISTEN")).or(smtp.listen);
+        if let Some(smtp) = smtp {
+            smtp.parse::<SocketAddr>().with_context(|| format!("smtp.listen `{smtp}` is not an address such as 127.0.0.1:6225"))?;
+        }
+        Ok(Self {
+            data: flags.data.clone().or(file.data).unwrap_or_else(|| "./mailonce-data".into()),
+            store: store_at(store.as_deref().unwrap_or("sqlite"))?,
+            http: listen.parse().with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
+            public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url),
+            handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
+        })
+    }
+
+    /// How callers reach the API.
+    pub fn url(&self) -> String {
+        self.public_url.clone().unwrap_or_else(|| format!("http://{}", self.http))
+    }
+}
+
+fn is_running(word: Option<&str>) -> anyhow::Result<bool> {
+    match word {
+        None | Some("running") => Ok(true),
+        Some("paused") => Ok(false),
+        Some(other) => bail!("handoff is `running` or `paused`, not `{other}`"),
+    }
+}
+
+fn store_at(text: &str) -> anyhow::Result<StoreAt> {
+    if text == "sqlite" {
+        return Ok(StoreAt::Sqlite);
+    }
+    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+        return Ok(StoreAt::Postgres(text.to_owned()));
+    }
+    bail!("store is `sqlite` or a `postgres://…` URL")
+}
+
+fn read(path: &Path) -> anyhow::Result<File> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    toml::from_str(&text).map_err(|error| explain(&error)).with_context(|| format!("in {}", path.display()))
+}
+
+/// Says the nearest right name of a field that does not exist, or that it is yet to come.
+fn explain(error: &toml::de::Error) -> anyhow::Error {
+    let text = error.message();
+    let mut names = text.split('`').skip(1).step_by(2);
+    let Some(wrong) = names.next().filter(|_| text.starts_with("unknown field")) else {
+        return anyhow::anyhow!("{}", error.to_string().trim_end());
+    };
+    if ["transports", "routing", "defaults", "webhooks"].contains(&wrong) {
+        return anyhow::anyhow!("`{wrong}` is not part of this version yet: all mail goes to the sandbox");
+    }
+    let known: Vec<&str> = names.collect();
+    match nearest(wrong, known.iter().copied()) {
+        Some(near) => anyhow::anyhow!("unknown field `{wrong}`; did you mean `{near}`?"),
+        None => anyhow::anyhow!("unknown field `{wrong}`; known are {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, env: &[(&str, &str)]) -> anyhow::Result<Config> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mailonce.toml");
+        std::fs::write(&path, file).unwrap();
+        let flags = Flags { config: Some(path), ..Flags::default() };
+        let env: Vec<(String, String)> = env.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
+        Config::load(&flags, move |name| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()))
+    }
+
+    #[test]
+    fn defaults_file_and_environment_are_layered() {
+        assert_eq!(load("", &[]).unwrap().http.port(), 6245);
+        let file = "http.listen = \"127.0.0.1:7000\"\nstore = \"postgres://x/y\"\n";
+        let config = load(file, &[]).unwrap();
+        assert_eq!((config.http.port(), config.store), (7000, StoreAt::Postgres("postgres://x/y".into())));
+        assert_eq!(load(file, &[("MAILONCE_HTTP_LISTEN", "127.0.0.1:7001")]).unwrap().http.port(), 7001);
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_with_the_nearest_name() {
+        let text = |file: &str| format!("{:#}", load(file, &[]).unwrap_err());
+        assert!(text("stor = \"sqlite\"").contains("did you mean `store`?"));
+        assert!(text("http.lisen = \"x\"").contains("did you mean `listen`?"));
+        assert!(text("store = \"mysql://\"").contains("postgres://"));
+        assert!(text("http.listen = \"nowhere\"").contains("127.0.0.1:6245"));
+        assert!(text("[[transports]]\nname = \"x\"").contains("not part of this version"));
+    }
+}

@@ -1,0 +1,166 @@
+//! Wiring: a store, an engine, its loops and the listener, from configuration to shutdown.
+
+use anyhow::{Context as _, bail};
+use hyper_util::{rt::TokioIo, rt::TokioTimer, server::graceful::GracefulShutdown, service::TowerToHyperService};
+use mailonce_core::{
+    port::store::{Store, StoreError},
+    team::{AboutApiKey, Scope},
+};
+use mailonce_engine::Engine;
+use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+};
+
+use crate::{
+    api,
+    config::{Config, StoreAt},
+    system::{SystemChance, WallClock, fresh_secret},
+};
+
+/// Connections at a time. The next one waits in the kernel's queue.
+const CONNECTIONS: usize = 20_000;
+/// How long a client may take for its first or next request's head.
+const HEAD_TIME: Duration = Duration::from_secs(60);
+/// How long running requests may take to end when we stop.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How often we look whether the ledger can still be trusted.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Opens the ledger that the configuration names.
+pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let store: Arc<dyn Store> = match &config.store {
+        StoreAt::Sqlite => Arc::new(Sqlite::open(&config.data, fresh_secret())?),
+        StoreAt::Postgres(url) => Arc::new(Postgres::open(url, fresh_secret()).await?),
+    };
+    Ok(store)
+}
+
+/// An engine over a ledger, with this machine's clock and randomness.
+pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
+    let store = open_store(config).await?;
+    Ok(Engine::new(store, Arc::new(WallClock), Arc::new(SystemChance)).await?)
+}
+
+/// A credential without restrictions.
+pub fn about(name: &str, scopes: Vec<Scope>) -> AboutApiKey {
+    AboutApiKey {
+        name: name.to_owned(),
+        hint: String::new(),
+        scopes,
+        senders: Vec::new(),
+        inboxes: Vec::new(),
+        rate_per_s: None,
+        expires_at: None,
+    }
+}
+
+/// A bound listener. Bound before anything is printed, so that what is printed is true.
+pub async fn listen(config: &Config) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(config.http).await;
+    listener.with_context(|| format!("listening on {}; is another mailonce running?", config.http))
+}
+
+/// Serves until `stop` resolves, then finishes what runs and closes the ledger. Fails when the ledger cannot be
+/// trusted any more.
+pub async fn serve(
+    engine: Arc<Engine>,
+    listener: TcpListener,
+    config: &Config,
+    echo: bool,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let (ending, ended) = watch::channel(false);
+    let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
+    if config.handoff {
+        loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
+    }
+    let router = api::router(Arc::clone(&engine), echo);
+    let graceful = GracefulShutdown::new();
+    let outcome = tokio::select! {
+        () = stop => Ok(()),
+        error = accept_connections(listener, router, &graceful) => Err(error),
+        error = until_broken(&engine) => Err(anyhow::Error::from(error)),
+    };
+    if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not end in time");
+    }
+    ending.send_replace(true);
+    for task in loops {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "a loop ended");
+        }
+    }
+    engine.store().close().await;
+    outcome
+}
+
+async fn accept_connections(listener: TcpListener, router: axum::Router, graceful: &GracefulShutdown) -> anyhow::Error {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return anyhow::anyhow!("the listener closed");
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, most likely: those that are open will end.
+                tracing::warn!(%error, "accepting a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let connection = graceful.watch(connection(stream, router.clone()));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(place);
+        });
+    }
+}
+
+fn connection(
+    stream: TcpStream,
+    router: axum::Router,
+) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, TowerToHyperService<axum::Router>> {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "setting TCP_NODELAY");
+    }
+    hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+}
+
+/// Ends when the ledger cannot be trusted any more. Everything else passes by itself.
+async fn until_broken(engine: &Engine) -> StoreError {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Err(error @ StoreError::Corrupt(_)) = engine.store().health().await {
+            return error;
+        }
+    }
+}
+
+/// Resolves on Ctrl-C or SIGTERM.
+pub async fn told_to_stop() {
+    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+    let Ok(mut terminate) = terminate else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// Refuses a `serve` that nobody could call.
+pub async fn need_a_key(engine: &Engine) -> anyhow::Result<()> {
+    if engine.teams().await.map_err(|problem| anyhow::anyhow!(problem.detail))?.is_empty() {
+        bail!("there is no API key yet: run `mailonce keys create` first, with the same --data or --store");
+    }
+    Ok(())
+}
