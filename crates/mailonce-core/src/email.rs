@@ -147,14 +147,19 @@ pub struct EmailHead {
 }
 
 impl EmailHead {
-    /// The recipients' own keys, sorted, when an intent names several recipients.
+    /// The recipients' own keys, sorted: what an intent stands for beside its own key. An intent to one recipient
+    /// that goes under its own derived key needs no slot.
     pub fn slots(&self, team: TeamId) -> Vec<KeyHash> {
-        let Some(intent) = self.intent.as_ref().filter(|_| self.to.len() > 1) else { return Vec::new() };
+        let Some(intent) = &self.intent else { return Vec::new() };
         let own_key = |address: &String| {
             let address = Address::parse(address).ok()?;
-            Some(KeyName::Given(Key::parse(&intent.key(&[address])).ok()?).hash(team))
+            Some(KeyName::Given(Key::parse(&intent.key(&[address])).ok()?))
         };
-        let mut slots: Vec<KeyHash> = self.to.iter().filter_map(own_key).collect();
+        let names: Vec<KeyName> = self.to.iter().filter_map(own_key).collect();
+        if names.as_slice() == self.key.as_slice() {
+            return Vec::new();
+        }
+        let mut slots: Vec<KeyHash> = names.iter().map(|name| name.hash(team)).collect();
         slots.sort_unstable();
         slots.dedup();
         slots

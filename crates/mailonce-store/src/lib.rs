@@ -10,6 +10,8 @@
 //! engine to the same promises.
 
 pub mod memory;
+pub mod postgres;
+pub mod sqlite;
 
 #[cfg(test)]
 mod conformance;

@@ -4,7 +4,8 @@
 CREATE TABLE install (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     secret BLOB NOT NULL,
-    epoch INTEGER NOT NULL
+    epoch INTEGER NOT NULL,
+    last_id INTEGER NOT NULL -- no id may be handed out again, even after every trace of its email is gone
 ) STRICT;
 
 CREATE TABLE teams (

@@ -1,1 +1,273 @@
-//! x
+//! What every engine must do. One function is one promise, and each engine is held to all of them.
+//!
+//! A promise that is missing in the list below is dead code, and the compiler says so. An engine that cannot be
+//! opened fails; none is skipped.
+
+mod accept;
+mod batch;
+mod capture;
+mod change;
+mod draft;
+mod events;
+mod keys;
+mod listing;
+mod open;
+mod operations;
+mod overlap;
+mod play;
+mod race;
+mod random;
+mod steps;
+mod teams;
+mod turn;
+
+use draft::{Draft, IDS, SANDBOX, about, given, keyed, keyless, next_id, next_version};
+use mailonce_core::{
+    id::{ApiKeyId, IdMaker, TeamId},
+    port::store::{Once, Store},
+    team::{AboutApiKey, ApiKey, Team},
+    time::Time,
+};
+use open::Opened;
+use std::{cell::RefCell, sync::Arc};
+use steps::{
+    accept, accepted, all_at_once, bound_email, cancelled, capture, detail, events, first, items, kinds, listed, loose,
+    operation, pages, replayed, sent, the,
+};
+use uuid::Uuid;
+
+macro_rules! engine {
+    ($engine:ident, $open:expr) => {
+        engine! { @promises $engine, $open,
+            accept [
+                a_free_key_is_accepted
+                an_equal_replay_finds_the_first_and_writes_nothing
+                a_changed_replay_finds_the_first_and_its_digest
+                wishes_without_a_key_never_collide
+                what_was_accepted_is_read_back_whole
+                each_envelope_becomes_a_handoff_in_order
+                a_replay_shows_the_current_state
+                a_wish_for_later_is_scheduled
+                a_wish_for_the_past_is_queued
+                times_keep_their_milliseconds
+                a_long_body_and_an_empty_one_are_kept
+                an_unknown_id_is_nobody
+                an_id_with_other_unordered_bits_is_nobody
+                the_highest_id_is_remembered
+            ]
+            overlap [
+                one_then_several_is_held
+                several_then_one_is_held_under_its_own_key
+                several_that_share_a_recipient_are_held
+                several_that_share_nobody_are_not_held
+                other_intents_to_the_same_people_are_not_held
+                copies_do_not_overlap
+                a_recipients_own_key_is_not_bound_by_an_email_to_several
+                recipients_are_free_again_after_a_cancel
+                recipients_freed_by_a_cancel_are_taken_again
+                recipients_stay_taken_after_sending
+                recipients_are_free_again_when_the_key_is_forgotten
+                a_held_email_is_never_handed_over
+                a_held_email_can_be_cancelled
+                items_of_one_batch_overlap_too
+                a_key_that_a_caller_gives_is_the_intents_when_it_is_equal
+            ]
+            batch [
+                a_batch_is_answered_in_order
+                a_retried_batch_finds_its_items
+                a_batch_of_1000_is_accepted_and_found_again
+                another_batch_under_the_same_key_writes_nothing
+                a_batch_under_an_emails_key_writes_nothing
+                items_that_share_a_key_become_one_email
+                items_without_a_key_are_always_new
+                a_batch_mixes_what_is_new_with_what_is_known
+                a_batch_retried_after_its_key_was_forgotten_still_finds_its_items
+                no_header_reaches_an_items_key
+                a_batch_of_one_and_of_none_are_batches
+            ]
+            change [
+                a_queued_email_is_cancelled_for_good
+                a_second_cancel_changes_nothing
+                a_cancelled_email_keeps_its_key
+                what_was_sent_cannot_be_cancelled
+                what_was_sent_in_part_cannot_be_cancelled
+                nobody_cannot_be_changed
+                a_scheduled_email_is_moved
+                only_a_scheduled_email_is_moved
+                a_moved_email_keeps_its_key_and_digest
+                ten_resends_make_one_version
+                what_is_under_way_is_not_resent
+                a_cancelled_email_is_resent
+                a_second_resend_within_a_day_is_refused
+                a_resend_is_found_again_after_the_first_key_is_forgotten
+                a_version_has_a_body_and_a_key_of_its_own
+            ]
+            capture [
+                a_capture_sends_and_leaves_an_attempt
+                nothing_is_captured_twice
+                only_envelopes_of_the_transport_are_captured
+                the_longest_due_are_captured_first_and_at_most_so_many
+                envelopes_of_one_email_are_captured_one_by_one
+                the_next_due_time_is_the_earliest
+                envelopes_of_every_team_are_captured
+            ]
+            operations [
+                a_repeated_operation_gives_the_stored_answer
+                another_operation_under_the_same_key_does_nothing
+                an_operation_under_an_emails_key_does_nothing
+                a_wish_under_an_operations_key_finds_the_operation
+                an_operation_is_forgotten_at_its_time
+                the_tombstone_of_an_operation_goes_in_the_end
+                a_forgotten_operation_is_done_again
+                the_key_of_an_operation_is_no_emails_key
+                operations_of_two_teams_never_meet
+                an_operation_on_nobody_binds_nothing
+                a_resend_under_an_operation_is_done_once
+                a_refusal_under_an_operation_changes_no_email
+            ]
+            keys [
+                a_key_is_remembered_while_its_email_is_under_way
+                memory_counts_from_the_end_of_the_email
+                a_forgotten_key_names_a_new_wish_before_the_sweep
+                a_forgotten_key_names_a_new_wish_after_the_sweep
+                a_forgotten_key_leaves_a_tombstone
+                a_bound_key_shows_its_email
+                every_trace_is_gone_in_the_end
+                a_keyless_email_goes_in_the_end_too
+                the_old_traces_leave_the_new_binding_alone
+                a_tombstone_goes_although_another_email_stands_for_its_recipient
+                a_change_does_not_put_off_what_is_due_to_be_forgotten
+                the_body_goes_before_the_key
+                a_sweep_is_bounded_and_ends
+                a_sweep_tells_no_event
+                a_key_gets_another_memory
+                a_key_gets_another_memory_before_its_email_ends
+                a_shorter_memory_counts_at_once
+                a_forgotten_or_unknown_key_cannot_be_changed
+                a_key_is_forgotten_by_hand_only_when_its_email_ended
+                a_key_can_be_bound_many_times
+                suppressed_calls_add_up_and_the_latest_are_kept
+                suppressed_calls_are_told_with_their_number
+                suppressed_calls_survive_a_change_of_their_email
+                suppressed_calls_of_nobody_are_dropped
+            ]
+            events [
+                every_change_is_told_once
+                an_event_says_what_the_email_was
+                what_changes_nothing_is_not_told
+                events_are_numbered_from_1_in_each_team
+                events_are_read_in_pages
+                events_of_many_writers_have_no_gaps
+                a_reader_that_follows_misses_nothing
+                a_watcher_is_told_of_each_change_before_its_caller
+                a_watcher_is_not_told_of_replays
+            ]
+            listing [
+                emails_are_listed_newest_first
+                pages_cover_everything_once
+                a_page_holds_at_most_its_limit
+                pages_stand_still_while_emails_come
+                emails_are_found_by_state
+                an_email_is_listed_in_the_state_of_its_most_open_envelope
+                emails_are_found_by_recipient
+                the_latest_email_of_a_key_is_found_by_it
+                emails_are_found_by_time
+                filters_hold_together
+            ]
+            teams [
+                the_same_key_of_two_teams_names_two_wishes
+                nothing_of_another_team_is_seen
+                nothing_of_another_team_is_changed
+                recipients_are_free_in_another_team
+                a_team_is_made_with_its_first_credential
+                a_team_made_twice_stays_as_it_was
+                a_repeated_making_of_a_team_makes_no_other
+                a_team_can_require_keys
+                credentials_are_listed_newest_first
+                a_repeated_making_of_a_credential_makes_no_other
+                an_unknown_hash_opens_nothing
+                a_credential_is_taken_back_once
+                another_team_takes_no_credential_back
+                the_last_use_of_a_credential_never_falls
+                an_installation_stays_what_it_is
+                a_fresh_store_is_healthy
+            ]
+            race [
+                of_64_equal_wishes_one_is_the_first
+                of_1000_equal_wishes_one_is_the_first
+                of_64_different_wishes_under_one_key_one_is_the_first
+                of_200_keys_each_is_a_first
+                of_64_wishes_under_a_forgotten_key_one_is_the_first
+                of_one_and_several_at_once_only_one_goes
+                of_many_groups_around_one_person_only_one_goes
+                batches_that_cross_do_not_block_each_other
+                a_batch_and_its_twin_make_its_items_once
+                of_32_cancels_one_is_told
+                a_cancel_and_a_capture_never_both_win
+                many_workers_capture_each_envelope_once
+                of_32_resends_one_makes_a_version
+                of_32_operations_under_one_key_one_is_done
+                notes_of_many_nodes_add_up
+                a_sweep_beside_new_wishes_loses_nothing
+            ]
+        }
+    };
+    (@promises $engine:ident, $open:expr, $($file:ident [$($promise:ident)*])*) => {
+        mod $engine {
+            use super::*;
+
+            $($(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                keep($open.await, super::$file::$promise).await;
+            })*)*
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn random_verbs_agree_with_the_model() {
+                random::random_verbs_agree_with_the_model(async || $open.await).await;
+            }
+        }
+    };
+}
+
+engine!(memory, async { open::memory() });
+engine!(sqlite, async { open::sqlite() });
+engine!(postgres, open::postgres());
+
+/// The ledger under test.
+type Ledger = Arc<dyn Store>;
+
+const T0: Time = Time(1_731_628_800_000);
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+const TEAM: TeamId = TeamId(Uuid::from_u128(0x0193_2cfd_6c00_7000_8000_0000_0000_0001));
+const OTHER: TeamId = TeamId(Uuid::from_u128(0x0193_2cfd_6c00_7000_8000_0000_0000_0002));
+
+/// Holds an engine to a promise.
+async fn keep<P: Future<Output = ()>>(opened: Opened, promise: impl FnOnce(Ledger) -> P) {
+    make_teams(&opened.store).await;
+    Box::pin(IDS.scope(RefCell::new(IdMaker::default()), promise(opened.store.clone()))).await;
+    opened.store.close().await;
+}
+
+/// Makes the two teams that promises are about.
+async fn make_teams(store: &Ledger) {
+    for (id, name) in [(TEAM, "team"), (OTHER, "other")] {
+        let team = Team { id, name: name.into(), created_at: T0, require_keys: false };
+        let about = AboutApiKey {
+            name: name.into(),
+            hint: "mo_".into(),
+            scopes: Vec::new(),
+            senders: Vec::new(),
+            inboxes: Vec::new(),
+            rate_per_s: None,
+            expires_at: None,
+        };
+        let (key, mut hash) = (ApiKeyId(id.0), [0; 32]);
+        hash[..16].copy_from_slice(id.0.as_bytes());
+        let key = ApiKey { id: key, team: id, hash, about, created_at: T0, revoked_at: None, last_used_at: None };
+        assert_eq!(store.create_team(team, key, None).await.unwrap(), Once::Done(()));
+    }
+}

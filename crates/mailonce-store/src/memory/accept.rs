@@ -23,7 +23,7 @@ impl World {
         self.bind(&email, key, &slots, now);
         self.bodies.insert(email.id, body.to_vec());
         self.last_id = self.last_id.max(ordered_bits(email.id.0));
-        self.save(&email, email.accepted_event(), now);
+        self.save(&email, email.accepted_event());
         Accept::First(email)
     }
 
@@ -39,6 +39,7 @@ impl World {
             row.bind = email.bind;
             row.target = Some(Target::Email(email.id));
             row.forgotten_at = None;
+            row.gone_at = None;
         }
     }
 
@@ -71,29 +72,32 @@ impl World {
         self.emails.get(&id).is_some_and(|email| email.occupies_slots(now))
     }
 
-    /// Binds the key of an operation. `None` when it is the first.
-    pub(super) fn begin<T>(&mut self, operation: &Operation, now: Time) -> Option<Once<T>> {
-        match self.bound(operation.team, operation.key, now) {
-            Some(Bound::Operation { digest }) if digest == operation.digest => {
+    /// The answer to an operation whose key is bound already. `None` when it is free.
+    pub(super) fn repeat_of<T>(&self, operation: &Operation, now: Time) -> Option<Once<T>> {
+        match self.bound(operation.team, operation.key, now)? {
+            Bound::Operation { digest } if digest == operation.digest => {
                 let row = self.keys.get(&(operation.team, operation.key));
                 let answer = row.and_then(|row| match &row.target {
                     Some(Target::Operation { answer, .. }) => Some(answer.clone()),
                     _ => None,
                 });
-                return Some(Once::Repeated(answer.unwrap_or_default()));
+                Some(Once::Repeated(answer.unwrap_or_default()))
             }
-            Some(other) => return Some(Once::Mismatch(other)),
-            None => {}
+            other => Some(Once::Mismatch(other)),
         }
+    }
+
+    /// Binds the free key of an operation that was done.
+    pub(super) fn bind_operation(&mut self, operation: &Operation) {
         let row = self.keys.entry((operation.team, operation.key)).or_default();
         row.bind += 1;
         row.forgotten_at = None;
+        row.gone_at = None;
         row.target = Some(Target::Operation {
             digest: operation.digest,
             answer: operation.answer.clone(),
             expires_at: operation.expires_at,
         });
-        None
     }
 
     /// Makes the next version of an email, once.
@@ -101,14 +105,22 @@ impl World {
         let Some(mut previous) = wish.head.resend_of.and_then(|id| self.of_team(wish.team, id)) else {
             return Once::Done(Resend::Missing);
         };
-        if let Some(answer) = operation.and_then(|operation| self.begin(operation, now)) {
+        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
             return answer;
         }
+        let answer = self.next_version(&mut previous, wish, now);
+        if let (Some(operation), Once::Done(Resend::First(_) | Resend::Repeated(_))) = (operation, &answer) {
+            self.bind_operation(operation);
+        }
+        answer
+    }
+
+    fn next_version(&mut self, previous: &mut Email, wish: Wish, now: Time) -> Once<Resend> {
         if let Some(email) = previous.resent_as.and_then(|id| self.of_team(wish.team, id)) {
             return Once::Done(Resend::Repeated(email));
         }
         if let Err(refusal) = previous.may_resend(now) {
-            return Once::Done(Resend::Refused(refusal, previous));
+            return Once::Done(Resend::Refused(refusal, previous.clone()));
         }
         let answer = match self.accept(wish, now) {
             Accept::First(email) => Resend::First(email),
@@ -117,7 +129,7 @@ impl World {
         };
         if let Resend::First(email) | Resend::Repeated(email) = &answer {
             let event = previous.mark_resent(email.id, now);
-            self.save(&previous, event, now);
+            self.save(previous, event);
         }
         Once::Done(answer)
     }

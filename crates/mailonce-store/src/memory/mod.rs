@@ -35,6 +35,8 @@ struct KeyRow {
     /// The email of several recipients that stands for this one.
     slot: Option<EmailId>,
     forgotten_at: Option<Time>,
+    /// When the tombstone of an operation goes.
+    gone_at: Option<Time>,
 }
 
 /// What a key is bound to.
@@ -61,9 +63,10 @@ struct World {
 
 impl World {
     /// Writes what an email became, and tells of it.
-    fn save(&mut self, email: &Email, event: NewEvent, now: Time) {
+    fn save(&mut self, email: &Email, event: NewEvent) {
         self.events.entry(email.team).or_default().push(event);
-        self.plan_sweep(email, now);
+        // Not from now on: what is due already and was not swept yet must stay due.
+        self.plan_sweep(email, Time(i64::MIN));
         self.emails.insert(email.id, email.clone());
     }
 
@@ -134,15 +137,25 @@ impl World {
             {
                 row.target = None;
                 row.forgotten_at = Some(expires_at);
+                row.gone_at = Some(expires_at.plus(limits::TOMBSTONE_MS));
             }
         }
+        self.keys.retain(|_, row| {
+            if row.gone_at.is_some_and(|at| at <= now) {
+                (row.bind, row.forgotten_at, row.gone_at) = (0, None, None);
+            }
+            row.bind > 0 || row.slot.is_some()
+        });
     }
 
     fn remove_traces(&mut self, email: &Email, swept: &mut Swept) {
         if let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) {
             let row = self.keys.get(&(email.team, key));
-            if row.is_some_and(|row| row.target.is_none() && row.slot.is_none() && row.bind == email.bind) {
-                self.keys.remove(&(email.team, key));
+            if row.is_some_and(|row| row.target.is_none() && row.bind == email.bind) {
+                self.edit_key(email.team, key, |row| {
+                    row.bind = 0;
+                    row.forgotten_at = None;
+                });
                 swept.tombstones += 1;
             }
         }
@@ -179,17 +192,16 @@ impl Memory {
     /// Changes one email by a rule of the core.
     fn change(
         &self,
+        world: &mut World,
         team: TeamId,
         id: EmailId,
-        now: Time,
         rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, mailonce_core::email::Refusal>,
     ) -> Change {
-        let mut world = self.world();
         let Some(mut email) = world.of_team(team, id) else { return Change::Missing };
         match rule(&mut email) {
             Ok(event) => {
                 if let Some(event) = event {
-                    world.save(&email, event, now);
+                    world.save(&email, event);
                     self.tell(&email);
                 }
                 Change::Email(email)
@@ -202,7 +214,9 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        let answer = self.world().accept(wish, now);
+        let mut world = self.world();
+        let answer = world.accept(wish, now);
+        // Told under the lock, so that watchers hear of changes in their order.
         if let Accept::First(email) = &answer {
             self.tell(email);
         }
@@ -211,13 +225,14 @@ impl Store for Memory {
 
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
         let mut world = self.world();
-        if let Some(operation) = &batch.operation
-            && let Some(Once::Mismatch(bound)) = world.begin::<()>(operation, now)
-        {
-            return Ok(AcceptBatch::Mismatch(bound));
+        if let Some(operation) = &batch.operation {
+            match world.repeat_of::<()>(operation, now) {
+                Some(Once::Mismatch(bound)) => return Ok(AcceptBatch::Mismatch(bound)),
+                Some(_) => {}
+                None => world.bind_operation(operation),
+            }
         }
         let items: Vec<Accept> = batch.items.into_iter().map(|wish| world.accept(wish, now)).collect();
-        drop(world);
         for item in &items {
             if let Accept::First(email) = item {
                 self.tell(email);
@@ -231,20 +246,20 @@ impl Store for Memory {
     }
 
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
-        if let Some(operation) = &operation {
-            let mut world = self.world();
-            if world.of_team(team, id).is_none() {
-                return Ok(Once::Done(Change::Missing));
-            }
-            if let Some(answer) = world.begin(operation, now) {
-                return Ok(answer);
-            }
+        let mut world = self.world();
+        if let Some(answer) = operation.as_ref().and_then(|operation| world.repeat_of(operation, now)) {
+            return Ok(answer);
         }
-        Ok(Once::Done(self.change(team, id, now, |email| email.cancel(now))))
+        let change = self.change(&mut world, team, id, |email| email.cancel(now));
+        // Only what was done is remembered: a refusal may turn into a success later.
+        if let (Some(operation), Change::Email(_)) = (&operation, &change) {
+            world.bind_operation(operation);
+        }
+        Ok(Once::Done(change))
     }
 
     async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
-        Ok(self.change(team, id, now, |email| email.reschedule(due, now).map(Some)))
+        Ok(self.change(&mut self.world(), team, id, |email| email.reschedule(due, now).map(Some)))
     }
 
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
@@ -267,7 +282,7 @@ impl Store for Memory {
             let Some(mut email) = world.emails.get(id).cloned() else { continue };
             if let Some((attempt, event)) = email.capture(*number, now) {
                 world.attempts.entry(*id).or_default().push(attempt);
-                world.save(&email, event, now);
+                world.save(&email, event);
                 self.tell(&email);
             }
         }
@@ -329,7 +344,7 @@ impl Store for Memory {
         let mut world = self.world();
         let Some(Bound::Email(mut email)) = world.bound(team, key, now) else { return Ok(KeyChange::Missing) };
         let event = email.extend(ttl, now);
-        world.save(&email, event, now);
+        world.save(&email, event);
         self.tell(&email);
         Ok(KeyChange::Done(email))
     }
@@ -341,17 +356,18 @@ impl Store for Memory {
             return Ok(KeyChange::NotTerminal(email));
         }
         let event = email.forget(now);
-        world.save(&email, event, now);
+        world.save(&email, event);
         self.tell(&email);
         Ok(KeyChange::Done(email))
     }
 
     async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
         let mut world = self.world();
-        if let Some(operation) = &operation
-            && let Some(answer) = world.begin(operation, key.created_at)
-        {
-            return Ok(answer);
+        if let Some(operation) = &operation {
+            if let Some(answer) = world.repeat_of(operation, key.created_at) {
+                return Ok(answer);
+            }
+            world.bind_operation(operation);
         }
         world.teams.entry(team.id).or_insert(team);
         world.api_keys.entry(key.id).or_insert(key);
@@ -371,10 +387,11 @@ impl Store for Memory {
 
     async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
         let mut world = self.world();
-        if let Some(operation) = &operation
-            && let Some(answer) = world.begin(operation, key.created_at)
-        {
-            return Ok(answer);
+        if let Some(operation) = &operation {
+            if let Some(answer) = world.repeat_of(operation, key.created_at) {
+                return Ok(answer);
+            }
+            world.bind_operation(operation);
         }
         world.api_keys.entry(key.id).or_insert(key);
         Ok(Once::Done(()))

@@ -190,32 +190,36 @@ pub(super) fn accept_batch(
     items: Vec<Prepared>,
     now: Time,
 ) -> Result<AcceptBatch> {
-    if let Some(operation) = operation
-        && let Some(Once::Mismatch(bound)) = begin::<()>(ledger, operation, now)?
-    {
-        return Ok(AcceptBatch::Mismatch(bound));
+    if let Some(operation) = operation {
+        match repeat_of::<()>(ledger, operation, now)? {
+            Some(Once::Mismatch(bound)) => return Ok(AcceptBatch::Mismatch(bound)),
+            Some(_) => {}
+            None => bind_operation(ledger, operation)?,
+        }
     }
     items.into_iter().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(AcceptBatch::Items)
 }
 
-/// Binds the key of an operation. `None` when it is the first.
-pub(super) fn begin<T>(ledger: &Ledger, operation: &Operation, now: Time) -> Result<Option<Once<T>>> {
+/// The answer to an operation whose key is bound already. `None` when it is free.
+pub(super) fn repeat_of<T>(ledger: &Ledger, operation: &Operation, now: Time) -> Result<Option<Once<T>>> {
     let team = ledger.team_number(operation.team).ok_or_else(|| no_team(operation.team))?;
-    let key = params![team, operation.key.0];
-    let row = key_row(ledger, team, operation.key)?;
-    if let Some(row) = &row {
-        match bound_by(ledger, operation.team, team, row, now)? {
-            Some(Bound::Operation { digest }) if digest == operation.digest => {
-                let answer = ledger.conn.prepare_cached(ANSWER).and_then(|mut s| s.query_row(key, |row| row.get(0)));
-                return Ok(Some(Once::Repeated(answer.map_err(told)?)));
-            }
-            Some(other) => return Ok(Some(Once::Mismatch(other))),
-            None => {}
+    let Some(row) = key_row(ledger, team, operation.key)? else { return Ok(None) };
+    match bound_by(ledger, operation.team, team, &row, now)? {
+        Some(Bound::Operation { digest }) if digest == operation.digest => {
+            let key = params![team, operation.key.0];
+            let answer = ledger.conn.prepare_cached(ANSWER).and_then(|mut s| s.query_row(key, |row| row.get(0)));
+            Ok(Some(Once::Repeated(answer.map_err(told)?)))
         }
+        Some(other) => Ok(Some(Once::Mismatch(other))),
+        None => Ok(None),
     }
+}
+
+/// Binds the free key of an operation that was done.
+pub(super) fn bind_operation(ledger: &Ledger, operation: &Operation) -> Result<()> {
+    let team = ledger.team_number(operation.team).ok_or_else(|| no_team(operation.team))?;
     let Operation { digest, answer, expires_at, .. } = operation;
-    ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0])?;
-    Ok(None)
+    ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0]).map(drop)
 }
 
 /// Makes the next version of an email, once.
@@ -224,17 +228,25 @@ pub(super) fn resend(ledger: &mut Ledger, wish: Wish, operation: Option<&Operati
     let previous = wish.head.resend_of.map(|id| rows::email_by_id(&ledger.conn, wish.team, team, id));
     let Some(mut previous) = previous.transpose()?.flatten() else { return Ok(Once::Done(Resend::Missing)) };
     if let Some(operation) = operation
-        && let Some(answer) = begin(ledger, operation, now)?
+        && let Some(answer) = repeat_of(ledger, operation, now)?
     {
         return Ok(answer);
     }
+    let answer = next_version(ledger, team, &mut previous, wish, now)?;
+    if let (Some(operation), Once::Done(Resend::First(_) | Resend::Repeated(_))) = (operation, &answer) {
+        bind_operation(ledger, operation)?;
+    }
+    Ok(answer)
+}
+
+fn next_version(ledger: &mut Ledger, team: i64, previous: &mut Email, wish: Wish, now: Time) -> Result<Once<Resend>> {
     if let Some(id) = previous.resent_as
         && let Some(email) = rows::email_by_id(&ledger.conn, wish.team, team, id)?
     {
         return Ok(Once::Done(Resend::Repeated(email)));
     }
     if let Err(refusal) = previous.may_resend(now) {
-        return Ok(Once::Done(Resend::Refused(refusal, previous)));
+        return Ok(Once::Done(Resend::Refused(refusal, previous.clone())));
     }
     let answer = match accept(ledger, Prepared::new(wish)?, now)? {
         Accept::First(email) => Resend::First(email),
@@ -244,9 +256,9 @@ pub(super) fn resend(ledger: &mut Ledger, wish: Wish, operation: Option<&Operati
     if let Resend::First(email) | Resend::Repeated(email) = &answer {
         ledger.note_changed(email.clone());
         let event = previous.mark_resent(email.id, now);
-        super::change::save(ledger, team, &previous, now)?;
+        super::change::save(ledger, team, previous)?;
         ledger.emit(team, event);
-        ledger.note_changed(previous);
+        ledger.note_changed(previous.clone());
     }
     Ok(Once::Done(answer))
 }

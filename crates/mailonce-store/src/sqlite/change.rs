@@ -7,7 +7,7 @@ use mailonce_core::{
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
-    port::store::{Bound, Change, KeyChange, Result, Suppressed},
+    port::store::{Bound, Change, KeyChange, Once, Operation, Result, Suppressed},
     time::Time,
     ttl::Ttl,
 };
@@ -27,10 +27,11 @@ const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 's
      AND transport = ?1 ORDER BY due_at LIMIT 1";
 
 /// Writes what an email became.
-pub(super) fn save(ledger: &Ledger, team: i64, email: &Email, now: Time) -> Result<()> {
+pub(super) fn save(ledger: &Ledger, team: i64, email: &Email) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     let settled = email.settled_at.map(|at| at.0);
-    let sweep = email.next_sweep(now).map(|at| at.0);
+    // Not from now on: what is due already and was not swept yet must stay due.
+    let sweep = email.next_sweep(Time(i64::MIN)).map(|at| at.0);
     let guard = email.guard.map(Guard::word);
     let resent = email.resent_as.map(|id| *id.0.as_bytes());
     ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep])?;
@@ -43,8 +44,8 @@ pub(super) fn save(ledger: &Ledger, team: i64, email: &Email, now: Time) -> Resu
 }
 
 /// Writes what an email became, with its event, and tells of it after the commit.
-fn save_and_tell(ledger: &mut Ledger, team: i64, email: Email, event: NewEvent, now: Time) -> Result<()> {
-    save(ledger, team, &email, now)?;
+fn save_and_tell(ledger: &mut Ledger, team: i64, email: Email, event: NewEvent) -> Result<()> {
+    save(ledger, team, &email)?;
     ledger.emit(team, event);
     ledger.note_changed(email);
     Ok(())
@@ -55,7 +56,6 @@ pub(super) fn change(
     ledger: &mut Ledger,
     team: TeamId,
     id: EmailId,
-    now: Time,
     rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, Refusal>,
 ) -> Result<Change> {
     let Some(number) = ledger.team_number(team) else { return Ok(Change::Missing) };
@@ -63,7 +63,7 @@ pub(super) fn change(
     match rule(&mut email) {
         Ok(event) => {
             if let Some(event) = event {
-                save_and_tell(ledger, number, email.clone(), event, now)?;
+                save_and_tell(ledger, number, email.clone(), event)?;
             }
             Ok(Change::Email(email))
         }
@@ -71,10 +71,24 @@ pub(super) fn change(
     }
 }
 
-/// Whether the team has this email.
-pub(super) fn exists(ledger: &Ledger, team: TeamId, id: EmailId) -> Result<bool> {
-    let Some(number) = ledger.team_number(team) else { return Ok(false) };
-    Ok(rows::email_by_id(&ledger.conn, team, number, id)?.is_some())
+/// Takes an email back. Only what was done is remembered: a refusal may turn into a success later.
+pub(super) fn cancel(
+    ledger: &mut Ledger,
+    team: TeamId,
+    id: EmailId,
+    operation: Option<&Operation>,
+    now: Time,
+) -> Result<Once<Change>> {
+    if let Some(operation) = operation
+        && let Some(answer) = accept::repeat_of(ledger, operation, now)?
+    {
+        return Ok(answer);
+    }
+    let change = change(ledger, team, id, |email| email.cancel(now))?;
+    if let (Some(operation), Change::Email(_)) = (operation, &change) {
+        accept::bind_operation(ledger, operation)?;
+    }
+    Ok(Once::Done(change))
 }
 
 /// Hands due envelopes to the sandbox.
@@ -91,7 +105,7 @@ pub(super) fn capture(ledger: &mut Ledger, transport: &str, max: usize, now: Tim
         let Some(mut email) = rows::email(&ledger.conn, id, *team, *bits)? else { continue };
         if let Some((attempt, event)) = email.capture(*number, now) {
             save_attempt(ledger, *bits, &attempt)?;
-            save_and_tell(ledger, *team, email, event, now)?;
+            save_and_tell(ledger, *team, email, event)?;
         }
     }
     Ok(due.len())
@@ -143,7 +157,7 @@ pub(super) fn extend_key(ledger: &mut Ledger, team: TeamId, key: KeyHash, ttl: T
     let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
     let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
     let event = email.extend(ttl, now);
-    save_and_tell(ledger, number, email.clone(), event, now)?;
+    save_and_tell(ledger, number, email.clone(), event)?;
     Ok(KeyChange::Done(email))
 }
 
@@ -155,6 +169,6 @@ pub(super) fn forget_key(ledger: &mut Ledger, team: TeamId, key: KeyHash, now: T
         return Ok(KeyChange::NotTerminal(email));
     }
     let event = email.forget(now);
-    save_and_tell(ledger, number, email.clone(), event, now)?;
+    save_and_tell(ledger, number, email.clone(), event)?;
     Ok(KeyChange::Done(email))
 }

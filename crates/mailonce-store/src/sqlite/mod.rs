@@ -189,22 +189,11 @@ impl Store for Sqlite {
     }
 
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
-        self.write(move |ledger| {
-            if let Some(operation) = &operation {
-                if !change::exists(ledger, team, id)? {
-                    return Ok(Once::Done(Change::Missing));
-                }
-                if let Some(answer) = accept::begin(ledger, operation, now)? {
-                    return Ok(answer);
-                }
-            }
-            change::change(ledger, team, id, now, |email| email.cancel(now)).map(Once::Done)
-        })
-        .await
+        self.write(move |ledger| change::cancel(ledger, team, id, operation.as_ref(), now)).await
     }
 
     async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
-        self.write(move |ledger| change::change(ledger, team, id, now, |email| email.reschedule(due, now).map(Some))).await
+        self.write(move |ledger| change::change(ledger, team, id, |email| email.reschedule(due, now).map(Some))).await
     }
 
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
@@ -305,11 +294,11 @@ impl Store for Sqlite {
 
     async fn install(&self) -> Result<Install> {
         self.read(|conn| {
-            let (secret, epoch) =
-                conn.query_row("SELECT secret, epoch FROM install", [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(told)?;
-            let last = conn.query_row("SELECT MAX(email) FROM handoffs", [], |row| row.get::<_, Option<i64>>(0));
-            let last_id = last.map_err(told)?.unwrap_or(0);
-            Ok(Install { secret: InstallSecret(secret), epoch, last_id })
+            let sql = "SELECT secret, epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM handoffs)) FROM install";
+            let install = conn.query_row(sql, [], |row| {
+                Ok(Install { secret: InstallSecret(row.get(0)?), epoch: row.get(1)?, last_id: row.get(2)? })
+            });
+            install.map_err(told)
         })
         .await
     }

@@ -38,14 +38,23 @@ const READER_CACHE_KIB: i64 = 8 * 1024;
 
 /// The connection that writes: creates the file, brings it up to date and asserts its durability.
 pub(super) fn open_writer(path: &Path, secret_if_new: [u8; 32]) -> Result<Connection> {
+    own_alone(path)?;
     let mut conn = Connection::open(path).map_err(told)?;
     conn.execute_batch("PRAGMA page_size = 4096").map_err(told)?;
     settle(&conn, WRITER_CACHE_KIB)?;
     assert_durable(&conn)?;
     migrate(&mut conn)?;
-    conn.execute("INSERT OR IGNORE INTO install (one, secret, epoch) VALUES (1, ?1, 1)", [secret_if_new.as_slice()])
+    conn.execute("INSERT OR IGNORE INTO install (one, secret, epoch, last_id) VALUES (1, ?1, 1, 0)", [secret_if_new.as_slice()])
         .map_err(told)?;
     Ok(conn)
+}
+
+/// Everybody's mail lies here: makes the file readable by its owner alone before anything is in it. SQLite gives
+/// its other files the same mode.
+fn own_alone(path: &Path) -> Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let made = File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
+    made.map(drop).map_err(|e| unreachable(&format!("{}: {e}", path.display())))
 }
 
 /// A connection that moves the log into the file, apart from the writer.

@@ -55,10 +55,11 @@ pub(super) fn numbers(conn: &Connection) -> Result<Vec<(TeamId, i64)>> {
 
 /// Makes a team together with its first credential. The number it got.
 pub(super) fn create_team(ledger: &Ledger, team: &Team, key: &ApiKey, operation: Option<&Operation>) -> Result<Once<i64>> {
-    if let Some(operation) = operation
-        && let Some(answer) = accept::begin(ledger, operation, key.created_at)?
-    {
-        return Ok(answer);
+    if let Some(operation) = operation {
+        if let Some(answer) = accept::repeat_of(ledger, operation, key.created_at)? {
+            return Ok(answer);
+        }
+        accept::bind_operation(ledger, operation)?;
     }
     ledger.execute(TEAM, params![team.id.0.as_bytes(), team.name, team.created_at.0, team.require_keys])?;
     let find = "SELECT number FROM teams WHERE id = ?1";
@@ -72,10 +73,11 @@ pub(super) fn create_api_key(ledger: &Ledger, key: &ApiKey, operation: Option<&O
     let Some(number) = ledger.team_number(key.team) else {
         return Err(StoreError::Unreachable(format!("there is no team {}", key.team)));
     };
-    if let Some(operation) = operation
-        && let Some(answer) = accept::begin(ledger, operation, key.created_at)?
-    {
-        return Ok(answer);
+    if let Some(operation) = operation {
+        if let Some(answer) = accept::repeat_of(ledger, operation, key.created_at)? {
+            return Ok(answer);
+        }
+        accept::bind_operation(ledger, operation)?;
     }
     insert_api_key(ledger, number, key)?;
     Ok(Once::Done(()))

@@ -15,11 +15,13 @@ const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY 
 const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";
 const DROP_EMPTY: &str = "DELETE FROM keys WHERE team = ?1 AND hash = ?2 AND bind = 0 AND slot IS NULL";
 const BURY: &str = "UPDATE keys SET email = NULL, forgotten_at = ?4 WHERE team = ?1 AND hash = ?2 AND email = ?3";
-const DROP_TOMBSTONE: &str = "DELETE FROM keys WHERE team = ?1 AND hash = ?2 AND email IS NULL AND slot IS NULL \
+const DROP_TOMBSTONE: &str = "UPDATE keys SET bind = 0, forgotten_at = NULL WHERE team = ?1 AND hash = ?2 AND email IS NULL \
      AND digest IS NULL AND bind = ?3";
 const BURY_OPERATIONS: &str = "UPDATE keys SET forgotten_at = expires_at, digest = NULL, answer = NULL, \
      expires_at = expires_at + ?2 WHERE expires_at <= ?1 AND digest IS NOT NULL";
-const DROP_OPERATIONS: &str = "DELETE FROM keys WHERE expires_at <= ?1 AND digest IS NULL AND slot IS NULL";
+const DROP_OPERATIONS: &str = "UPDATE keys SET bind = 0, forgotten_at = NULL, expires_at = NULL \
+     WHERE expires_at <= ?1 AND digest IS NULL AND slot IS NOT NULL";
+const DROP_EMPTY_OPERATIONS: &str = "DELETE FROM keys WHERE expires_at <= ?1 AND digest IS NULL";
 const PLAN: &str = "UPDATE emails SET sweep_at = ?3 WHERE team = ?1 AND email = ?2";
 
 /// Forgets keys, drops bodies and removes the last traces, as each email's time comes.
@@ -38,6 +40,7 @@ pub(super) fn sweep(ledger: &mut Ledger, max: usize, now: Time) -> Result<Swept>
     }
     ledger.execute(BURY_OPERATIONS, params![now.0, limits::TOMBSTONE_MS])?;
     ledger.execute(DROP_OPERATIONS, params![now.0])?;
+    ledger.execute(DROP_EMPTY_OPERATIONS, params![now.0])?;
     Ok(swept)
 }
 
@@ -80,7 +83,10 @@ fn remove_traces(ledger: &Ledger, team: i64, email: &Email) -> Result<usize> {
     ] {
         ledger.execute(sql, [bits])?;
     }
+    ledger.execute("UPDATE install SET last_id = MAX(last_id, ?1)", [bits])?;
     ledger.execute("DELETE FROM emails WHERE team = ?1 AND email = ?2", params![team, bits])?;
     let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
-    ledger.execute(DROP_TOMBSTONE, params![team, key.0, email.bind])
+    let dropped = ledger.execute(DROP_TOMBSTONE, params![team, key.0, email.bind])?;
+    ledger.execute(DROP_EMPTY, params![team, key.0])?;
+    Ok(dropped)
 }

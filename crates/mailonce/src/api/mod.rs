@@ -15,7 +15,6 @@ use axum::{
     body::Bytes,
     extract::{FromRequestParts, Query, Request},
     http::request::Parts,
-    middleware::Next,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -23,6 +22,7 @@ use mailonce_core::problem::{Code, Problem, nearest};
 use mailonce_engine::Engine;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::{
     ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
     security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
@@ -77,7 +77,7 @@ pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
     router
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
-        .layer(axum::middleware::from_fn(catch_panics))
+        .layer(CatchPanicLayer::custom(after_panic))
         .with_state(App { engine })
 }
 
@@ -101,14 +101,9 @@ async fn no_such_method(request: Request) -> Refused {
 }
 
 /// One broken request must not take the house down, nor look like anything but our fault.
-async fn catch_panics(request: Request, next: Next) -> Response {
-    match tokio::spawn(next.run(request)).await {
-        Ok(response) => response,
-        Err(error) => {
-            tracing::error!(%error, "a handler ended");
-            Refused(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
-        }
-    }
+fn after_panic(_: Box<dyn std::any::Any + Send>) -> Response {
+    tracing::error!("a handler panicked");
+    Refused(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
 }
 
 /// Query parameters of a shape; unknown ones are refused.

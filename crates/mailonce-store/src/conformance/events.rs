@@ -1,0 +1,189 @@
+//! Promises about events and watchers: what happened is told, once, in order.
+
+use mailonce_core::{email::Email, event::Event, id::EmailId, port::store::Suppressed, ttl::Ttl};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{
+    DAY, HOUR, Ledger, OTHER, T0, TEAM, accepted, all_at_once, cancelled, capture, events, given, keyed, keyless,
+    kinds, next_version, replayed, sent, the,
+};
+
+fn seqs(events: &[Event]) -> Vec<u64> {
+    events.iter().map(|event| event.seq).collect()
+}
+
+pub(super) async fn every_change_is_told_once(store: Ledger) {
+    let email = accepted(&store, &keyed("k").due(T0.plus(HOUR)), T0).await;
+    let _moved = store.reschedule(TEAM, email.id, T0.plus(2), T0.plus(1)).await.unwrap();
+    capture(&store, 1, T0.plus(2)).await;
+    let _extended = store.extend_key(TEAM, given(TEAM, "k"), Ttl(DAY), T0.plus(3)).await.unwrap();
+    let now = the(&store, email.id).await;
+    let _resent = store.resend(next_version(&now).wish(T0.plus(4)), None, T0.plus(4)).await.unwrap();
+    let _forgotten = store.forget_key(TEAM, given(TEAM, "k"), T0.plus(5)).await.unwrap();
+
+    let told = events(&store, TEAM).await;
+    let about_it: Vec<_> = told.iter().map(|e| &e.event).filter(|e| e.about == email.id.0).collect();
+    let told_of_it: Vec<_> = about_it.iter().map(|e| (e.kind.word(), e.rev, e.at.since(T0))).collect();
+
+    let wanted = [
+        ("email.accepted", 1, 0),
+        ("email.rescheduled", 2, 1),
+        ("email.sent", 3, 2),
+        ("key.extended", 4, 3),
+        ("email.resent", 5, 4),
+        ("key.forgotten", 6, 5),
+    ];
+    assert_eq!(told_of_it, wanted);
+    assert_eq!(the(&store, email.id).await.rev, 6);
+    assert_eq!(told.len(), 7);
+}
+
+pub(super) async fn an_event_says_what_the_email_was(store: Ledger) {
+    let email = accepted(&store, &keyed("k"), T0).await;
+    let _cancelled = cancelled(&store, email.id, T0).await;
+
+    let told = events(&store, TEAM).await;
+
+    assert_eq!(told[0].event.data, serde_json::json!({"key": "k", "state": "queued"}));
+    assert_eq!(told[1].event.data, serde_json::json!({"key": "k", "state": "cancelled"}));
+}
+
+pub(super) async fn what_changes_nothing_is_not_told(store: Ledger) {
+    let email = sent(&store, &keyed("k"), T0).await;
+
+    let _replay = replayed(&store, &keyed("k"), T0).await;
+    let _too_late = store.cancel(TEAM, email.id, None, T0).await.unwrap();
+    let _not_scheduled = store.reschedule(TEAM, email.id, T0, T0).await.unwrap();
+    capture(&store, 10, T0).await;
+    let _swept = store.sweep(10, T0).await.unwrap();
+
+    assert_eq!(kinds(&store).await, ["email.accepted", "email.sent"]);
+}
+
+pub(super) async fn events_are_numbered_from_1_in_each_team(store: Ledger) {
+    for (i, team) in [TEAM, OTHER, TEAM, TEAM, OTHER].into_iter().enumerate() {
+        let _email = accepted(&store, &keyed(&format!("k{i}")).team(team), T0).await;
+    }
+
+    assert_eq!(seqs(&events(&store, TEAM).await), [1, 2, 3]);
+    assert_eq!(seqs(&events(&store, OTHER).await), [1, 2]);
+}
+
+pub(super) async fn events_are_read_in_pages(store: Ledger) {
+    for _ in 0..7 {
+        let _email = accepted(&store, &keyless(), T0).await;
+    }
+    for (after, limit, wanted) in
+        [(0, 3, vec![1, 2, 3]), (3, 3, vec![4, 5, 6]), (6, 3, vec![7]), (7, 3, vec![]), (99, 3, vec![]), (2, 0, vec![])]
+    {
+        let page = store.events(TEAM, after, limit).await.unwrap();
+        assert_eq!(seqs(&page), wanted, "after {after}, at most {limit}");
+    }
+}
+
+pub(super) async fn events_of_many_writers_have_no_gaps(store: Ledger) {
+    let (writers, each) = (50, 4);
+    let work: Vec<Vec<_>> = (0..writers).map(|_| (0..each).map(|_| keyless().wish(T0)).collect()).collect();
+    let writers_work = work.into_iter().map(|wishes| {
+        let store = store.clone();
+        async move {
+            for wish in wishes {
+                let id = super::first(store.accept(wish, T0).await.unwrap()).id;
+                let _cancelled = cancelled(&store, id, T0).await;
+            }
+        }
+    });
+
+    all_at_once(writers_work).await;
+
+    let told = events(&store, TEAM).await;
+    assert_eq!(seqs(&told), (1..=writers * each * 2).collect::<Vec<u64>>());
+    let mut last_rev = std::collections::BTreeMap::new();
+    for event in &told {
+        let before = last_rev.insert(event.event.about, event.event.rev).unwrap_or(0);
+        assert_eq!(event.event.rev, before + 1, "each email's events come in the order of its changes");
+    }
+}
+
+pub(super) async fn a_reader_that_follows_misses_nothing(store: Ledger) {
+    let wishes: Vec<_> = (0..150).map(|_| keyless().wish(T0)).collect();
+    let count = wishes.len();
+    let follower = tokio::spawn(follow(store.clone(), count));
+    let writers = wishes.into_iter().map(|wish| {
+        let store = store.clone();
+        async move { super::first(store.accept(wish, T0).await.unwrap()) }
+    });
+
+    all_at_once(writers).await;
+
+    let seen = follower.await.unwrap();
+    assert_eq!(seqs(&seen), (1..=count as u64).collect::<Vec<_>>());
+    assert_eq!(seen, events(&store, TEAM).await);
+}
+
+/// Reads from the last number seen, until `count` events came.
+async fn follow(store: Ledger, count: usize) -> Vec<Event> {
+    let mut seen: Vec<Event> = Vec::new();
+    while seen.len() < count {
+        let after = seen.last().map_or(0, |event| event.seq);
+        seen.extend(store.events(TEAM, after, 7).await.unwrap());
+        tokio::task::yield_now().await;
+    }
+    seen
+}
+
+/// What a watcher was told, in order. `None` when the engine tells nobody.
+fn watched(store: &Ledger) -> Option<Arc<Mutex<Vec<Email>>>> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let ear = told.clone();
+    let watches = store.watch(Box::new(move |email: &Email| {
+        ear.lock().unwrap_or_else(PoisonError::into_inner).push(email.clone());
+    }));
+    watches.then_some(told)
+}
+
+async fn told_as_it_is(store: &Ledger, told: &Mutex<Vec<Email>>, id: EmailId, step: &str) {
+    let current = the(store, id).await;
+    let told = told.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect::<Vec<_>>();
+    let last = told.iter().rev().find(|email| email.id == id);
+    assert_eq!(last, Some(&current), "after {step}");
+}
+
+pub(super) async fn a_watcher_is_told_of_each_change_before_its_caller(store: Ledger) {
+    let Some(told) = watched(&store) else { return };
+    let email = accepted(&store, &keyed("k").due(T0.plus(HOUR)), T0).await;
+    let id = email.id;
+    told_as_it_is(&store, &told, id, "accept").await;
+    let _moved = store.reschedule(TEAM, id, T0.plus(1), T0).await.unwrap();
+    told_as_it_is(&store, &told, id, "reschedule").await;
+    capture(&store, 1, T0.plus(1)).await;
+    told_as_it_is(&store, &told, id, "capture").await;
+    let note = Suppressed { team: TEAM, email: id, count: 2, latest: vec![] };
+    store.note_suppressed(vec![note], T0.plus(2)).await.unwrap();
+    told_as_it_is(&store, &told, id, "note").await;
+    let _extended = store.extend_key(TEAM, given(TEAM, "k"), Ttl(DAY), T0.plus(2)).await.unwrap();
+    told_as_it_is(&store, &told, id, "extend").await;
+    let _next = store.resend(next_version(&email).wish(T0.plus(2)), None, T0.plus(2)).await.unwrap();
+    told_as_it_is(&store, &told, id, "resend").await;
+    let _forgotten = store.forget_key(TEAM, given(TEAM, "k"), T0.plus(3)).await.unwrap();
+    told_as_it_is(&store, &told, id, "forget").await;
+
+    let mut other = accepted(&store, &keyless(), T0.plus(4)).await;
+    told_as_it_is(&store, &told, other.id, "accept without a key").await;
+    other = cancelled(&store, other.id, T0.plus(4)).await;
+    told_as_it_is(&store, &told, other.id, "cancel").await;
+    let batch = super::loose(&[keyed("b").wish(T0), keyless().wish(T0)]);
+    for answer in super::items(&store, batch, T0).await {
+        let item = super::first(answer);
+        assert!(told.lock().unwrap_or_else(PoisonError::into_inner).contains(&item), "after a batch");
+    }
+}
+
+pub(super) async fn a_watcher_is_not_told_of_replays(store: Ledger) {
+    let _email = accepted(&store, &keyed("k"), T0).await;
+    let Some(told) = watched(&store) else { return };
+
+    let _replay = replayed(&store, &keyed("k"), T0).await;
+
+    assert_eq!(*told.lock().unwrap_or_else(PoisonError::into_inner), []);
+}

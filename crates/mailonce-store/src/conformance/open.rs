@@ -1,0 +1,43 @@
+//! Opening engines for promises: each promise gets an empty ledger of its own.
+
+use mailonce_core::port::store::Store;
+use std::{any::Any, sync::Arc};
+
+use super::Ledger;
+use crate::{
+    memory::Memory,
+    postgres::{Options, Postgres, tests::Fresh},
+    sqlite::Sqlite,
+};
+
+const SECRET: [u8; 32] = [7; 32];
+
+/// An engine that is open, and what must live as long as it is: a directory, a database.
+pub(super) struct Opened {
+    pub(super) store: Ledger,
+    _kept: Box<dyn Any + Send>,
+}
+
+impl Opened {
+    fn new(store: impl Store, kept: impl Any + Send) -> Self {
+        Self { store: Arc::new(store), _kept: Box::new(kept) }
+    }
+}
+
+/// The model.
+pub(super) fn memory() -> Opened {
+    Opened::new(Memory::new(SECRET), ())
+}
+
+/// The embedded engine in a directory of its own.
+pub(super) fn sqlite() -> Opened {
+    let directory = tempfile::tempdir().unwrap();
+    Opened::new(Sqlite::open(directory.path(), SECRET).unwrap(), directory)
+}
+
+/// The PostgreSQL engine in a database of its own. Fails without a server.
+pub(super) async fn postgres() -> Opened {
+    let fresh = Fresh::make().await;
+    let options = Options { lanes: 2, sessions: 4 };
+    Opened::new(Postgres::open_with(&fresh.url, SECRET, options).await.unwrap(), fresh)
+}

@@ -1,0 +1,244 @@
+//! Playing turns on two ledgers at once, and comparing them.
+
+use mailonce_core::{
+    email::{Channel, Email},
+    event::Event,
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    limits,
+    port::store::{
+        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, KeyChange, KeyView, Once, Operation,
+        Resend, Suppressed, SuppressedCall, SuppressedReason, Swept, Wish,
+    },
+    time::Time,
+    ttl::Ttl,
+};
+use std::fmt::Debug;
+
+use super::{
+    Ledger, OTHER, SANDBOX, T0, TEAM, events, keyless, make_teams, next_id, next_version, open, pages,
+    turn::{Call, Name, Turn, Verb},
+};
+
+/// A call in full, the same for both ledgers.
+#[derive(Clone, Debug)]
+enum Request {
+    Accept(Wish),
+    Batch(BatchWish),
+    Cancel(TeamId, EmailId, Option<Operation>),
+    Reschedule(TeamId, EmailId, Time),
+    Resend(Wish, Option<Operation>),
+    Capture(usize),
+    Note(Suppressed),
+    Extend(TeamId, KeyHash, Ttl),
+    Forget(TeamId, KeyHash),
+    Look(TeamId, KeyHash),
+    List(TeamId, EmailQuery),
+    Sweep,
+    Nothing,
+}
+
+/// What a ledger said.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Accept(Accept),
+    Batch(AcceptBatch),
+    Cancel(Once<Change>),
+    Reschedule(Change),
+    Resend(Once<Resend>),
+    Capture(usize, Option<Time>),
+    Key(KeyChange),
+    Look(Box<(Option<Bound>, Option<KeyView>)>),
+    List(Vec<Email>),
+    Sweep(Swept),
+    Done,
+}
+
+async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
+    match request {
+        Request::Accept(wish) => Answer::Accept(store.accept(wish, now).await.unwrap()),
+        Request::Batch(batch) => Answer::Batch(store.accept_batch(batch, now).await.unwrap()),
+        Request::Cancel(team, id, call) => Answer::Cancel(store.cancel(team, id, call, now).await.unwrap()),
+        Request::Reschedule(team, id, due) => Answer::Reschedule(store.reschedule(team, id, due, now).await.unwrap()),
+        Request::Resend(wish, call) => Answer::Resend(store.resend(wish, call, now).await.unwrap()),
+        Request::Capture(max) => {
+            let taken = store.capture(SANDBOX, max, now).await.unwrap();
+            Answer::Capture(taken, store.next_due(SANDBOX).await.unwrap())
+        }
+        Request::Note(note) => {
+            store.note_suppressed(vec![note], now).await.unwrap();
+            Answer::Done
+        }
+        Request::Extend(team, key, ttl) => Answer::Key(store.extend_key(team, key, ttl, now).await.unwrap()),
+        Request::Forget(team, key) => Answer::Key(store.forget_key(team, key, now).await.unwrap()),
+        Request::Look(team, key) => {
+            let bound = store.bound(team, key, now).await.unwrap();
+            Answer::Look(Box::new((bound, store.key(team, key, now).await.unwrap())))
+        }
+        Request::List(team, query) => Answer::List(pages(store, team, query).await),
+        Request::Sweep => Answer::Sweep(store.sweep(1_000, now).await.unwrap()),
+        Request::Nothing => Answer::Done,
+    }
+}
+
+/// Two ledgers, one time.
+pub(super) struct World {
+    /// Right by definition.
+    model: Ledger,
+    engine: Ledger,
+    now: Time,
+    /// Every email that was accepted, in order.
+    known: Vec<EmailId>,
+}
+
+impl World {
+    pub(super) fn new(engine: Ledger) -> Self {
+        Self { model: open::memory().store, engine, now: T0, known: Vec::new() }
+    }
+
+    /// Makes the teams in both ledgers.
+    pub(super) async fn begin(&self) {
+        make_teams(&self.model).await;
+        make_teams(&self.engine).await;
+    }
+
+    /// Plays one turn. Says what differs.
+    pub(super) async fn play(&mut self, turn: &Turn) -> Result<(), String> {
+        let request = self.request(turn).await;
+        let wanted = Box::pin(ask(&self.model, request.clone(), self.now)).await;
+        let answer = Box::pin(ask(&self.engine, request, self.now)).await;
+        same("answer", &wanted, &answer)?;
+        self.learn(&wanted);
+        Ok(())
+    }
+
+    /// Compares everything there is to see.
+    pub(super) async fn compare(&self) -> Result<(), String> {
+        for team in [TEAM, OTHER] {
+            let wanted = view(&self.model, team, self.now).await;
+            let found = view(&self.engine, team, self.now).await;
+            same("emails", &wanted.emails, &found.emails)?;
+            same("events", &wanted.events, &found.events)?;
+            for (key, other) in wanted.keys.iter().zip(&found.keys) {
+                same("key", key, other)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, answer: &Answer) {
+        let mut learn = |answer: &Accept| {
+            if let Accept::First(email) = answer {
+                self.known.push(email.id);
+            }
+        };
+        match answer {
+            Answer::Accept(answer) => learn(answer),
+            Answer::Batch(AcceptBatch::Items(items)) => items.iter().for_each(learn),
+            Answer::Resend(Once::Done(Resend::First(email))) => self.known.push(email.id),
+            _ => {}
+        }
+    }
+
+    /// An email by its place, from the latest.
+    fn named(&self, place: u8) -> EmailId {
+        let place = usize::from(place) % self.known.len().max(1);
+        self.known.iter().rev().nth(place).copied().unwrap_or_else(|| EmailId(next_id(self.now)))
+    }
+
+    fn operation(&self, team: TeamId, call: Call) -> Operation {
+        let Call(name, asks) = call;
+        let key = name.hash(team);
+        Operation {
+            team,
+            key,
+            digest: [asks; 32],
+            answer: vec![asks; 3],
+            expires_at: self.now.plus(limits::OPERATION_MS),
+        }
+    }
+
+    async fn request(&mut self, turn: &Turn) -> Request {
+        let (team, now) = (turn.team(), self.now);
+        let operation = |call: &Option<Call>| call.map(|call| self.operation(team, call));
+        match &turn.verb {
+            Verb::Accept(sketch) => Request::Accept(sketch.draft(team, now).wish(now)),
+            Verb::Batch(call, sketches) => Request::Batch(BatchWish {
+                team,
+                operation: operation(call),
+                items: sketches.iter().map(|sketch| sketch.draft(team, now).wish(now)).collect(),
+            }),
+            Verb::Cancel(place, call) => Request::Cancel(team, self.named(*place), operation(call)),
+            Verb::Reschedule(place, ms) => Request::Reschedule(team, self.named(*place), now.plus(*ms)),
+            Verb::Resend(place, call) => {
+                let operation = operation(call);
+                Request::Resend(self.next_version(team, self.named(*place)).await, operation)
+            }
+            Verb::Capture(max) => Request::Capture(*max),
+            Verb::Note(place, count) => Request::Note(note(team, self.named(*place), *count, now)),
+            Verb::Extend(name, ms) => Request::Extend(team, name.hash(team), Ttl(*ms)),
+            Verb::Forget(name) => Request::Forget(team, name.hash(team)),
+            Verb::Look(name) => Request::Look(team, name.hash(team)),
+            Verb::List(state, to, limit) => {
+                let to = to.map(ToOwned::to_owned);
+                Request::List(team, EmailQuery { state: *state, to, limit: *limit, ..EmailQuery::default() })
+            }
+            Verb::Sweep => Request::Sweep,
+            Verb::Later(ms) => {
+                self.now = now.plus(*ms);
+                Request::Nothing
+            }
+        }
+    }
+
+    /// A wish for the version after this email, whoever owns it.
+    async fn next_version(&self, team: TeamId, id: EmailId) -> Wish {
+        let mine = self.model.email(TEAM, id).await.unwrap();
+        let previous = mine.or(self.model.email(OTHER, id).await.unwrap());
+        let draft = previous.as_ref().map_or_else(keyless, next_version);
+        let mut wish = draft.team(team).wish(self.now);
+        wish.head.resend_of = Some(id);
+        wish
+    }
+}
+
+fn note(team: TeamId, email: EmailId, count: u8, now: Time) -> Suppressed {
+    let call = |i: u8| SuppressedCall {
+        at: now.plus(i.into()),
+        caller: None,
+        channel: Channel::Http,
+        reason: if i.is_multiple_of(2) { SuppressedReason::KeyReplay } else { SuppressedReason::Mismatch },
+    };
+    let kept = count.saturating_sub(limits::SUPPRESSED_KEPT as u8);
+    Suppressed { team, email, count: count.into(), latest: (kept..count).map(call).collect() }
+}
+
+/// All that a team can see.
+struct View {
+    emails: Vec<EmailDetail>,
+    events: Vec<Event>,
+    keys: Vec<(KeyHash, Option<KeyView>)>,
+}
+
+async fn view(store: &Ledger, team: TeamId, now: Time) -> View {
+    let mut emails = Vec::new();
+    for email in pages(store, team, EmailQuery { limit: 40, ..EmailQuery::default() }).await {
+        emails.push(store.email_detail(team, email.id).await.unwrap().unwrap());
+    }
+    let named = emails.iter().filter_map(|detail| detail.email.head.key.as_ref()).map(|name| name.hash(team));
+    let mut hashes: Vec<KeyHash> = named.chain(Name::all().into_iter().map(|name| name.hash(team))).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    let mut keys = Vec::new();
+    for key in hashes {
+        keys.push((key, store.key(team, key, now).await.unwrap()));
+    }
+    View { emails, events: events(store, team).await, keys }
+}
+
+fn same<T: PartialEq + Debug>(what: &str, wanted: &T, found: &T) -> Result<(), String> {
+    if wanted == found {
+        return Ok(());
+    }
+    Err(format!("{what}\n wanted {wanted:?}\n  found {found:?}"))
+}

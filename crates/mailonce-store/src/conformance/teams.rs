@@ -1,0 +1,213 @@
+//! Promises about teams, their credentials, and the wall between them.
+
+use mailonce_core::{
+    id::{ApiKeyId, TeamId},
+    port::store::{Bound, Change, EmailQuery, KeyChange, Once, Operation, Resend, Suppressed},
+    team::{AboutApiKey, ApiKey, Scope, Team},
+    time::Time,
+    ttl::Ttl,
+};
+
+use super::{
+    DAY, HOUR, Ledger, OTHER, T0, TEAM, about, accepted, detail, events, given, keyed, listed, next_id, next_version,
+    operation, sent, the,
+};
+
+/// A team that no runner made.
+fn new_team(name: &str) -> Team {
+    Team { id: TeamId(next_id(T0)), name: name.into(), created_at: T0, require_keys: false }
+}
+
+fn credential(team: TeamId, hash: u8) -> ApiKey {
+    ApiKey {
+        id: ApiKeyId(next_id(T0)),
+        team,
+        hash: [hash; 32],
+        about: AboutApiKey {
+            name: format!("credential {hash}"),
+            hint: "mo_abcd".into(),
+            scopes: vec![Scope::Send, Scope::Read],
+            senders: vec!["@example.com".into()],
+            inboxes: Vec::new(),
+            rate_per_s: Some(5),
+            expires_at: Some(T0.plus(90 * DAY)),
+        },
+        created_at: T0,
+        revoked_at: None,
+        last_used_at: None,
+    }
+}
+
+async fn created(store: &Ledger, key: &ApiKey) {
+    assert_eq!(store.create_api_key(key.clone(), None).await.unwrap(), Once::Done(()));
+}
+
+pub(super) async fn the_same_key_of_two_teams_names_two_wishes(store: Ledger) {
+    let mine = accepted(&store, &keyed("k"), T0).await;
+    let theirs = accepted(&store, &keyed("k").team(OTHER), T0).await;
+
+    assert_ne!(mine.id, theirs.id);
+    assert_eq!((mine.bind, theirs.bind), (1, 1));
+}
+
+pub(super) async fn nothing_of_another_team_is_seen(store: Ledger) {
+    let mine = sent(&store, &keyed("k"), T0).await;
+    let key = given(TEAM, "k");
+
+    assert_eq!(store.email(OTHER, mine.id).await.unwrap(), None);
+    assert_eq!(store.email_detail(OTHER, mine.id).await.unwrap(), None);
+    assert_eq!(listed(&store, OTHER).await, []);
+    let by_key = EmailQuery { key: Some(key), limit: 10, ..EmailQuery::default() };
+    assert_eq!(store.emails(OTHER, by_key).await.unwrap().rows, []);
+    assert_eq!(events(&store, OTHER).await, []);
+    for name in [key, given(OTHER, "k")] {
+        assert_eq!(store.bound(OTHER, name, T0).await.unwrap(), None);
+        assert_eq!(store.key(OTHER, name, T0).await.unwrap(), None);
+    }
+}
+
+pub(super) async fn nothing_of_another_team_is_changed(store: Ledger) {
+    let ended = sent(&store, &keyed("k"), T0).await;
+    let open = accepted(&store, &keyed("open").due(T0.plus(DAY)), T0).await;
+    let before = (events(&store, TEAM).await, detail(&store, ended.id).await);
+    let theirs = next_version(&ended).team(OTHER).wish(T0);
+    let note = Suppressed { team: OTHER, email: ended.id, count: 1, latest: vec![] };
+
+    assert_eq!(store.cancel(OTHER, open.id, None, T0).await.unwrap(), Once::Done(Change::Missing));
+    assert_eq!(store.reschedule(OTHER, open.id, T0.plus(HOUR), T0).await.unwrap(), Change::Missing);
+    assert_eq!(store.resend(theirs, None, T0).await.unwrap(), Once::Done(Resend::Missing));
+    assert_eq!(store.extend_key(OTHER, given(TEAM, "k"), Ttl(1), T0).await.unwrap(), KeyChange::Missing);
+    assert_eq!(store.forget_key(OTHER, given(TEAM, "k"), T0).await.unwrap(), KeyChange::Missing);
+    store.note_suppressed(vec![note], T0).await.unwrap();
+
+    assert_eq!((events(&store, TEAM).await, detail(&store, ended.id).await), before);
+    assert_eq!(the(&store, open.id).await, open);
+    assert_eq!((events(&store, OTHER).await, listed(&store, OTHER).await), (vec![], vec![]));
+}
+
+pub(super) async fn recipients_are_free_in_another_team(store: Ledger) {
+    let _mine = accepted(&store, &about("o", &["a@example.com", "b@example.com"]), T0).await;
+    let theirs = accepted(&store, &about("o", &["a@example.com"]).team(OTHER), T0).await;
+    assert_eq!(theirs.guard, None);
+}
+
+pub(super) async fn a_team_is_made_with_its_first_credential(store: Ledger) {
+    let team = new_team("Café ☕");
+    let key = credential(team.id, 9);
+
+    assert_eq!(store.create_team(team.clone(), key.clone(), None).await.unwrap(), Once::Done(()));
+
+    assert!(store.teams().await.unwrap().contains(&team));
+    assert_eq!(store.api_keys(team.id).await.unwrap(), std::slice::from_ref(&key));
+    assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), Some((key, team)));
+}
+
+pub(super) async fn a_team_made_twice_stays_as_it_was(store: Ledger) {
+    let team = new_team("one");
+    let key = credential(team.id, 9);
+    let _made = store.create_team(team.clone(), key.clone(), None).await.unwrap();
+
+    let renamed = Team { name: "two".into(), ..team.clone() };
+    assert_eq!(store.create_team(renamed, key.clone(), None).await.unwrap(), Once::Done(()));
+
+    assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), Some((key, team)));
+}
+
+pub(super) async fn a_repeated_making_of_a_team_makes_no_other(store: Ledger) {
+    let (one, two) = (new_team("one"), new_team("two"));
+    let (first_key, second_key) = (credential(one.id, 8), credential(two.id, 9));
+    let before = store.teams().await.unwrap().len();
+    let done = store.create_team(one, first_key, Some(operation("op", 1, T0))).await.unwrap();
+
+    let again = store.create_team(two.clone(), second_key.clone(), Some(operation("op", 1, T0))).await.unwrap();
+    let other = store.create_team(two, second_key, Some(operation("op", 2, T0))).await.unwrap();
+
+    assert_eq!((done, again), (Once::Done(()), Once::Repeated(b"answer 1".to_vec())));
+    assert_eq!(other, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
+    assert_eq!(store.teams().await.unwrap().len(), before + 1);
+    assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), None);
+}
+
+pub(super) async fn a_team_can_require_keys(store: Ledger) {
+    let team = store.set_require_keys(TEAM, true).await.unwrap().unwrap();
+    assert!(team.require_keys);
+    assert!(store.teams().await.unwrap().contains(&team));
+    assert!(!store.set_require_keys(TEAM, false).await.unwrap().unwrap().require_keys);
+    assert_eq!(store.set_require_keys(TeamId(next_id(T0)), true).await.unwrap(), None);
+}
+
+pub(super) async fn credentials_are_listed_newest_first(store: Ledger) {
+    let team = new_team("team");
+    let keys = [credential(team.id, 3), credential(team.id, 4), credential(team.id, 5)];
+    let _made = store.create_team(team.clone(), keys[0].clone(), None).await.unwrap();
+    created(&store, &keys[1]).await;
+    created(&store, &keys[2]).await;
+
+    let listed = store.api_keys(team.id).await.unwrap();
+
+    assert_eq!(listed, [keys[2].clone(), keys[1].clone(), keys[0].clone()]);
+}
+
+pub(super) async fn a_repeated_making_of_a_credential_makes_no_other(store: Ledger) {
+    let (one, two) = (credential(TEAM, 8), credential(TEAM, 9));
+    let under = |digest| -> Option<Operation> { Some(operation("op", digest, T0)) };
+
+    assert_eq!(store.create_api_key(one, under(1)).await.unwrap(), Once::Done(()));
+    let again = store.create_api_key(two.clone(), under(1)).await.unwrap();
+    let other = store.create_api_key(two, under(2)).await.unwrap();
+
+    assert_eq!(again, Once::Repeated(b"answer 1".to_vec()));
+    assert_eq!(other, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
+    assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), None);
+}
+
+pub(super) async fn an_unknown_hash_opens_nothing(store: Ledger) {
+    assert_eq!(store.api_key_by_hash([0xee; 32]).await.unwrap(), None);
+}
+
+pub(super) async fn a_credential_is_taken_back_once(store: Ledger) {
+    let key = credential(TEAM, 9);
+    created(&store, &key).await;
+
+    let taken = store.revoke_api_key(TEAM, key.id, T0.plus(5)).await.unwrap().unwrap();
+    let again = store.revoke_api_key(TEAM, key.id, T0.plus(9)).await.unwrap().unwrap();
+
+    assert_eq!((taken.revoked_at, &again), (Some(T0.plus(5)), &taken));
+    assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap().unwrap().0, taken);
+    assert!(!taken.is_live(T0.plus(5)));
+}
+
+pub(super) async fn another_team_takes_no_credential_back(store: Ledger) {
+    let key = credential(TEAM, 9);
+    created(&store, &key).await;
+
+    assert_eq!(store.revoke_api_key(OTHER, key.id, T0).await.unwrap(), None);
+    assert_eq!(store.revoke_api_key(TEAM, ApiKeyId(next_id(T0)), T0).await.unwrap(), None);
+    assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap().unwrap().0, key);
+}
+
+pub(super) async fn the_last_use_of_a_credential_never_falls(store: Ledger) {
+    let key = credential(TEAM, 9);
+    created(&store, &key).await;
+    let nobody = ApiKeyId(next_id(T0));
+
+    store.touch_api_keys(vec![(key.id, T0.plus(7)), (nobody, T0)]).await.unwrap();
+    store.touch_api_keys(vec![(key.id, Time(T0.0 - HOUR)), (key.id, T0.plus(3))]).await.unwrap();
+
+    let found = store.api_key_by_hash([9; 32]).await.unwrap().unwrap().0;
+    assert_eq!(found, ApiKey { last_used_at: Some(T0.plus(7)), ..key });
+}
+
+pub(super) async fn an_installation_stays_what_it_is(store: Ledger) {
+    let one = store.install().await.unwrap();
+    let _email = accepted(&store, &keyed("k"), T0).await;
+    let two = store.install().await.unwrap();
+
+    assert_eq!((one.secret.0, one.epoch), (two.secret.0, two.epoch));
+    assert_ne!(one.secret.0, [0; 32]);
+    assert!(two.last_id > one.last_id);
+}
+
+pub(super) async fn a_fresh_store_is_healthy(store: Ledger) {
+    assert!(!store.health().await.unwrap().engine.is_empty());
+}

@@ -1,0 +1,158 @@
+//! Careful transactions: lock the keys in sorted order, lock the emails, load both, decide, write, commit.
+//!
+//! Keys are always locked before emails, keys and emails each in their order. Whoever keeps to that waits in line and
+//! never in a circle; whoever is undone nevertheless tries again inside the verb.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    id::{EmailId, TeamId},
+    port::store::StoreError,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+use tokio_postgres::Row;
+
+use super::{
+    Ledger,
+    ground::{Ground, Scoped},
+    row::{KeyRow, Scope, Target, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
+    trouble::{Tried, Trouble},
+    write::{ask, email_columns_of, run, write},
+};
+
+/// Makes the rows that are missing and locks the ones that exist, in one pass and in order. `WHERE false` writes
+/// nothing, but the row is locked all the same. A row made here has bind 0: it is not bound.
+const LOCK_SCOPES: &str = "
+    INSERT INTO keys (team, hash)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash) ORDER BY team, hash
+    ON CONFLICT (team, hash) DO UPDATE SET bind = keys.bind WHERE false";
+
+/// Locks only the rows that exist, in order.
+const LOCK_KEYS: &str = "
+    SELECT FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash)
+      JOIN keys k ON k.team = w.team AND k.hash = w.hash
+     ORDER BY k.team, k.hash FOR UPDATE OF k";
+
+const KEYS: &str = concat!(
+    "SELECT ",
+    key_columns!(),
+    " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash) JOIN keys k ON k.team = w.team AND k.hash = w.hash"
+);
+
+const LOCK_EMAILS: &str = "
+    SELECT FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
+      JOIN emails e ON e.team = w.team AND e.id = w.id
+     ORDER BY e.team, e.id FOR UPDATE OF e";
+
+const EMAILS: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN emails e ON e.team = w.team AND e.id = w.id ",
+    email_joins!(),
+    " ORDER BY e.team, e.id, h.number"
+);
+
+/// Locks every scope, whether its row exists or not.
+pub(super) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>) -> Tried<()> {
+    if !scopes.is_empty() {
+        let (teams, hashes) = scope_columns(scopes);
+        run(tx, LOCK_SCOPES, &[&teams, &hashes]).await?;
+    }
+    Ok(())
+}
+
+/// Locks those of the scopes that have a row.
+pub(super) async fn lock_keys(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>) -> Tried<()> {
+    if !scopes.is_empty() {
+        let (teams, hashes) = scope_columns(scopes);
+        ask(tx, LOCK_KEYS, &[&teams, &hashes]).await?;
+    }
+    Ok(())
+}
+
+/// Locks emails.
+pub(super) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<Scoped>) -> Tried<()> {
+    if !emails.is_empty() {
+        let (teams, ids) = email_columns_of(emails.iter().copied());
+        ask(tx, LOCK_EMAILS, &[&teams, &ids]).await?;
+    }
+    Ok(())
+}
+
+/// Reads emails as they are at this moment.
+pub(super) async fn read_many(tx: &Transaction<'_>, emails: &BTreeSet<Scoped>) -> Tried<Vec<Row>> {
+    if emails.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (teams, ids) = email_columns_of(emails.iter().copied());
+    ask(tx, EMAILS, &[&teams, &ids]).await
+}
+
+/// Loads locked scopes, the emails behind them, and `others`.
+pub(super) async fn load(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>, others: &[Scoped]) -> Tried<Ground> {
+    let mut read: BTreeMap<Scope, KeyRow> = BTreeMap::new();
+    if !scopes.is_empty() {
+        let (teams, hashes) = scope_columns(scopes);
+        for row in ask(tx, KEYS, &[&teams, &hashes]).await? {
+            let (scope, key) = read_key(&row)?;
+            read.insert(scope, key);
+        }
+    }
+    let mut wanted: BTreeSet<Scoped> = others.iter().copied().collect();
+    for ((team, _), key) in &read {
+        wanted.extend(targets(key).map(|id| (*team, id)));
+    }
+    let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
+    let mut ground = Ground { keys: read.clone(), read, ..Ground::default() };
+    ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
+    Ok(ground)
+}
+
+/// Loads more emails onto a ground.
+pub(super) async fn load_more(tx: &Transaction<'_>, ground: &mut Ground, team: TeamId, ids: &[EmailId]) -> Tried<()> {
+    let wanted = ids.iter().filter(|id| !ground.emails.contains_key(id)).map(|id| (team, *id)).collect();
+    let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
+    ground.emails.extend(emails.into_iter().map(|email| (email.id, email)));
+    Ok(())
+}
+
+/// The emails a key's row names.
+fn targets(key: &KeyRow) -> impl Iterator<Item = EmailId> {
+    let bound = match key.target {
+        Some(Target::Email(id)) => Some(id),
+        _ => None,
+    };
+    bound.into_iter().chain(key.slot)
+}
+
+impl Ledger {
+    /// Writes what was decided and commits. A transaction that decided nothing is undone instead: the rows it made
+    /// to lock them go, and what it answers was committed before.
+    pub(super) async fn settle(&self, tx: Transaction<'_>, ground: &Ground, verbs: usize) -> Tried<()> {
+        if ground.is_untouched() {
+            return Ok(tx.rollback().await?);
+        }
+        write(&tx, ground).await?;
+        self.commit(tx, verbs).await
+    }
+
+    /// Commits. Nothing is answered before this said that it is durable.
+    pub(super) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> Tried<()> {
+        let (warnings, begun) = (self.link.warnings(), Instant::now());
+        tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+        self.committed(verbs, warnings, begun)
+    }
+
+    /// Counts a commit and looks whether the server warned meanwhile.
+    pub(super) fn committed(&self, verbs: usize, warnings: u64, begun: Instant) -> Tried<()> {
+        self.meter.committed(verbs, begun.elapsed());
+        self.nudge.notify_one();
+        if self.link.warnings() == warnings {
+            return Ok(());
+        }
+        let why = "the server warned during the commit; it may not be on every replica".into();
+        Err(Trouble::Store(StoreError::Unknown(why)))
+    }
+}

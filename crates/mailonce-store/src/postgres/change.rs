@@ -1,0 +1,181 @@
+//! Changing: one email at a time by a rule of the core, and envelopes that go to the sandbox.
+
+use mailonce_core::{
+    email::{Email, Refusal},
+    event::NewEvent,
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    port::store::{Bound, Change, KeyChange, Once, Operation, Resend, Wish},
+    time::Time,
+    ttl::Ttl,
+};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+use super::{
+    Ledger,
+    accept::bound_in,
+    careful::{load, load_more, lock_emails, lock_scopes, read_many},
+    ground::{Ground, Scoped, scopes_of, scopes_of_wish},
+    row::{Scope, read_emails},
+    trouble::{Tried, Trouble},
+    write::ask,
+};
+
+/// Due envelopes in their order, as many as no other worker holds. The email's row is the lock; its handoffs are read
+/// again once it is held, because this statement may have seen them as they were before.
+const DUE: &str = "
+    SELECT h.team, h.email, h.number
+      FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
+     WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
+     ORDER BY h.due_at, h.email, h.number LIMIT $3
+       FOR UPDATE OF e SKIP LOCKED";
+
+const NEXT_DUE: &str = "
+    SELECT due_at FROM handoffs
+     WHERE transport = $1 AND state IN ('queued', 'scheduled') AND due_at IS NOT NULL
+     ORDER BY due_at LIMIT 1";
+
+/// What a rule of the core says to an email.
+type Ruled = Result<Option<NewEvent>, Refusal>;
+
+impl Ledger {
+    /// Takes an email back.
+    pub(super) async fn cancel(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        operation: Option<&Operation>,
+        now: Time,
+    ) -> Tried<Once<Change>> {
+        self.change(team, id, operation, now, |email| email.cancel(now)).await
+    }
+
+    /// Moves a scheduled email to another time.
+    pub(super) async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Tried<Change> {
+        match self.change(team, id, None, now, |email| email.reschedule(due, now).map(Some)).await? {
+            Once::Done(change) => Ok(change),
+            // Without an operation there is nothing to repeat or to mistake.
+            Once::Repeated(_) | Once::Mismatch(_) => Ok(Change::Missing),
+        }
+    }
+
+    /// Changes one email by a rule of the core, under the key of an operation when there is one.
+    async fn change(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        operation: Option<&Operation>,
+        now: Time,
+        rule: impl FnOnce(&mut Email) -> Ruled + Send,
+    ) -> Tried<Once<Change>> {
+        let scopes: BTreeSet<Scope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
+        let mut ground = load(&tx, &scopes, &[(team, id)]).await?;
+        let Some(mut email) = ground.of_team(team, id) else { return Ok(Once::Done(Change::Missing)) };
+        if let Some(answer) = operation.and_then(|operation| ground.begin(operation, now)) {
+            return Ok(answer);
+        }
+        let answer = match rule(&mut email) {
+            Ok(event) => {
+                if let Some(event) = event {
+                    ground.save(&email, event);
+                }
+                Change::Email(email)
+            }
+            Err(refusal) => Change::Refused(refusal, email),
+        };
+        self.settle(tx, &ground, 1).await?;
+        Ok(Once::Done(answer))
+    }
+
+    /// Makes the next version of an email, once.
+    pub(super) async fn resend(&self, wish: &Wish, operation: Option<&Operation>, now: Time) -> Tried<Once<Resend>> {
+        let Some(previous) = wish.head.resend_of else { return Ok(Once::Done(Resend::Missing)) };
+        let mut scopes: BTreeSet<Scope> = scopes_of_wish(wish).collect();
+        scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
+        let mut ground = load(&tx, &scopes, &[(wish.team, previous)]).await?;
+        let next: Vec<EmailId> = ground.emails.get(&previous).and_then(|email| email.resent_as).into_iter().collect();
+        load_more(&tx, &mut ground, wish.team, &next).await?;
+        let answer = ground.resend(wish.clone(), operation, now);
+        self.settle(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+
+    /// Hands up to `max` due envelopes to the sandbox, in one commit. How many were.
+    pub(super) async fn capture(&self, transport: &str, max: usize, now: Time) -> Tried<usize> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let mut due: Vec<(Scoped, u16)> = Vec::new();
+        for row in ask(&tx, DUE, &[&transport, &now.0, &(max as i64)]).await? {
+            let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
+            due.push((scoped, row.try_get::<_, i32>(2)? as u16));
+        }
+        let held: BTreeSet<Scoped> = due.iter().map(|(scoped, _)| *scoped).collect();
+        let mut ground = Ground::default();
+        let emails = read_emails(&read_many(&tx, &held).await?, 0)?;
+        ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
+        let mut captured = 0;
+        for ((team, id), number) in due {
+            let Some(mut email) = ground.of_team(team, id) else { continue };
+            if let Some((attempt, event)) = email.capture(number, now) {
+                ground.attempts.push((team, id, attempt));
+                ground.save(&email, event);
+                captured += 1;
+            }
+        }
+        self.settle(tx, &ground, captured).await?;
+        Ok(captured)
+    }
+
+    /// When the next envelope for a transport is due.
+    pub(super) async fn next_due(&self, transport: &str) -> Tried<Option<Time>> {
+        let rows = ask(&self.link.client().await?, NEXT_DUE, &[&transport]).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Time))
+    }
+
+    /// Gives a key another memory.
+    pub(super) async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Tried<KeyChange> {
+        self.change_key(team, key, now, |email| Some(email.extend(ttl, now))).await
+    }
+
+    /// Forgets a key now, if its email is terminal.
+    pub(super) async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<KeyChange> {
+        self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget(now))).await
+    }
+
+    /// Changes how long a key is remembered. Every scope of its email is locked, because who else is decided by them
+    /// must see either the old memory or the new one.
+    async fn change_key(
+        &self,
+        team: TeamId,
+        key: KeyHash,
+        now: Time,
+        rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
+    ) -> Tried<KeyChange> {
+        let found = self.find_one(team, key).await?;
+        let Some(Bound::Email(seen)) = bound_in(&found, (team, key), now) else { return Ok(KeyChange::Missing) };
+        let mut scopes = scopes_of(&seen);
+        scopes.insert((team, key));
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
+        let mut ground = load(&tx, &scopes, &[]).await?;
+        let Some(Bound::Email(mut email)) = ground.bound(team, key, now) else { return Ok(KeyChange::Missing) };
+        if email.id != seen.id {
+            return Err(Trouble::Again("the key was bound to another email meanwhile".into()));
+        }
+        let Some(event) = rule(&mut email) else { return Ok(KeyChange::NotTerminal(email)) };
+        ground.save(&email, event);
+        self.settle(tx, &ground, 1).await?;
+        Ok(KeyChange::Done(email))
+    }
+}

@@ -1,0 +1,227 @@
+//! Connections: where the database is, how it is reached, and what every session is told first.
+
+use deadpool_postgres::{Client, Connect, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use mailonce_core::port::store::StoreError;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+use tokio_postgres::{
+    AsyncMessage, Config, NoTls, Socket,
+    config::{SslMode, TargetSessionAttrs},
+    error::Severity,
+    tls::{MakeTlsConnect, TlsConnect},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::trouble::Tried;
+
+/// What every session is told first. All lookups go by index: the plans must not depend on statistics that a young
+/// ledger does not have yet.
+const SESSION: &str = "
+    SELECT set_config('synchronous_commit', 'on', false)
+     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
+    SET search_path = mailonce;
+    SET default_transaction_isolation = 'read committed';
+    SET statement_timeout = '30s';
+    SET idle_in_transaction_session_timeout = '15s';
+    SET client_min_messages = 'warning';
+    SET jit = off;
+    SET enable_seqscan = off;
+    SET enable_hashjoin = off;
+    SET enable_mergejoin = off;";
+
+/// Where the database is.
+#[derive(Clone)]
+pub(super) struct Place {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Place {
+    /// Reads a URL. TLS when it says `sslmode=require` or `prefer` (or libpq's stricter words, which mean the same
+    /// here: certificates are always checked), against `sslrootcert` or else the public roots.
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut mode, mut roots, mut rest) = (SslMode::Disable, None, Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("sslmode", "disable" | "allow") => {}
+                ("sslmode", "prefer") => mode = SslMode::Prefer,
+                ("sslmode", "require" | "verify-ca" | "verify-full") => mode = SslMode::Require,
+                ("sslmode", other) => return Err(unreachable_for(format!("sslmode={other} is not known"))),
+                ("sslrootcert", path) => roots = Some(path.to_owned()),
+                _ => rest.push(pair),
+            }
+        }
+        let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        let mut config: Config =
+            plain.parse().map_err(|error| unreachable_for(format!("the URL of the store: {error}")))?;
+        config
+            .ssl_mode(mode)
+            .application_name("mailonce")
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .connect_timeout(Duration::from_secs(5))
+            .tcp_user_timeout(Duration::from_secs(15))
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(3))
+            .keepalives_retries(3);
+        let tls = if mode == SslMode::Disable { None } else { Some(tls(roots.as_deref())?) };
+        Ok(Self { config, tls })
+    }
+
+    /// A pool of sessions. Warnings of the server are counted in `warnings`.
+    pub(super) fn pool(&self, size: usize, warnings: &Arc<AtomicU64>) -> Result<Pool, StoreError> {
+        let opener = Opener { tls: self.tls.clone(), warnings: warnings.clone() };
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(self.config.clone(), opener, recycling);
+        Pool::builder(manager)
+            .max_size(size)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(Duration::from_secs(10)))
+            .create_timeout(Some(Duration::from_secs(10)))
+            .build()
+            .map_err(|error| unreachable_for(error.to_string()))
+    }
+}
+
+fn unreachable_for(why: String) -> StoreError {
+    StoreError::Unreachable(why)
+}
+
+fn tls(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
+    let mut store = RootCertStore::empty();
+    match roots {
+        None => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => {
+            let unreadable = |why: String| unreachable_for(format!("sslrootcert {path}: {why}"));
+            let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
+            for certificate in certificates {
+                let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+                store.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+            }
+        }
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unreachable_for(error.to_string()))?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+type Opened = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
+
+/// Opens sessions and listens to what the server says beside its answers.
+struct Opener {
+    tls: Option<MakeRustlsConnect>,
+    warnings: Arc<AtomicU64>,
+}
+
+impl Connect for Opener {
+    fn connect(&self, config: &Config) -> Pin<Box<dyn Future<Output = Opened> + Send + '_>> {
+        let (config, warnings) = (config.clone(), self.warnings.clone());
+        match self.tls.clone() {
+            Some(tls) => Box::pin(open(config, tls, warnings)),
+            None => Box::pin(open(config, NoTls, warnings)),
+        }
+    }
+}
+
+async fn open<T>(config: Config, tls: T, warnings: Arc<AtomicU64>) -> Opened
+where
+    T: MakeTlsConnect<Socket> + Send,
+    T::Stream: Send + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    let (client, mut connection) = config.connect(tls).await?;
+    let driver = tokio::spawn(async move {
+        while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+            match message {
+                Ok(AsyncMessage::Notice(notice)) => {
+                    if notice.parsed_severity() == Some(Severity::Warning) {
+                        warnings.fetch_add(1, Ordering::SeqCst);
+                        tracing::warn!("the database warns: {}", notice.message());
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!("a connection to the database ended: {}", super::trouble::told(&error));
+                    return;
+                }
+            }
+        }
+    });
+    client.batch_execute(SESSION).await?;
+    Ok((client, driver))
+}
+
+/// The sessions of one store.
+pub(super) struct Link {
+    accepts: Pool,
+    verbs: Pool,
+    /// How often the server warned. It warns when the wait for a synchronous replica was cut, and then a commit that
+    /// looks like a success is none that can be promised.
+    warnings: Arc<AtomicU64>,
+}
+
+impl Link {
+    /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
+    pub(super) fn new(place: &Place, lanes: usize, others: usize) -> Result<Self, StoreError> {
+        let warnings = Arc::default();
+        Ok(Self { accepts: place.pool(lanes, &warnings)?, verbs: place.pool(others, &warnings)?, warnings })
+    }
+
+    /// A session for accepts.
+    pub(super) async fn lane(&self) -> Tried<Client> {
+        Ok(self.accepts.get().await?)
+    }
+
+    /// A session for any other verb.
+    pub(super) async fn client(&self) -> Tried<Client> {
+        Ok(self.verbs.get().await?)
+    }
+
+    /// How often the server warned so far.
+    pub(super) fn warnings(&self) -> u64 {
+        self.warnings.load(Ordering::SeqCst)
+    }
+
+    /// Gives every session back.
+    pub(super) fn close(&self) {
+        self.accepts.close();
+        self.verbs.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_follows_the_url() {
+        for (url, tls) in [
+            ("postgres://u@h/d", false),
+            ("postgres://u@h/d?sslmode=disable", false),
+            ("postgres://u@h/d?sslmode=prefer", true),
+            ("postgres://u@h/d?sslmode=require&connect_timeout=3", true),
+            ("postgres://u@h/d?connect_timeout=3&sslmode=verify-full", true),
+        ] {
+            assert_eq!(Place::parse(url).unwrap().tls.is_some(), tls, "{url}");
+        }
+        for bad in ["postgres://u@h/d?sslmode=maybe", "postgres://u@h/d?sslmode=require&sslrootcert=/no/such/file", "x"] {
+            assert!(matches!(Place::parse(bad), Err(StoreError::Unreachable(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Looking: views and listings. Keys that are asked for together are looked up together.
+
+use mailonce_core::{
+    email::Email,
+    handoff::{Attempt, Outcome},
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    limits,
+    port::store::{Bound, EmailDetail, EmailQuery, KeyView, Page, Result, StoreError, SuppressedCall},
+    time::Time,
+};
+use std::{collections::BTreeSet, sync::Arc};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_postgres::{Row, types::ToSql};
+
+use super::{
+    Ledger,
+    accept::{Found, bound_in, find},
+    row::{Scope, Target, email_columns, email_joins, read_calls, read_emails},
+    trouble::{Tried, Trouble},
+    write::ask,
+};
+
+/// Keys one look takes at most.
+const TOGETHER: usize = 256;
+/// Emails a listing reads at a time.
+const CHUNK: usize = 1000;
+
+const EMAIL: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM emails e ",
+    email_joins!(),
+    " WHERE e.team = $1 AND e.id = $2 ORDER BY h.number"
+);
+const BODY: &str = "SELECT body FROM bodies WHERE team = $1 AND email = $2";
+const ATTEMPTS: &str = "
+    SELECT handoff, number, at, outcome, reply FROM attempts WHERE team = $1 AND email = $2 ORDER BY n";
+const SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
+/// The email `$2` itself is not among them; without one the newest come first.
+const OLDER: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM (SELECT * FROM emails WHERE team = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3) e ",
+    email_joins!(),
+    " ORDER BY e.id DESC, h.number"
+);
+
+/// A key that somebody asks for.
+pub(super) struct Look {
+    scope: Scope,
+    now: Time,
+    answer: oneshot::Sender<Result<Option<Bound>>>,
+}
+
+/// Looks keys up until the store closes.
+pub(super) async fn looks(ledger: Arc<Ledger>, mut asked: mpsc::UnboundedReceiver<Look>, mut closing: watch::Receiver<bool>) {
+    let mut together = Vec::new();
+    loop {
+        tokio::select! {
+            count = asked.recv_many(&mut together, TOGETHER) => if count == 0 { return },
+            _ = closing.wait_for(|closing| *closing) => return,
+        }
+        let scopes: BTreeSet<Scope> = together.iter().map(|look| look.scope).collect();
+        let found = ledger.find(&scopes).await.map_err(StoreError::from);
+        for look in together.drain(..) {
+            let answer = found.as_ref().map(|found| bound_in(found, look.scope, look.now)).map_err(StoreError::clone);
+            look.answer.send(answer).ok();
+        }
+    }
+}
+
+impl Ledger {
+    async fn find(&self, scopes: &BTreeSet<Scope>) -> Tried<Found> {
+        find(&self.link.client().await?, scopes).await
+    }
+
+    /// What one key is bound to, without a lock.
+    pub(super) async fn find_one(&self, team: TeamId, key: KeyHash) -> Tried<Found> {
+        self.find(&BTreeSet::from([(team, key)])).await
+    }
+
+    /// What a key is bound to and remembered for.
+    pub(super) async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
+        let (answer, answered) = oneshot::channel();
+        self.looks.send(Look { scope: (team, key), now, answer }).ok();
+        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
+    }
+
+    /// One email.
+    pub(super) async fn email(&self, team: TeamId, id: EmailId) -> Tried<Option<Email>> {
+        let client = self.link.client().await?;
+        Ok(read_emails(&ask(&client, EMAIL, &[&team.0, &id.0]).await?, 0)?.pop())
+    }
+
+    /// Everything about one email.
+    pub(super) async fn email_detail(&self, team: TeamId, id: EmailId) -> Tried<Option<EmailDetail>> {
+        let mut client = self.link.client().await?;
+        // One snapshot for all four, so that an attempt is never shown without its outcome.
+        let tx = client
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+            .read_only(true)
+            .start()
+            .await?;
+        let Some(email) = read_emails(&ask(&tx, EMAIL, &[&team.0, &id.0]).await?, 0)?.pop() else { return Ok(None) };
+        let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
+        let (bodies, attempts, suppressed) =
+            tokio::try_join!(ask(&tx, BODY, &params), ask(&tx, ATTEMPTS, &params), ask(&tx, SUPPRESSED, &params))?;
+        Ok(Some(EmailDetail {
+            email,
+            body: bodies.first().map(|row| row.try_get(0)).transpose()?,
+            attempts: attempts.iter().map(read_attempt).collect::<Tried<_>>()?,
+            suppressed: newest_first(suppressed.first())?,
+        }))
+    }
+
+    /// Emails, newest first.
+    pub(super) async fn emails(&self, team: TeamId, query: &EmailQuery) -> Tried<Page<Email>> {
+        if let Some(key) = query.key {
+            return self.emails_by_key(team, key, query).await;
+        }
+        let client = self.link.client().await?;
+        let mut page = Page { rows: Vec::new(), next: None };
+        let (mut before, mut looked) = (query.before, 0);
+        loop {
+            // One more than fits tells whether there is more; later pieces are larger, because little matches.
+            let chunk = if looked == 0 { query.limit.saturating_add(1).min(CHUNK) } else { CHUNK };
+            let after = before.map(|id| id.0);
+            let emails = read_emails(&ask(&client, OLDER, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
+            let ended = emails.len() < chunk;
+            for email in emails {
+                if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+                    return Ok(page);
+                }
+                looked += 1;
+                page.next = Some(email.id);
+                if query.matches(&email) {
+                    page.rows.push(email);
+                }
+            }
+            if ended {
+                page.next = None;
+                return Ok(page);
+            }
+            before = page.next;
+        }
+    }
+
+    /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
+    async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> Tried<Page<Email>> {
+        let email = self.find_one(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
+        let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+        Ok(Page { rows: email.filter(wanted).into_iter().collect(), next: None })
+    }
+
+    /// What a key is, forgotten or not.
+    pub(super) async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<Option<KeyView>> {
+        let mut found = self.find_one(team, key).await?;
+        let bound = bound_in(&found, (team, key), now);
+        let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind > 0) else { return Ok(None) };
+        let forgotten_at = match (&bound, &row.target) {
+            (Some(_), _) => None,
+            (None, Some(Target::Email(_))) => email.as_ref().and_then(Email::expires_at),
+            (None, Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
+            (None, None) => row.forgotten_at,
+        };
+        let suppressed = match &bound {
+            Some(Bound::Email(email)) => self.suppressed_of(team, email.id).await?,
+            _ => Vec::new(),
+        };
+        Ok(Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed }))
+    }
+
+    async fn suppressed_of(&self, team: TeamId, id: EmailId) -> Tried<Vec<SuppressedCall>> {
+        let client = self.link.client().await?;
+        newest_first(ask(&client, SUPPRESSED, &[&team.0, &id.0]).await?.first())
+    }
+}
+
+fn newest_first(row: Option<&Row>) -> Tried<Vec<SuppressedCall>> {
+    let latest: Option<&str> = row.map(|row| row.try_get(0)).transpose()?;
+    Ok(read_calls(latest)?.into_iter().rev().collect())
+}
+
+fn read_attempt(row: &Row) -> Tried<Attempt> {
+    let outcome: Option<&str> = row.try_get(3)?;
+    let read = |word: &str| Outcome::parse(word).ok_or_else(|| Trouble::unreadable("the outcome of an attempt"));
+    Ok(Attempt {
+        handoff: row.try_get::<_, i32>(0)? as u16,
+        number: row.try_get::<_, i32>(1)? as u32,
+        at: Time(row.try_get(2)?),
+        outcome: outcome.map(read).transpose()?,
+        reply: row.try_get(4)?,
+    })
+}

@@ -1,0 +1,72 @@
+//! Figures the store keeps about itself.
+
+use mailonce_core::port::store::Gauges;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// Counters that every task may raise.
+#[derive(Default)]
+pub(super) struct Meter {
+    batch_sizes: [AtomicU64; 12],
+    commits: AtomicU64,
+    verbs: AtomicU64,
+    commit_ms: [AtomicU64; 12],
+    commit_us: AtomicU64,
+    contended: AtomicU64,
+    keys: AtomicU64,
+}
+
+impl Meter {
+    /// A commit of so many verbs, and how long it took.
+    pub(super) fn committed(&self, verbs: usize, took: Duration) {
+        let verbs = verbs as u64;
+        self.batch_sizes[bucket(verbs)].fetch_add(1, Relaxed);
+        self.commits.fetch_add(1, Relaxed);
+        self.verbs.fetch_add(verbs, Relaxed);
+        self.commit_ms[bucket(took.as_micros().div_ceil(1000) as u64)].fetch_add(1, Relaxed);
+        self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
+    }
+
+    /// Accepts that waited for another of the same scope.
+    pub(super) fn contended(&self, accepts: usize) {
+        self.contended.fetch_add(accepts as u64, Relaxed);
+    }
+
+    /// Keys remembered, about.
+    pub(super) fn keys(&self, about: u64) {
+        self.keys.store(about, Relaxed);
+    }
+
+    /// All of it.
+    pub(super) fn gauges(&self) -> Gauges {
+        let all = |counters: &[AtomicU64; 12]| std::array::from_fn(|i| counters[i].load(Relaxed));
+        Gauges {
+            batch_sizes: all(&self.batch_sizes),
+            commits: self.commits.load(Relaxed),
+            verbs: self.verbs.load(Relaxed),
+            commit_ms: all(&self.commit_ms),
+            commit_us: self.commit_us.load(Relaxed),
+            contended: self.contended.load(Relaxed),
+            keys: self.keys.load(Relaxed),
+        }
+    }
+}
+
+/// Which of 1, 2, 4, 8 … 1024 and more a figure falls under.
+fn bucket(figure: u64) -> usize {
+    (figure.max(1).next_power_of_two().trailing_zeros() as usize).min(11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_powers_of_two() {
+        for (figure, wanted) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1024, 10), (1025, 11), (1 << 40, 11)] {
+            assert_eq!(bucket(figure), wanted, "{figure}");
+        }
+    }
+}

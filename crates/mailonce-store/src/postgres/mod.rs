@@ -1,0 +1,284 @@
+//! PostgreSQL: many nodes on one ledger.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `connect`, `schema` | sessions, TLS, migrations |
+//! | `lanes`, `accept` | accepts that arrive together travel together |
+//! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
+//! | `change`, `look`, `team`, `upkeep` | the other verbs |
+//! | `events` | the sequencer |
+//! | `row`, `write` | how things lie in their tables |
+//! | `trouble`, `meter` | errors and figures |
+//!
+//! A node keeps sessions of its own and talks to the server itself: a proxy that hands out sessions statement by
+//! statement breaks prepared statements and locks.
+
+mod accept;
+mod careful;
+mod change;
+mod connect;
+mod events;
+mod ground;
+mod lanes;
+mod look;
+mod meter;
+mod row;
+mod schema;
+mod team;
+#[cfg(test)]
+pub(crate) mod tests;
+mod trouble;
+mod upkeep;
+mod write;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    email::Email,
+    event::Event,
+    id::{ApiKeyId, EmailId, TeamId},
+    key::KeyHash,
+    port::store::{
+        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
+        KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
+    },
+    team::{ApiKey, Team},
+    time::Time,
+    ttl::Ttl,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::JoinHandle,
+};
+
+use connect::{Link, Place};
+use lanes::Lanes;
+use look::Look;
+use meter::Meter;
+use trouble::{Tried, insist};
+
+/// How a node uses the database.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Rounds of accepts that may be under way together, each on a session of its own.
+    pub lanes: usize,
+    /// Sessions for everything else.
+    pub sessions: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { lanes: 4, sessions: 12 }
+    }
+}
+
+/// What the tasks of one store share.
+struct Ledger {
+    link: Link,
+    lanes: Lanes,
+    looks: mpsc::UnboundedSender<Look>,
+    meter: Meter,
+    /// Wakes the sequencer after a commit.
+    nudge: Notify,
+}
+
+/// The PostgreSQL engine.
+pub struct Postgres {
+    ledger: Arc<Ledger>,
+    closing: watch::Sender<bool>,
+    lanes: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Postgres {
+    /// Opens a ledger and brings its tables up to date. The secret is used when the installation is new.
+    pub async fn open(url: &str, secret_if_new: [u8; 32]) -> Result<Self> {
+        Self::open_with(url, secret_if_new, Options::default()).await
+    }
+
+    /// The same, with a say in how many sessions there are.
+    pub async fn open_with(url: &str, secret_if_new: [u8; 32], options: Options) -> Result<Self> {
+        let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
+        schema::migrate(&mut link.client().await?, secret_if_new).await?;
+        let (looks, asked) = mpsc::unbounded_channel();
+        let ledger =
+            Arc::new(Ledger { link, lanes: Lanes::default(), looks, meter: Meter::default(), nudge: Notify::new() });
+        for note in ledger.health().await?.notes.iter().skip(1) {
+            tracing::warn!("the database: {note}");
+        }
+        let (closing, closed) = watch::channel(false);
+        let lanes = (0..options.lanes.max(1)).map(|_| tokio::spawn(lanes::lane(ledger.clone()))).collect();
+        tokio::spawn(look::looks(ledger.clone(), asked, closed.clone()));
+        tokio::spawn(events::sequencer(ledger.clone(), closed.clone()));
+        tokio::spawn(count(ledger.clone(), closed));
+        Ok(Self { ledger, closing, lanes: Mutex::new(lanes) })
+    }
+
+    /// The version of the tables, without touching them. `None` when mailonce was never there.
+    pub async fn schema_version(url: &str) -> Result<Option<u32>> {
+        let link = Link::new(&Place::parse(url)?, 1, 1)?;
+        Ok(schema::version(&link.client().await?).await?)
+    }
+
+    /// The version of the tables that this binary writes.
+    pub fn schema_known() -> u32 {
+        schema::CURRENT
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+        self.ledger.lanes.close();
+    }
+}
+
+/// Counts keys now and then until the store closes.
+async fn count(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
+    loop {
+        if let Err(trouble) = ledger.count_keys().await {
+            tracing::debug!("keys could not be counted: {trouble:?}");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(upkeep::COUNT_EVERY) => {}
+            _ = closing.wait_for(|closing| *closing) => return,
+        }
+    }
+}
+
+/// An answer of this engine as an answer of the port.
+fn told<T>(answer: Tried<T>) -> Result<T> {
+    Ok(answer?)
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
+        self.ledger.accept(wish, now).await
+    }
+
+    async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
+        self.ledger.accept_batch(batch, now).await
+    }
+
+    async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
+        self.ledger.bound(team, key, now).await
+    }
+
+    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
+        told(insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
+    }
+
+    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
+        told(insist!(self.ledger.reschedule(team, id, due, now)))
+    }
+
+    async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
+        told(insist!(self.ledger.resend(&wish, operation.as_ref(), now)))
+    }
+
+    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize> {
+        told(insist!(self.ledger.capture(transport, max, now)))
+    }
+
+    async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
+        told(self.ledger.next_due(transport).await)
+    }
+
+    async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
+        told(insist!(self.ledger.note_suppressed(&calls, now)))
+    }
+
+    async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
+        told(self.ledger.email(team, id).await)
+    }
+
+    async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
+        told(self.ledger.email_detail(team, id).await)
+    }
+
+    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
+        told(self.ledger.emails(team, &query).await)
+    }
+
+    async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
+        told(self.ledger.events(team, after, limit).await)
+    }
+
+    async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
+        told(self.ledger.key(team, key, now).await)
+    }
+
+    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
+        told(insist!(self.ledger.extend_key(team, key, ttl, now)))
+    }
+
+    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
+        told(insist!(self.ledger.forget_key(team, key, now)))
+    }
+
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+        told(insist!(self.ledger.create_team(&team, &key, operation.as_ref())))
+    }
+
+    async fn teams(&self) -> Result<Vec<Team>> {
+        told(self.ledger.teams().await)
+    }
+
+    async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
+        told(insist!(self.ledger.set_require_keys(team, require)))
+    }
+
+    async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+        told(insist!(self.ledger.create_api_key(&key, operation.as_ref())))
+    }
+
+    async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
+        told(self.ledger.api_keys(team).await)
+    }
+
+    async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
+        told(self.ledger.api_key_by_hash(hash).await)
+    }
+
+    async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
+        told(insist!(self.ledger.revoke_api_key(team, id, now)))
+    }
+
+    async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
+        told(insist!(self.ledger.touch_api_keys(&used)))
+    }
+
+    async fn install(&self) -> Result<Install> {
+        told(self.ledger.install().await)
+    }
+
+    async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
+        told(insist!(self.ledger.sweep(max, now)))
+    }
+
+    async fn health(&self) -> Result<Health> {
+        told(self.ledger.health().await)
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.ledger.meter.gauges()
+    }
+
+    fn watch(&self, _watcher: Watcher) -> bool {
+        // Other nodes change the same emails, and this one would not hear of it.
+        false
+    }
+
+    async fn close(&self) {
+        self.ledger.lanes.close();
+        let lanes: Vec<JoinHandle<()>> =
+            self.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+        for lane in lanes {
+            if let Err(error) = lane.await {
+                tracing::error!("a lane ended badly: {error}");
+            }
+        }
+        self.closing.send_replace(true);
+        self.ledger.link.close();
+    }
+}

@@ -1,0 +1,164 @@
+//! Teams and their credentials.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    id::{ApiKeyId, TeamId},
+    port::store::{Once, Operation},
+    team::{ApiKey, Team},
+    time::Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    Ledger,
+    careful::{load, lock_scopes},
+    row::{Scope, read_json, write_json},
+    trouble::{Tried, Trouble},
+    write::{ask, run, write},
+};
+
+const NEW_TEAM: &str = "
+    INSERT INTO teams (id, name, created_at, require_keys) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
+const SET_REQUIRE_KEYS: &str = "
+    UPDATE teams SET require_keys = $2 WHERE id = $1 RETURNING id, name, created_at, require_keys";
+const NEW_API_KEY: &str = "
+    INSERT INTO api_keys (id, team, hash, about, created_at, revoked_at, last_used_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
+const API_KEYS: &str = "
+    SELECT id, team, hash, about, created_at, revoked_at, last_used_at FROM api_keys WHERE team = $1 ORDER BY id DESC";
+const BY_HASH: &str = "
+    SELECT k.id, k.team, k.hash, k.about, k.created_at, k.revoked_at, k.last_used_at,
+           t.id, t.name, t.created_at, t.require_keys
+      FROM (SELECT * FROM api_keys WHERE hash = $1 ORDER BY id LIMIT 1) k JOIN teams t ON t.id = k.team";
+const REVOKE: &str = "
+    UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE team = $1 AND id = $2
+    RETURNING id, team, hash, about, created_at, revoked_at, last_used_at";
+/// Locked in order first, because two nodes note the same credentials.
+const TOUCH: &str = "
+    WITH held AS (SELECT id FROM api_keys WHERE id = ANY ($1) ORDER BY id FOR UPDATE)
+    UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, w.at)
+      FROM unnest($1::uuid[], $2::bigint[]) AS w (id, at) JOIN held ON held.id = w.id
+     WHERE k.id = w.id";
+
+impl Ledger {
+    /// Makes a team together with its first credential.
+    pub(super) async fn create_team(&self, team: &Team, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
+        self.create(Some(team), key, operation).await
+    }
+
+    /// Makes a credential.
+    pub(super) async fn create_api_key(&self, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
+        self.create(None, key, operation).await
+    }
+
+    async fn create(&self, team: Option<&Team>, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        if let Some(operation) = operation {
+            let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
+            lock_scopes(&tx, &scopes).await?;
+            let mut ground = load(&tx, &scopes, &[]).await?;
+            if let Some(answer) = ground.begin(operation, key.created_at) {
+                return Ok(answer);
+            }
+            write(&tx, &ground).await?;
+        }
+        if let Some(team) = team {
+            let params = (&team.id.0, &team.name, &team.created_at.0, &team.require_keys);
+            run(&tx, NEW_TEAM, &[params.0, params.1, params.2, params.3]).await?;
+        }
+        insert_api_key(&tx, key).await?;
+        self.commit(tx, 1).await?;
+        Ok(Once::Done(()))
+    }
+
+    /// Every team.
+    pub(super) async fn teams(&self) -> Tried<Vec<Team>> {
+        let client = self.link.client().await?;
+        ask(&client, TEAMS, &[]).await?.iter().map(|row| read_team(row, 0)).collect()
+    }
+
+    /// Changes whether a team requires keys.
+    pub(super) async fn set_require_keys(&self, team: TeamId, require: bool) -> Tried<Option<Team>> {
+        let rows = self.change_rows(SET_REQUIRE_KEYS, &[&team.0, &require]).await?;
+        rows.first().map(|row| read_team(row, 0)).transpose()
+    }
+
+    /// The credentials of a team, newest first.
+    pub(super) async fn api_keys(&self, team: TeamId) -> Tried<Vec<ApiKey>> {
+        let client = self.link.client().await?;
+        ask(&client, API_KEYS, &[&team.0]).await?.iter().map(read_api_key).collect()
+    }
+
+    /// The credential with this hash, and its team.
+    pub(super) async fn api_key_by_hash(&self, hash: [u8; 32]) -> Tried<Option<(ApiKey, Team)>> {
+        let rows = ask(&self.link.client().await?, BY_HASH, &[&hash.as_slice()]).await?;
+        rows.first().map(|row| Ok((read_api_key(row)?, read_team(row, 7)?))).transpose()
+    }
+
+    /// Takes a credential back.
+    pub(super) async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Tried<Option<ApiKey>> {
+        let rows = self.change_rows(REVOKE, &[&team.0, &id.0, &now.0]).await?;
+        rows.first().map(read_api_key).transpose()
+    }
+
+    /// Notes when credentials were last used.
+    pub(super) async fn touch_api_keys(&self, used: &[(ApiKeyId, Time)]) -> Tried<()> {
+        let mut latest: BTreeMap<ApiKeyId, Time> = BTreeMap::new();
+        for (id, at) in used {
+            let known = latest.entry(*id).or_insert(*at);
+            *known = (*known).max(*at);
+        }
+        if !latest.is_empty() {
+            let (ids, ats): (Vec<Uuid>, Vec<i64>) = latest.into_iter().map(|(id, at)| (id.0, at.0)).unzip();
+            self.change_rows(TOUCH, &[&ids, &ats]).await?;
+        }
+        Ok(())
+    }
+
+    /// One statement in a transaction of its own.
+    async fn change_rows(
+        &self,
+        sql: &str,
+        params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+    ) -> Tried<Vec<Row>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let rows = ask(&tx, sql, params).await?;
+        self.commit(tx, 1).await?;
+        Ok(rows)
+    }
+}
+
+async fn insert_api_key(tx: &Transaction<'_>, key: &ApiKey) -> Tried<()> {
+    let about = write_json(&key.about)?;
+    let (revoked_at, last_used_at) = (key.revoked_at.map(|at| at.0), key.last_used_at.map(|at| at.0));
+    let hash = key.hash.as_slice();
+    run(tx, NEW_API_KEY, &[&key.id.0, &key.team.0, &hash, &about, &key.created_at.0, &revoked_at, &last_used_at]).await?;
+    Ok(())
+}
+
+fn read_team(row: &Row, at: usize) -> Tried<Team> {
+    Ok(Team {
+        id: TeamId(row.try_get(at)?),
+        name: row.try_get(at + 1)?,
+        created_at: Time(row.try_get(at + 2)?),
+        require_keys: row.try_get(at + 3)?,
+    })
+}
+
+fn read_api_key(row: &Row) -> Tried<ApiKey> {
+    let hash: &[u8] = row.try_get(2)?;
+    Ok(ApiKey {
+        id: ApiKeyId(row.try_get(0)?),
+        team: TeamId(row.try_get(1)?),
+        hash: hash.try_into().map_err(|_short| Trouble::unreadable("the hash of a credential"))?,
+        about: read_json(row.try_get(3)?, "what a credential may do")?,
+        created_at: Time(row.try_get(4)?),
+        revoked_at: row.try_get::<_, Option<i64>>(5)?.map(Time),
+        last_used_at: row.try_get::<_, Option<i64>>(6)?.map(Time),
+    })
+}

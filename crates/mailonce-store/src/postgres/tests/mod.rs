@@ -1,0 +1,166 @@
+//! What is special to this engine: many nodes, lost connections, tables of other versions.
+
+mod faults;
+mod nodes;
+mod speed;
+
+use mailonce_core::{
+    content::{Content, RawContent},
+    digest::Digest,
+    email::{Channel, Email, EmailHead, OnUnknown},
+    id::{EmailId, IdMaker, TeamId},
+    intent::Intent,
+    key::{Key, KeyName},
+    port::store::{Accept, Envelope, Wish},
+    time::Time,
+    ttl,
+};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
+
+use super::{Options, Postgres};
+
+pub(super) const NOW: Time = Time(1_731_628_800_000);
+pub(super) const TEAM: TeamId = TeamId(Uuid::from_u128(1));
+
+/// A database of its own, dropped at the end.
+pub(crate) struct Fresh {
+    admin: String,
+    name: String,
+    /// Where it is.
+    pub(crate) url: String,
+}
+
+impl Fresh {
+    /// Makes one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable is a failure, not a skip.
+    pub(crate) async fn make() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let admin = std::env::var("MAILONCE_TEST_POSTGRES")
+            .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
+        let name = format!("mailonce_test_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
+        let url = format!("{base}/{name}");
+        connect(&admin).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        Self { admin, name, url }
+    }
+
+    /// A node on it.
+    pub(super) async fn node(&self) -> Postgres {
+        Postgres::open_with(&self.url, [7; 32], Options { lanes: 2, sessions: 4 }).await.unwrap()
+    }
+
+    /// A plain session on it.
+    pub(super) async fn session(&self) -> Client {
+        let client = connect(&self.url).await;
+        client.batch_execute("SET search_path = mailonce").await.unwrap();
+        client
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        let (admin, name) = (self.admin.clone(), self.name.clone());
+        let dropped = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                connect(&admin).await.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+            });
+        });
+        dropped.join().ok();
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// A wish under a key that a caller gives, or under none.
+pub(super) fn wish(key: Option<&str>) -> Wish {
+    wish_named(key.map(|key| KeyName::Given(Key::parse(key).unwrap())), None, &["user@example.com"])
+}
+
+/// A wish about something to these recipients.
+pub(super) fn about(entity: &str, to: &[&str]) -> Wish {
+    let intent = Intent { kind: "order.confirmation".into(), entity: entity.into(), version: 1, period: None };
+    let key = intent.key(&content(to).bare_to());
+    wish_named(Some(KeyName::Given(Key::parse(&key).unwrap())), Some(intent), to)
+}
+
+fn content(to: &[&str]) -> Content {
+    Content::check(RawContent {
+        from: "agent@example.com".into(),
+        to: to.iter().map(ToString::to_string).collect(),
+        subject: "Hello".into(),
+        text: Some("hello".into()),
+        ..RawContent::default()
+    })
+    .unwrap()
+}
+
+fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish {
+    static IDS: Mutex<Option<IdMaker>> = Mutex::new(None);
+    let content = content(to);
+    let id = IDS.lock().unwrap().get_or_insert_default().next(NOW, 7);
+    let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+    let head = EmailHead {
+        from: "agent@example.com".into(),
+        to: to.clone(),
+        cc: Vec::new(),
+        bcc: Vec::new(),
+        subject: "Hello".into(),
+        key,
+        intent,
+        created_at: NOW,
+        on_unknown: OnUnknown::Hold,
+        caller: None,
+        channel: Channel::Http,
+        version: 1,
+        resend_of: None,
+        reason: None,
+    };
+    Wish {
+        id: EmailId(id),
+        team: TEAM,
+        digest: Digest::of(&content),
+        key: head.key.as_ref().map(|name| name.hash(TEAM)),
+        slots: head.slots(TEAM),
+        head,
+        ttl: ttl::DEFAULT,
+        envelopes: vec![Envelope { transport: "sandbox".into(), recipients: to }],
+        due: None,
+        body: serde_json::to_vec(&content).unwrap().into(),
+    }
+}
+
+/// The email of an answer, and whether it was the first.
+pub(super) fn email_of(answer: Accept) -> (Email, bool) {
+    match answer {
+        Accept::First(email) => (email, true),
+        Accept::Bound(mailonce_core::port::store::Bound::Email(email)) => (email, false),
+        other @ Accept::Bound(_) => panic!("{other:?}"),
+    }
+}
+
+/// Waits until so many sessions of this database wait for a lock.
+pub(super) async fn until_blocked(session: &Client, count: i64) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'mailonce' AND wait_event_type = 'Lock'";
+    for _ in 0..2000 {
+        if session.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) >= count {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    panic!("nobody waits");
+}
+
+/// How many rows a table has.
+pub(super) async fn rows(session: &Client, table: &str) -> i64 {
+    session.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.unwrap().get(0)
+}

@@ -1,0 +1,227 @@
+//! Two nodes on one ledger: what they decide about the same key, and about overlapping recipients.
+
+use mailonce_core::{
+    email::Guard,
+    key::KeyHash,
+    port::store::{Accept, KeyChange, Store, Wish},
+    time::Time,
+    ttl::Ttl,
+};
+use std::{collections::BTreeSet, sync::Arc};
+use uuid::Uuid;
+
+use super::{Fresh, NOW, TEAM, about, email_of, rows, until_blocked, wish};
+use crate::postgres::Postgres;
+
+const A: &str = "a@example.com";
+const B: &str = "b@example.com";
+const C: &str = "c@example.com";
+
+async fn two_nodes() -> (Fresh, Arc<Postgres>, Arc<Postgres>) {
+    let fresh = Fresh::make().await;
+    let (one, two) = tokio::join!(fresh.node(), fresh.node());
+    (fresh, Arc::new(one), Arc::new(two))
+}
+
+/// Accepts wishes at once, in turns on either node.
+async fn scatter(nodes: [&Arc<Postgres>; 2], wishes: Vec<Wish>) -> Vec<Accept> {
+    let tasks: Vec<_> = wishes
+        .into_iter()
+        .enumerate()
+        .map(|(i, wish)| {
+            let node = nodes[i % 2].clone();
+            tokio::spawn(async move { node.accept(wish, NOW).await.unwrap() })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    answers
+}
+
+fn hash(key: KeyHash) -> Uuid {
+    Uuid::from_bytes(key.0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_equal_keys_on_two_nodes_one_is_the_first() {
+    let (fresh, one, two) = two_nodes().await;
+    for round in 0..30 {
+        let wishes = (0..40).map(|_| wish(Some(&format!("k{round}")))).collect();
+        let emails: Vec<_> = scatter([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        assert_eq!(emails.iter().filter(|(_, first)| *first).count(), 1);
+        assert_eq!(emails.iter().map(|(email, _)| email.id).collect::<BTreeSet<_>>().len(), 1);
+    }
+    assert_eq!(rows(&fresh.session().await, "emails").await, 30);
+    assert!(one.gauges().contended > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_overlapping_recipients_on_two_nodes_one_goes() {
+    let (_fresh, one, two) = two_nodes().await;
+    for round in 0..40 {
+        let entity = format!("o{round}");
+        let wishes = vec![about(&entity, &[A, B]), about(&entity, &[B]), about(&entity, &[B, C]), about(&entity, &[C, B, A])];
+        let emails: Vec<_> = scatter([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        assert!(emails.iter().all(|(_, first)| *first));
+        assert_eq!(emails.iter().filter(|(email, _)| email.guard.is_none()).count(), 1, "{entity}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_that_meets_a_slot_being_taken_waits_and_is_held() {
+    let (fresh, one, _two) = two_nodes().await;
+    for (round, ends, guard) in [(0, "COMMIT", Some(Guard::Overlaps)), (1, "ROLLBACK", None)] {
+        let entity = format!("o{round}");
+        let several = email_of(one.accept(about(&format!("x{round}"), &[A, B]), NOW).await.unwrap()).0;
+        let single = about(&entity, &[A]);
+        // Another node is about to let that email stand for A.
+        let other = fresh.session().await;
+        other.batch_execute("BEGIN").await.unwrap();
+        let slot = "INSERT INTO keys (team, hash, slot) VALUES ($1, $2, $3)";
+        other.execute(slot, &[&TEAM.0, &hash(single.key.unwrap()), &several.id.0]).await.unwrap();
+
+        let node = one.clone();
+        let waiting = tokio::spawn(async move { node.accept(single, NOW).await.unwrap() });
+        until_blocked(&fresh.session().await, 1).await;
+        other.batch_execute(ends).await.unwrap();
+
+        let (email, first) = email_of(waiting.await.unwrap());
+        assert_eq!((first, email.guard, email.bind), (true, guard, 1), "{ends}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_that_meet_a_key_being_bound_wait_and_are_held() {
+    let (fresh, one, _two) = two_nodes().await;
+    let alone = email_of(one.accept(wish(Some("k")), NOW).await.unwrap()).0;
+    let single = about("o", &[A]);
+    let other = fresh.session().await;
+    other.batch_execute("BEGIN").await.unwrap();
+    let bind = "INSERT INTO keys (team, hash, bind, email) VALUES ($1, $2, 1, $3)";
+    other.execute(bind, &[&TEAM.0, &hash(single.key.unwrap()), &alone.id.0]).await.unwrap();
+
+    let node = one.clone();
+    let waiting = tokio::spawn(async move { node.accept(about("o", &[A, B]), NOW).await.unwrap() });
+    until_blocked(&fresh.session().await, 1).await;
+    other.batch_execute("COMMIT").await.unwrap();
+
+    assert_eq!(email_of(waiting.await.unwrap()).0.guard, Some(Guard::Overlaps));
+}
+
+/// A sent email whose key is remembered for a second.
+async fn brief(node: &Postgres, key: &str) -> KeyHash {
+    let mut brief = wish(Some(key));
+    brief.ttl = Ttl(1000);
+    let hash = brief.key.unwrap();
+    assert!(email_of(node.accept(brief, NOW).await.unwrap()).1);
+    assert_eq!(node.capture("sandbox", 10, NOW).await.unwrap(), 1);
+    hash
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_swept_while_it_is_rebound_stays_bound() {
+    let (fresh, one, two) = two_nodes().await;
+    for (round, sweep_first) in [(0, true), (1, false)] {
+        let key = format!("k{round}");
+        let bound = brief(&one, &key).await;
+        let later = NOW.plus(60 * 86_400_000);
+        // Both come to the same row while a third holds it, in either order.
+        let other = fresh.session().await;
+        other.batch_execute("BEGIN").await.unwrap();
+        let lock = "SELECT FROM keys WHERE team = $1 AND hash = $2 FOR UPDATE";
+        other.query(lock, &[&TEAM.0, &hash(bound)]).await.unwrap();
+        let (sweeper, binder, again) = (two.clone(), one.clone(), wish(Some(&key)));
+        let sweep = || tokio::spawn(async move { sweeper.sweep(10, later).await.unwrap() });
+        let accept = || tokio::spawn(async move { binder.accept(again, later).await.unwrap() });
+        let session = fresh.session().await;
+        let (swept, accepted) = if sweep_first {
+            let swept = sweep();
+            until_blocked(&session, 1).await;
+            (swept, accept())
+        } else {
+            let accepted = accept();
+            until_blocked(&session, 1).await;
+            (sweep(), accepted)
+        };
+        until_blocked(&session, 2).await;
+        other.batch_execute("COMMIT").await.unwrap();
+
+        let (email, first) = email_of(accepted.await.unwrap());
+        let swept = swept.await.unwrap();
+        assert_eq!((first, email.bind, swept.keys), (true, 2, usize::from(sweep_first)));
+        assert_eq!(email_of(two.accept(wish(Some(&key)), later).await.unwrap()), (email, false));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_not_both_extended_and_rebound() {
+    let (_fresh, one, two) = two_nodes().await;
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let bound = brief(&one, &key).await;
+        // One node's clock is a little behind: for it the key still lives.
+        let (node, again) = (two.clone(), wish(Some(&key)));
+        let accept = tokio::spawn(async move { node.accept(again, NOW.plus(1001)).await.unwrap() });
+        let extended = one.extend_key(TEAM, bound, Ttl(86_400_000), NOW.plus(999)).await.unwrap();
+        let (email, first) = email_of(accept.await.unwrap());
+        // Either the extension came first and the wish found the old email, or it saw the new one.
+        match extended {
+            KeyChange::Done(extended) => assert_eq!(extended.id, email.id, "round {round}, first: {first}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_two_nodes_have_one_order() {
+    let (_fresh, one, two) = two_nodes().await;
+    let follower = tokio::spawn({
+        let node = two.clone();
+        async move {
+            let mut seen = Vec::new();
+            while seen.len() < 400 {
+                let after = seen.last().map_or(0, |event: &mailonce_core::event::Event| event.seq);
+                seen.extend(node.events(TEAM, after, 30).await.unwrap());
+            }
+            seen
+        }
+    });
+    let wishes = (0..400).map(|_| wish(None)).collect();
+    scatter([&one, &two], wishes).await.into_iter().for_each(|answer| drop(email_of(answer)));
+
+    let seen = follower.await.unwrap();
+    assert_eq!(seen.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=400).collect::<Vec<u64>>());
+    assert_eq!(seen, one.events(TEAM, 0, 1000).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_numbered_without_a_reader() {
+    let (fresh, one, _two) = two_nodes().await;
+    assert!(email_of(one.accept(wish(None), NOW).await.unwrap()).1);
+    let session = fresh.session().await;
+    for _ in 0..200 {
+        if rows(&session, "events").await == 1 {
+            return assert_eq!(rows(&session, "events_pending").await, 0);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("nobody numbered the event");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_envelope_that_another_node_holds_is_left_to_it() {
+    let (fresh, one, two) = two_nodes().await;
+    let held = email_of(one.accept(wish(None), NOW).await.unwrap()).0;
+    let free = email_of(one.accept(wish(None), NOW).await.unwrap()).0;
+    let other = fresh.session().await;
+    other.batch_execute("BEGIN").await.unwrap();
+    other.query("SELECT FROM emails WHERE id = $1 FOR UPDATE", &[&held.id.0]).await.unwrap();
+
+    assert_eq!(two.capture("sandbox", 10, NOW).await.unwrap(), 1);
+    assert_eq!(two.email(TEAM, free.id).await.unwrap().unwrap().settled_at, Some(NOW));
+    assert_eq!(two.next_due("sandbox").await.unwrap(), Some(Time(NOW.0)));
+    other.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(two.capture("sandbox", 10, NOW).await.unwrap(), 1);
+}

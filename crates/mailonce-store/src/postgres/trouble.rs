@@ -1,0 +1,124 @@
+//! Errors: what the database said, and what that means for the fate of a verb.
+
+use deadpool_postgres::PoolError;
+use mailonce_core::port::store::StoreError;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+/// Why a verb did not come to an answer.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// Two transactions got in each other's way and this one was undone: try again.
+    Again(String),
+    /// The database refused the statement and undid the transaction. The connection is well.
+    Refused(String),
+    /// Nothing to be done here.
+    Store(StoreError),
+}
+
+/// What a step of a verb comes to.
+pub(super) type Tried<T> = Result<T, Trouble>;
+
+/// How often a verb that was undone is tried before its caller hears of it.
+pub(super) const TRIES: u32 = 20;
+
+impl Trouble {
+    /// An error before the commit was asked for: nothing was written, whatever happened.
+    pub(super) fn before_commit(error: &tokio_postgres::Error) -> Self {
+        match error.as_db_error() {
+            Some(said) if is_conflict(said.code()) => Self::Again(told(error)),
+            Some(said) if is_damage(said.code()) => Self::Store(StoreError::Corrupt(told(error))),
+            Some(said) if is_plain_error(said) => Self::Refused(told(error)),
+            _ => Self::Store(StoreError::Unreachable(told(error))),
+        }
+    }
+
+    /// An error after the commit was asked for. Only a plain ERROR says that the transaction was undone; a closed
+    /// connection or a server that ends says nothing.
+    pub(super) fn at_commit(error: &tokio_postgres::Error) -> Self {
+        match error.as_db_error() {
+            Some(said) if is_plain_error(said) => Self::before_commit(error),
+            _ => Self::Store(StoreError::Unknown(told(error))),
+        }
+    }
+
+    /// The same trouble in a statement that was part of a larger transaction: the commit was never asked for.
+    pub(super) fn undone(self) -> Self {
+        match self {
+            Self::Store(StoreError::Unknown(why)) => Self::Store(StoreError::Unreachable(why)),
+            other => other,
+        }
+    }
+
+    /// A row that cannot be read back.
+    pub(super) fn unreadable(what: &str) -> Self {
+        Self::Store(StoreError::Corrupt(format!("{what} cannot be read")))
+    }
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::before_commit(&error)
+    }
+}
+
+impl From<PoolError> for Trouble {
+    fn from(error: PoolError) -> Self {
+        let text = match &error {
+            PoolError::Backend(inner) => told(inner),
+            PoolError::Timeout(_) => "no connection became free in time".into(),
+            other => other.to_string(),
+        };
+        Self::Store(StoreError::Unreachable(text))
+    }
+}
+
+impl From<Trouble> for StoreError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Again(why) | Trouble::Refused(why) => Self::Unreachable(why),
+            Trouble::Store(error) => error,
+        }
+    }
+}
+
+fn is_conflict(code: &SqlState) -> bool {
+    [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
+}
+
+/// Class XX: the server found its own files or invariants broken.
+fn is_damage(code: &SqlState) -> bool {
+    code.code().starts_with("XX")
+}
+
+fn is_plain_error(said: &DbError) -> bool {
+    said.parsed_severity() == Some(Severity::Error)
+}
+
+/// The driver's own text hides what the server said.
+pub(super) fn told(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(said) => format!("{} ({})", said.message(), said.code().code()),
+        None => match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        },
+    }
+}
+
+/// Runs a verb until no other transaction is in its way.
+macro_rules! insist {
+    ($verb:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $verb.await {
+                Err($crate::postgres::trouble::Trouble::Again(why)) if tries < $crate::postgres::trouble::TRIES => {
+                    tracing::debug!(%why, tries, "a verb was undone and is tried again");
+                    tokio::time::sleep(std::time::Duration::from_millis(u64::from(tries))).await;
+                    tries += 1;
+                }
+                other => break other,
+            }
+        }
+    }};
+}
+pub(super) use insist;

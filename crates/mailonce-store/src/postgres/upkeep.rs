@@ -1,0 +1,241 @@
+//! Upkeep: what the installation is, how the database is, what is counted, and what is forgotten.
+
+use mailonce_core::{
+    event::{Kind, NewEvent},
+    id::{EmailId, TeamId, ordered_bits},
+    key::InstallSecret,
+    limits,
+    port::store::{Health, Install, Suppressed, SuppressedCall, Swept},
+    time::Time,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use uuid::Uuid;
+
+use super::{
+    Ledger,
+    careful::{load, lock_keys, read_many},
+    ground::{Ground, Scoped, scopes_of},
+    row::{Scope, read_calls, read_emails, write_json},
+    trouble::{Tried, Trouble},
+    write::{ask, email_columns_of, run, write, write_events},
+};
+
+/// How often the count of keys is asked for.
+pub(super) const COUNT_EVERY: Duration = Duration::from_secs(30);
+
+const INSTALL: &str = "SELECT secret, epoch, last_id FROM install";
+/// The highest id of each team, by hopping from team to team in the index.
+const HIGHEST: &str = "
+    WITH RECURSIVE teams_seen AS (
+        (SELECT team FROM emails ORDER BY team LIMIT 1)
+        UNION ALL
+        SELECT (SELECT e.team FROM emails e WHERE e.team > t.team ORDER BY e.team LIMIT 1)
+          FROM teams_seen t WHERE t.team IS NOT NULL
+    )
+    SELECT (SELECT e.id FROM emails e WHERE e.team = t.team ORDER BY e.id DESC LIMIT 1)
+      FROM teams_seen t WHERE t.team IS NOT NULL";
+const COMMIT_SOMETHING: &str = "UPDATE install SET checked = checked + 1";
+const DURABILITY: &str = "
+    SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
+           current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+           (SELECT count(*) FROM pg_stat_replication),
+           (SELECT string_agg(coalesce(application_name, 'unnamed'), ', ') FROM pg_stat_replication
+             WHERE sync_state = 'async')";
+const COUNT_KEYS: &str = "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'keys'::regclass";
+
+const SWEEP_DUE: &str = "SELECT team, id FROM emails WHERE sweep_at <= $1 ORDER BY sweep_at, team, id LIMIT $2";
+const HOLD_DUE: &str = "
+    SELECT e.team, e.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
+      JOIN emails e ON e.team = w.team AND e.id = w.id
+     WHERE e.sweep_at <= $3 ORDER BY e.id FOR UPDATE OF e SKIP LOCKED";
+/// An operation is forgotten at its time and leaves a tombstone, which has a time of its own.
+const FORGET_OPERATIONS: &str = "
+    UPDATE keys k
+       SET digest = NULL, answer = NULL, forgotten_at = k.expires_at, expires_at = k.expires_at + $2
+      FROM (SELECT team, hash FROM keys WHERE expires_at IS NOT NULL AND expires_at <= $1 AND digest IS NOT NULL
+             LIMIT 10000 FOR UPDATE SKIP LOCKED) due
+     WHERE k.team = due.team AND k.hash = due.hash";
+/// A slot stays while its email stands for the recipient.
+const DROP_TOMBSTONES: &str = "
+    WITH due AS (
+        SELECT team, hash FROM keys WHERE expires_at IS NOT NULL AND expires_at <= $1 AND digest IS NULL
+         LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ), freed AS (
+        UPDATE keys k SET bind = 0, forgotten_at = NULL, expires_at = NULL FROM due
+         WHERE k.team = due.team AND k.hash = due.hash AND k.slot IS NOT NULL
+    )
+    DELETE FROM keys k USING due WHERE k.team = due.team AND k.hash = due.hash AND k.slot IS NULL";
+const DROP_BODIES: &str = "
+    DELETE FROM bodies b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.email = w.email";
+const DROP_EMAILS: &str = "
+    DELETE FROM emails b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.id = w.email";
+const DROP_HANDOFFS: &str = "
+    DELETE FROM handoffs b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.email = w.email";
+const DROP_ATTEMPTS: &str = "
+    DELETE FROM attempts b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.email = w.email";
+const DROP_SUPPRESSED: &str = "
+    DELETE FROM suppressed b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.email = w.email";
+const KEEP_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
+
+/// Makes the rows that are missing and locks the others, in order, as keys are locked.
+const HOLD_SUPPRESSED: &str = "
+    INSERT INTO suppressed (team, email, count, latest)
+    SELECT w.team, w.email, 0, '[]' FROM unnest($1::uuid[], $2::uuid[]) AS w (team, email) ORDER BY 1, 2
+    ON CONFLICT (team, email) DO UPDATE SET count = suppressed.count WHERE false";
+const READ_SUPPRESSED: &str = "
+    SELECT s.team, s.email, s.latest FROM unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+      JOIN suppressed s ON s.team = w.team AND s.email = w.email";
+const NOTE_SUPPRESSED: &str = "
+    UPDATE suppressed s SET count = s.count + w.count, latest = w.latest
+      FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[]) AS w (team, email, count, latest)
+     WHERE s.team = w.team AND s.email = w.email";
+
+impl Ledger {
+    /// What this installation is.
+    pub(super) async fn install(&self) -> Tried<Install> {
+        let client = self.link.client().await?;
+        let rows = ask(&client, INSTALL, &[]).await?;
+        let row = rows.first().ok_or_else(|| Trouble::unreadable("the installation"))?;
+        let secret: &[u8] = row.try_get(0)?;
+        let mut last_id: i64 = row.try_get(2)?;
+        for row in ask(&client, HIGHEST, &[]).await? {
+            last_id = last_id.max(row.try_get::<_, Option<Uuid>>(0)?.map_or(0, ordered_bits));
+        }
+        Ok(Install {
+            secret: InstallSecret(secret.try_into().map_err(|_short| Trouble::unreadable("the install secret"))?),
+            epoch: row.try_get::<_, i32>(1)? as u32,
+            last_id,
+        })
+    }
+
+    /// How the database is. Commits something, because nothing else shows that it can.
+    pub(super) async fn health(&self) -> Tried<Health> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        run(&tx, COMMIT_SOMETHING, &[]).await?;
+        tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+        let rows = ask(&client, DURABILITY, &[]).await?;
+        let row = rows.first().ok_or_else(|| Trouble::unreadable("the settings of the server"))?;
+        let setting = |at: usize| row.try_get::<_, &str>(at);
+        let mut notes = vec![format!("PostgreSQL {}, synchronous_commit = {}", setting(0)?, setting(3)?)];
+        if setting(1)? != "on" {
+            notes.push("fsync is off: what was accepted can be lost when the machine fails".into());
+        }
+        if setting(2)? != "on" {
+            notes.push("full_page_writes is off: a torn page can damage the ledger when the machine fails".into());
+        }
+        let (replicas, lagging): (i64, Option<&str>) = (row.try_get(5)?, row.try_get(6)?);
+        if let Some(names) = lagging {
+            notes.push(format!("asynchronous replicas: {names}; a failover to them can lose what was accepted"));
+        } else if replicas > 0 && setting(4)?.is_empty() {
+            notes.push(format!(
+                "{replicas} replicas and no synchronous_standby_names: a failover can lose what was accepted"
+            ));
+        }
+        Ok(Health { engine: "postgres", notes })
+    }
+
+    /// Asks how many keys there are, about.
+    pub(super) async fn count_keys(&self) -> Tried<()> {
+        let client = self.link.client().await?;
+        if let Some(row) = ask(&client, COUNT_KEYS, &[]).await?.first() {
+            self.meter.keys(row.try_get::<_, i64>(0)? as u64);
+        }
+        Ok(())
+    }
+
+    /// Counts calls that were answered with an earlier email, and keeps the latest.
+    pub(super) async fn note_suppressed(&self, calls: &[Suppressed], now: Time) -> Tried<()> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let named: BTreeSet<Scoped> = calls.iter().map(|note| (note.team, note.email)).collect();
+        let emails = read_emails(&read_many(&tx, &named).await?, 0)?;
+        let known: BTreeMap<Scoped, _> = emails.iter().map(|email| ((email.team, email.id), email)).collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        let (teams, ids) = email_columns_of(known.keys().copied());
+        run(&tx, HOLD_SUPPRESSED, &[&teams, &ids]).await?;
+        let mut kept: BTreeMap<Scoped, (i64, Vec<SuppressedCall>)> = BTreeMap::new();
+        for row in ask(&tx, READ_SUPPRESSED, &[&teams, &ids]).await? {
+            let scoped = (TeamId(row.try_get(0)?), EmailId(row.try_get(1)?));
+            kept.insert(scoped, (0, read_calls(Some(row.try_get(2)?))?));
+        }
+        let mut events: Vec<(TeamId, NewEvent)> = Vec::new();
+        for note in calls {
+            let scoped = (note.team, note.email);
+            let (Some(email), Some((count, latest))) = (known.get(&scoped), kept.get_mut(&scoped)) else { continue };
+            let mut event = email.event(Kind::EmailDuplicate, now);
+            event.data["calls"] = note.count.into();
+            events.push((note.team, event));
+            *count += note.count as i64;
+            latest.extend(note.latest.iter().cloned());
+            let surplus = latest.len().saturating_sub(limits::SUPPRESSED_KEPT);
+            latest.drain(..surplus);
+        }
+        let (teams, ids) = email_columns_of(kept.keys().copied());
+        let counts: Vec<i64> = kept.values().map(|(count, _)| *count).collect();
+        let latest = kept.values().map(|(_, latest)| write_json(latest)).collect::<Tried<Vec<String>>>()?;
+        run(&tx, NOTE_SUPPRESSED, &[&teams, &ids, &counts, &latest]).await?;
+        write_events(&tx, &events).await?;
+        self.commit(tx, 1).await
+    }
+
+    /// Forgets what is due to be forgotten, at most `max` emails.
+    pub(super) async fn sweep(&self, max: usize, now: Time) -> Tried<Swept> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let due: BTreeSet<Scoped> = read_scoped(&ask(&tx, SWEEP_DUE, &[&now.0, &(max as i64)]).await?)?.collect();
+        let mut swept = Swept::default();
+        if !due.is_empty() {
+            // Seen without a lock: only their heads are used, and those never change.
+            let scopes: BTreeSet<Scope> =
+                read_emails(&read_many(&tx, &due).await?, 0)?.iter().flat_map(scopes_of).collect();
+            lock_keys(&tx, &scopes).await?;
+            let (teams, ids) = email_columns_of(due.iter().copied());
+            let held: Vec<Scoped> = read_scoped(&ask(&tx, HOLD_DUE, &[&teams, &ids, &now.0]).await?)?.collect();
+            let mut ground = load(&tx, &scopes, &held).await?;
+            for (team, id) in held {
+                if let Some(email) = ground.of_team(team, id) {
+                    ground.sweep(&email, now, &mut swept);
+                }
+            }
+            write(&tx, &ground).await?;
+            swept.bodies = drop_rows(&tx, &ground).await?;
+        }
+        run(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
+        run(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
+        self.commit(tx, 1).await?;
+        Ok(swept)
+    }
+}
+
+/// Drops bodies and last traces. How many bodies there were.
+async fn drop_rows(tx: &deadpool_postgres::Transaction<'_>, ground: &Ground) -> Tried<usize> {
+    let mut bodies = 0;
+    if !ground.bodiless.is_empty() {
+        let (teams, ids) = email_columns_of(ground.bodiless.iter().copied());
+        bodies = run(tx, DROP_BODIES, &[&teams, &ids]).await? as usize;
+    }
+    if let Some(highest) = ground.gone.iter().map(|(_, id)| ordered_bits(id.0)).max() {
+        let (teams, ids) = email_columns_of(ground.gone.iter().copied());
+        for sql in [DROP_EMAILS, DROP_HANDOFFS, DROP_ATTEMPTS, DROP_SUPPRESSED] {
+            run(tx, sql, &[&teams, &ids]).await?;
+        }
+        run(tx, KEEP_LAST_ID, &[&highest]).await?;
+    }
+    Ok(bodies)
+}
+
+fn read_scoped(rows: &[tokio_postgres::Row]) -> Tried<impl Iterator<Item = Scoped>> {
+    let read = |row: &tokio_postgres::Row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)));
+    Ok(rows.iter().map(read).collect::<Tried<Vec<Scoped>>>()?.into_iter())
+}
