@@ -254,6 +254,15 @@ impl Email {
         !self.is_forgotten(now) && !matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
     }
 
+    /// Keeps it back at its acceptance. The time it was wished for stays with it.
+    pub fn hold(&mut self, guard: Guard, now: Time) {
+        self.guard = Some(guard);
+        for handoff in &mut self.handoffs {
+            handoff.state = State::Held;
+            handoff.due_at = handoff.due_at.filter(|due| *due > now);
+        }
+    }
+
     /// The event that tells of its acceptance.
     pub fn accepted_event(&self) -> NewEvent {
         let kind = if self.guard.is_some() { Kind::EmailHeld } else { Kind::EmailAccepted };

@@ -86,22 +86,17 @@ impl Wish {
     /// The email it becomes when it is the first of its key.
     pub fn become_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
         let due = self.due.filter(|due| *due > now);
-        let state = match (guard, due) {
-            (Some(_), _) => State::Held,
-            (None, Some(_)) => State::Scheduled,
-            (None, None) => State::Queued,
-        };
+        let state = if due.is_some() { State::Scheduled } else { State::Queued };
         let handoff = |(number, envelope): (usize, Envelope)| Handoff {
             number: number as u16,
             transport: envelope.transport,
             recipients: envelope.recipients,
             state,
-            // A held email keeps the time it was wished for, and gets it back when it is released.
-            due_at: due.or(if guard.is_some() { None } else { Some(now) }),
+            due_at: due.or(Some(now)),
             attempts: 0,
             fence: 0,
         };
-        let email = Email {
+        let mut email = Email {
             id: self.id,
             team: self.team,
             rev: 1,
@@ -110,11 +105,14 @@ impl Wish {
             bind,
             ttl: self.ttl,
             settled_at: None,
-            guard,
+            guard: None,
             resent_as: None,
             handoffs: self.envelopes.into_iter().enumerate().map(handoff).collect(),
             suppressed: 0,
         };
+        if let Some(guard) = guard {
+            email.hold(guard, now);
+        }
         (email, self.body)
     }
 }

@@ -1,5 +1,6 @@
 //! Reading HTTP/1.1 answers: status, length, keep-alive, and no more than that.
 
+use std::io;
 use std::ops::Range;
 
 /// An answer, as long as the connection's buffer holds it.
@@ -66,6 +67,15 @@ pub(super) fn parse(bytes: &mut [u8]) -> Parsed {
             keep_alive,
         },
         Length::None => Parsed::Garbage("an answer without a length"),
+    }
+}
+
+/// Status and place of the body, once the whole of an answer is there.
+pub(crate) fn parse_whole(bytes: &mut [u8]) -> io::Result<Option<(u16, Range<usize>)>> {
+    match parse(bytes) {
+        Parsed::Partial => Ok(None),
+        Parsed::Whole { status, body, .. } => Ok(Some((status, body))),
+        Parsed::Garbage(why) => Err(io::Error::new(io::ErrorKind::InvalidData, why)),
     }
 }
 

@@ -16,6 +16,7 @@ mod threads;
 mod wire;
 
 pub use answer::Answer;
+pub(crate) use answer::parse_whole;
 pub use burst::{Burst, burst};
 pub use histogram::Histogram;
 pub use request::{NUMBER, Template};

@@ -1,4 +1,14 @@
-//! The rigs, tried on servers that are known to behave or to misbehave.
+//! The load generator and the checker, tried on what is known to behave or to misbehave; and with them the real binary.
 
 #[cfg(test)]
+mod checker;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod load;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod setting;

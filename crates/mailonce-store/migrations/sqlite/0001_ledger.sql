@@ -42,8 +42,8 @@ CREATE TABLE keys (
 CREATE INDEX keys_expiry ON keys (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TABLE emails (
+    email INTEGER PRIMARY KEY,
     team INTEGER NOT NULL,
-    email INTEGER NOT NULL,
     tail INTEGER NOT NULL,  -- the unordered bits of the id
     rev INTEGER NOT NULL,
     bind INTEGER NOT NULL,
@@ -54,31 +54,34 @@ CREATE TABLE emails (
     sweep_at INTEGER,
     digest BLOB NOT NULL,
     head TEXT NOT NULL,     -- JSON, never changes
-    PRIMARY KEY (team, email)
-) STRICT, WITHOUT ROWID;
+    body BLOB               -- when it is small; see bodies
+) STRICT;
 CREATE INDEX emails_sweep ON emails (sweep_at) WHERE sweep_at IS NOT NULL;
 
+-- Bodies that are too large to be written again with every change of their email's row.
 CREATE TABLE bodies (
     email INTEGER PRIMARY KEY,
     body BLOB NOT NULL
 ) STRICT;
 
+-- Sorted by team and email, so that it is also the way from a team to its emails.
 CREATE TABLE handoffs (
+    team INTEGER NOT NULL,
     email INTEGER NOT NULL,
     number INTEGER NOT NULL,
-    team INTEGER NOT NULL,
     transport TEXT NOT NULL,
     recipients TEXT NOT NULL, -- JSON
     state TEXT NOT NULL,
     due_at INTEGER,
     attempts INTEGER NOT NULL,
     fence INTEGER NOT NULL,
-    PRIMARY KEY (email, number)
+    PRIMARY KEY (team, email, number)
 ) STRICT, WITHOUT ROWID;
 -- Rows leave this index when they are handed off, so it stays small.
 CREATE INDEX handoffs_due ON handoffs (due_at) WHERE state IN ('queued', 'scheduled');
 -- States that are rare and looked for.
-CREATE INDEX handoffs_rare ON handoffs (team, state, email) WHERE state IN ('held', 'unknown', 'failed', 'bounced', 'complained', 'abandoned', 'cancelled');
+CREATE INDEX handoffs_rare ON handoffs (team, state, email)
+    WHERE state IN ('held', 'unknown', 'failed', 'bounced', 'complained', 'abandoned', 'cancelled');
 
 CREATE TABLE attempts (
     email INTEGER NOT NULL,

@@ -18,11 +18,15 @@ use std::{
 use super::{
     Ledger,
     careful::{load, lock_scopes},
-    ground::{bound_to, scopes_of_wish},
+    draft::insert,
+    ground::{Ground, bound_to, scopes_of_wish},
     lanes::{Became, Round, Waiting},
-    row::{KEY_COLUMNS, KeyRow, Scope, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
+    row::{
+        KEY_COLUMNS, KeyRow, Scope, email_columns, email_joins, hash_column, key_columns, read_emails,
+        read_key, scope_columns,
+    },
     trouble::{Tried, Trouble, insist},
-    write::{ask, insert, key_column},
+    write::ask,
 };
 
 /// Keys and the emails they are bound to, of one moment.
@@ -45,7 +49,7 @@ pub(super) async fn find(client: &Client, scopes: &BTreeSet<Scope>) -> Tried<Fou
     let (teams, hashes) = scope_columns(scopes);
     let rows = ask(client, BOUND, &[&teams, &hashes]).await?;
     let mut found = Found::new();
-    for same in rows.chunk_by(|a, b| same_key(a, b)) {
+    for same in rows.chunk_by(same_key) {
         if let Some(first) = same.first() {
             let (scope, key) = read_key(first)?;
             found.insert(scope, (key, read_emails(same, KEY_COLUMNS)?.pop()));
@@ -72,12 +76,19 @@ impl Ledger {
     pub(super) async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
         let (waiting, answered) = Waiting::new(wish, now)?;
         self.lanes.join(waiting);
-        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))
+        answered
+            .await
+            .unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))
     }
 
     /// Answers every wish of a round.
     pub(super) async fn answer(&self, round: Round) {
-        let Round { plain, followers, mut careful, .. } = round;
+        let Round {
+            plain,
+            followers,
+            mut careful,
+            ..
+        } = round;
         let (became, lost) = self.answer_plain(plain).await;
         let mut open = lost;
         for follower in followers {
@@ -119,7 +130,11 @@ impl Ledger {
                 continue;
             }
             let email = email.clone();
-            became.extend(waiting.key().map(|key| (key, Ok(Accept::Bound(Bound::Email(email.clone()))))));
+            became.extend(
+                waiting
+                    .key()
+                    .map(|key| (key, Ok(Accept::Bound(Bound::Email(email.clone()))))),
+            );
             waiting.answer(Ok(Accept::First(email)));
         }
         (became, lost)
@@ -128,7 +143,9 @@ impl Ledger {
     async fn answer_alone(&self, plain: Vec<Waiting>, became: &mut Became) {
         for waiting in plain {
             let answers = insist!(self.decide(vec![(waiting.wish.clone(), waiting.now)]));
-            let answer = answers.map_err(StoreError::from).and_then(|mut answers| answers.pop().ok_or_else(no_answer));
+            let answer = answers
+                .map_err(StoreError::from)
+                .and_then(|mut answers| answers.pop().ok_or_else(no_answer));
             let told = answer.clone().map(|accept| match accept {
                 Accept::First(email) => Accept::Bound(Bound::Email(email)),
                 bound @ Accept::Bound(_) => bound,
@@ -142,7 +159,9 @@ impl Ledger {
     async fn bind_plain(&self, plain: &[Waiting]) -> Tried<HashSet<EmailId>> {
         let client = self.link.lane().await?;
         let (warnings, begun) = (self.link.warnings(), Instant::now());
-        let drafts = plain.iter().map(|waiting| (&waiting.draft, key_column(waiting.wish.key)));
+        let drafts = plain
+            .iter()
+            .map(|waiting| (&waiting.draft, waiting.wish.key.map(hash_column)));
         let won = match insert(&client, drafts).await {
             Err(trouble @ Trouble::Store(_)) => {
                 // The next round must not inherit a dying session.
@@ -165,7 +184,9 @@ impl Ledger {
             Ok(found) => found,
             Err(trouble) => {
                 let error = StoreError::from(trouble);
-                open.into_iter().for_each(|waiting| waiting.answer(Err(error.clone())));
+                for waiting in open {
+                    waiting.answer(Err(error.clone()));
+                }
                 return Vec::new();
             }
         };
@@ -187,13 +208,24 @@ impl Ledger {
         if careful.is_empty() {
             return;
         }
-        let wishes: Vec<(Wish, Time)> = careful.iter().map(|waiting| (waiting.wish.clone(), waiting.now)).collect();
+        let wishes: Vec<(Wish, Time)> = careful
+            .iter()
+            .map(|waiting| (waiting.wish.clone(), waiting.now))
+            .collect();
         match insist!(self.decide(wishes.clone())) {
-            Ok(answers) => careful.into_iter().zip(answers).for_each(|(waiting, answer)| waiting.answer(Ok(answer))),
-            Err(Trouble::Refused(_)) if careful.len() > 1 => self.answer_alone(careful, &mut HashMap::new()).await,
+            Ok(answers) => {
+                for (waiting, answer) in careful.into_iter().zip(answers) {
+                    waiting.answer(Ok(answer));
+                }
+            }
+            Err(Trouble::Refused(_)) if careful.len() > 1 => {
+                self.answer_alone(careful, &mut HashMap::new()).await;
+            }
             Err(trouble) => {
                 let error = StoreError::from(trouble);
-                careful.into_iter().for_each(|waiting| waiting.answer(Err(error.clone())));
+                for waiting in careful {
+                    waiting.answer(Err(error.clone()));
+                }
             }
         }
     }
@@ -206,7 +238,10 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load(&tx, &scopes, &[]).await?;
-        let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
+        let answers = wishes
+            .into_iter()
+            .map(|(wish, now)| ground.accept(wish, now))
+            .collect();
         self.settle(tx, &ground, verbs).await?;
         Ok(answers)
     }
@@ -218,21 +253,37 @@ impl Ledger {
 
     async fn try_accept_batch(&self, batch: &BatchWish, now: Time) -> Tried<AcceptBatch> {
         let mut scopes: BTreeSet<Scope> = batch.items.iter().flat_map(scopes_of_wish).collect();
-        scopes.extend(batch.operation.iter().map(|operation| (operation.team, operation.key)));
+        scopes.extend(
+            batch
+                .operation
+                .iter()
+                .map(|operation| (operation.team, operation.key)),
+        );
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load(&tx, &scopes, &[]).await?;
-        if let Some(operation) = &batch.operation
-            && let Some(Once::Mismatch(bound)) = ground.begin::<()>(operation, now)
-        {
-            return Ok(AcceptBatch::Mismatch(bound));
-        }
-        let items = batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect();
+        let answer = decide_batch(&mut ground, batch, now);
         self.settle(tx, &ground, 1).await?;
-        Ok(AcceptBatch::Items(items))
+        Ok(answer)
     }
+}
 
+fn decide_batch(ground: &mut Ground, batch: &BatchWish, now: Time) -> AcceptBatch {
+    if let Some(operation) = &batch.operation {
+        match ground.repeat_of::<()>(operation, now) {
+            Some(Once::Mismatch(bound)) => return AcceptBatch::Mismatch(bound),
+            Some(_) => {}
+            None => ground.bind_operation(operation),
+        }
+    }
+    AcceptBatch::Items(
+        batch
+            .items
+            .iter()
+            .map(|wish| ground.accept(wish.clone(), now))
+            .collect(),
+    )
 }
 
 fn no_answer() -> StoreError {

@@ -17,7 +17,9 @@ use tokio_postgres::Row;
 use super::{
     Ledger,
     ground::{Ground, Scoped},
-    row::{KeyRow, Scope, Target, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
+    row::{
+        KeyRow, Scope, Target, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns,
+    },
     trouble::{Tried, Trouble},
     write::{ask, email_columns_of, run, write},
 };
@@ -105,16 +107,31 @@ pub(super) async fn load(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>, others:
         wanted.extend(targets(key).map(|id| (*team, id)));
     }
     let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
-    let mut ground = Ground { keys: read.clone(), read, ..Ground::default() };
+    let mut ground = Ground {
+        keys: read.clone(),
+        read,
+        ..Ground::default()
+    };
     ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
     Ok(ground)
 }
 
 /// Loads more emails onto a ground.
-pub(super) async fn load_more(tx: &Transaction<'_>, ground: &mut Ground, team: TeamId, ids: &[EmailId]) -> Tried<()> {
-    let wanted = ids.iter().filter(|id| !ground.emails.contains_key(id)).map(|id| (team, *id)).collect();
+pub(super) async fn load_more(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    team: TeamId,
+    ids: &[EmailId],
+) -> Tried<()> {
+    let wanted = ids
+        .iter()
+        .filter(|id| !ground.emails.contains_key(id))
+        .map(|id| (team, *id))
+        .collect();
     let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
-    ground.emails.extend(emails.into_iter().map(|email| (email.id, email)));
+    ground
+        .emails
+        .extend(emails.into_iter().map(|email| (email.id, email)));
     Ok(())
 }
 
@@ -129,7 +146,8 @@ fn targets(key: &KeyRow) -> impl Iterator<Item = EmailId> {
 
 impl Ledger {
     /// Writes what was decided and commits. A transaction that decided nothing is undone instead: the rows it made
-    /// to lock them go, and what it answers was committed before.
+    /// to lock them go, and what it answers was committed before. Every verb ends here or waits for its own end: a
+    /// transaction that is merely dropped holds its locks a little longer than its caller waits.
     pub(super) async fn settle(&self, tx: Transaction<'_>, ground: &Ground, verbs: usize) -> Tried<()> {
         if ground.is_untouched() {
             return Ok(tx.rollback().await?);

@@ -48,12 +48,16 @@ impl Ledger {
         operation: Option<&Operation>,
         now: Time,
     ) -> Tried<Once<Change>> {
-        self.change(team, id, operation, now, |email| email.cancel(now)).await
+        self.change(team, id, operation, now, |email| email.cancel(now))
+            .await
     }
 
     /// Moves a scheduled email to another time.
     pub(super) async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Tried<Change> {
-        match self.change(team, id, None, now, |email| email.reschedule(due, now).map(Some)).await? {
+        match self
+            .change(team, id, None, now, |email| email.reschedule(due, now).map(Some))
+            .await?
+        {
             Once::Done(change) => Ok(change),
             // Without an operation there is nothing to repeat or to mistake.
             Once::Repeated(_) | Once::Mismatch(_) => Ok(Change::Missing),
@@ -69,32 +73,30 @@ impl Ledger {
         now: Time,
         rule: impl FnOnce(&mut Email) -> Ruled + Send,
     ) -> Tried<Once<Change>> {
-        let scopes: BTreeSet<Scope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let scopes: BTreeSet<Scope> = operation
+            .iter()
+            .map(|operation| (operation.team, operation.key))
+            .collect();
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
         let mut ground = load(&tx, &scopes, &[(team, id)]).await?;
-        let Some(mut email) = ground.of_team(team, id) else { return Ok(Once::Done(Change::Missing)) };
-        if let Some(answer) = operation.and_then(|operation| ground.begin(operation, now)) {
-            return Ok(answer);
-        }
-        let answer = match rule(&mut email) {
-            Ok(event) => {
-                if let Some(event) = event {
-                    ground.save(&email, event);
-                }
-                Change::Email(email)
-            }
-            Err(refusal) => Change::Refused(refusal, email),
-        };
+        let answer = changed(&mut ground, (team, id), operation, now, rule);
         self.settle(tx, &ground, 1).await?;
-        Ok(Once::Done(answer))
+        Ok(answer)
     }
 
     /// Makes the next version of an email, once.
-    pub(super) async fn resend(&self, wish: &Wish, operation: Option<&Operation>, now: Time) -> Tried<Once<Resend>> {
-        let Some(previous) = wish.head.resend_of else { return Ok(Once::Done(Resend::Missing)) };
+    pub(super) async fn resend(
+        &self,
+        wish: &Wish,
+        operation: Option<&Operation>,
+        now: Time,
+    ) -> Tried<Once<Resend>> {
+        let Some(previous) = wish.head.resend_of else {
+            return Ok(Once::Done(Resend::Missing));
+        };
         let mut scopes: BTreeSet<Scope> = scopes_of_wish(wish).collect();
         scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
         let mut client = self.link.client().await?;
@@ -102,7 +104,12 @@ impl Ledger {
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
         let mut ground = load(&tx, &scopes, &[(wish.team, previous)]).await?;
-        let next: Vec<EmailId> = ground.emails.get(&previous).and_then(|email| email.resent_as).into_iter().collect();
+        let next: Vec<EmailId> = ground
+            .emails
+            .get(&previous)
+            .and_then(|email| email.resent_as)
+            .into_iter()
+            .collect();
         load_more(&tx, &mut ground, wish.team, &next).await?;
         let answer = ground.resend(wish.clone(), operation, now);
         self.settle(tx, &ground, 1).await?;
@@ -115,7 +122,10 @@ impl Ledger {
         let tx = client.transaction().await?;
         let mut due: Vec<(Scoped, u16)> = Vec::new();
         for row in ask(&tx, DUE, &[&transport, &now.0, &(max as i64)]).await? {
-            let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
+            let scoped = (
+                TeamId(row.try_get::<_, Uuid>(0)?),
+                EmailId(row.try_get::<_, Uuid>(1)?),
+            );
             due.push((scoped, row.try_get::<_, i32>(2)? as u16));
         }
         let held: BTreeSet<Scoped> = due.iter().map(|(scoped, _)| *scoped).collect();
@@ -124,14 +134,16 @@ impl Ledger {
         ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
         let mut captured = 0;
         for ((team, id), number) in due {
-            let Some(mut email) = ground.of_team(team, id) else { continue };
+            let Some(mut email) = ground.of_team(team, id) else {
+                continue;
+            };
             if let Some((attempt, event)) = email.capture(number, now) {
                 ground.attempts.push((team, id, attempt));
                 ground.save(&email, event);
                 captured += 1;
             }
         }
-        self.settle(tx, &ground, captured).await?;
+        self.settle(tx, &ground, 1).await?;
         Ok(captured)
     }
 
@@ -142,13 +154,23 @@ impl Ledger {
     }
 
     /// Gives a key another memory.
-    pub(super) async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Tried<KeyChange> {
-        self.change_key(team, key, now, |email| Some(email.extend(ttl, now))).await
+    pub(super) async fn extend_key(
+        &self,
+        team: TeamId,
+        key: KeyHash,
+        ttl: Ttl,
+        now: Time,
+    ) -> Tried<KeyChange> {
+        self.change_key(team, key, now, |email| Some(email.extend(ttl, now)))
+            .await
     }
 
     /// Forgets a key now, if its email is terminal.
     pub(super) async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<KeyChange> {
-        self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget(now))).await
+        self.change_key(team, key, now, |email| {
+            email.state().is_terminal().then(|| email.forget(now))
+        })
+        .await
     }
 
     /// Changes how long a key is remembered. Every scope of its email is locked, because who else is decided by them
@@ -161,7 +183,9 @@ impl Ledger {
         rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
     ) -> Tried<KeyChange> {
         let found = self.find_one(team, key).await?;
-        let Some(Bound::Email(seen)) = bound_in(&found, (team, key), now) else { return Ok(KeyChange::Missing) };
+        let Some(Bound::Email(seen)) = bound_in(&found, (team, key), now) else {
+            return Ok(KeyChange::Missing);
+        };
         let mut scopes = scopes_of(&seen);
         scopes.insert((team, key));
         let mut client = self.link.client().await?;
@@ -169,13 +193,60 @@ impl Ledger {
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
         let mut ground = load(&tx, &scopes, &[]).await?;
-        let Some(Bound::Email(mut email)) = ground.bound(team, key, now) else { return Ok(KeyChange::Missing) };
-        if email.id != seen.id {
-            return Err(Trouble::Again("the key was bound to another email meanwhile".into()));
-        }
-        let Some(event) = rule(&mut email) else { return Ok(KeyChange::NotTerminal(email)) };
-        ground.save(&email, event);
+        let answer = key_changed(&mut ground, (team, key), seen.id, now, rule);
         self.settle(tx, &ground, 1).await?;
-        Ok(KeyChange::Done(email))
+        answer
     }
+}
+
+/// What becomes of an email under a rule, and of the key of the operation that asked for it.
+fn changed(
+    ground: &mut Ground,
+    (team, id): Scoped,
+    operation: Option<&Operation>,
+    now: Time,
+    rule: impl FnOnce(&mut Email) -> Ruled,
+) -> Once<Change> {
+    if let Some(answer) = operation.and_then(|operation| ground.repeat_of(operation, now)) {
+        return answer;
+    }
+    let Some(mut email) = ground.of_team(team, id) else {
+        return Once::Done(Change::Missing);
+    };
+    match rule(&mut email) {
+        Ok(event) => {
+            if let Some(event) = event {
+                ground.save(&email, event);
+            }
+            // Only what was done is remembered: a refusal may turn into a success later.
+            if let Some(operation) = operation {
+                ground.bind_operation(operation);
+            }
+            Once::Done(Change::Email(email))
+        }
+        Err(refusal) => Once::Done(Change::Refused(refusal, email)),
+    }
+}
+
+/// What becomes of a key's memory under a rule. Only the email that was `seen` is locked.
+fn key_changed(
+    ground: &mut Ground,
+    (team, key): Scope,
+    seen: EmailId,
+    now: Time,
+    rule: impl FnOnce(&mut Email) -> Option<NewEvent>,
+) -> Tried<KeyChange> {
+    let Some(Bound::Email(mut email)) = ground.bound(team, key, now) else {
+        return Ok(KeyChange::Missing);
+    };
+    if email.id != seen {
+        return Err(Trouble::Again(
+            "the key was bound to another email meanwhile".into(),
+        ));
+    }
+    let Some(event) = rule(&mut email) else {
+        return Ok(KeyChange::NotTerminal(email));
+    };
+    ground.save(&email, event);
+    Ok(KeyChange::Done(email))
 }

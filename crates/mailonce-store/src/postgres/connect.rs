@@ -26,8 +26,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::trouble::Tried;
 
-/// What every session is told first. All lookups go by index: the plans must not depend on statistics that a young
-/// ledger does not have yet.
+/// What every session is told first. Every lookup is a walk down an index, one per row wanted, whatever the statistics
+/// of a young ledger make the planner believe.
 const SESSION: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
      WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
@@ -39,7 +39,15 @@ const SESSION: &str = "
     SET jit = off;
     SET enable_seqscan = off;
     SET enable_hashjoin = off;
-    SET enable_mergejoin = off;";
+    SET enable_mergejoin = off;
+    SET enable_material = off;
+    SET random_page_cost = 0;
+    SET seq_page_cost = 0;";
+
+/// Who in the server speaks up when a commit cannot be relied on: the wait for a synchronous replica that was cut, and
+/// warnings raised by hand. Its other warnings, of collations for example, say nothing about a commit. These names are
+/// the same in every language.
+const DOUBTERS: [&str; 2] = ["SyncRepWaitForLSN", "exec_stmt_raise"];
 
 /// Where the database is.
 #[derive(Clone)]
@@ -64,9 +72,14 @@ impl Place {
                 _ => rest.push(pair),
             }
         }
-        let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-        let mut config: Config =
-            plain.parse().map_err(|error| unreachable_for(format!("the URL of the store: {error}")))?;
+        let plain = if rest.is_empty() {
+            base.to_owned()
+        } else {
+            format!("{base}?{}", rest.join("&"))
+        };
+        let mut config: Config = plain
+            .parse()
+            .map_err(|error| unreachable_for(format!("the URL of the store: {error}")))?;
         config
             .ssl_mode(mode)
             .application_name("mailonce")
@@ -76,14 +89,23 @@ impl Place {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3);
-        let tls = if mode == SslMode::Disable { None } else { Some(tls(roots.as_deref())?) };
+        let tls = if mode == SslMode::Disable {
+            None
+        } else {
+            Some(tls(roots.as_deref())?)
+        };
         Ok(Self { config, tls })
     }
 
-    /// A pool of sessions. Warnings of the server are counted in `warnings`.
+    /// A pool of sessions. Warnings that concern commits are counted in `warnings`.
     pub(super) fn pool(&self, size: usize, warnings: &Arc<AtomicU64>) -> Result<Pool, StoreError> {
-        let opener = Opener { tls: self.tls.clone(), warnings: warnings.clone() };
-        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let opener = Opener {
+            tls: self.tls.clone(),
+            warnings: warnings.clone(),
+        };
+        let recycling = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
         let manager = Manager::from_connect(self.config.clone(), opener, recycling);
         Pool::builder(manager)
             .max_size(size)
@@ -105,10 +127,13 @@ fn tls(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
         None => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(path) => {
             let unreadable = |why: String| unreachable_for(format!("sslrootcert {path}: {why}"));
-            let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
+            let certificates =
+                CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
             for certificate in certificates {
                 let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
-                store.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+                store
+                    .add(certificate)
+                    .map_err(|error| unreadable(error.to_string()))?;
             }
         }
     }
@@ -150,14 +175,24 @@ where
         while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
             match message {
                 Ok(AsyncMessage::Notice(notice)) => {
-                    if notice.parsed_severity() == Some(Severity::Warning) {
+                    let warns = notice.parsed_severity() == Some(Severity::Warning);
+                    if warns
+                        && notice
+                            .routine()
+                            .is_some_and(|routine| DOUBTERS.contains(&routine))
+                    {
                         warnings.fetch_add(1, Ordering::SeqCst);
+                    }
+                    if warns {
                         tracing::warn!("the database warns: {}", notice.message());
                     }
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!("a connection to the database ended: {}", super::trouble::told(&error));
+                    tracing::warn!(
+                        "a connection to the database ended: {}",
+                        super::trouble::told(&error)
+                    );
                     return;
                 }
             }
@@ -171,8 +206,7 @@ where
 pub(super) struct Link {
     accepts: Pool,
     verbs: Pool,
-    /// How often the server warned. It warns when the wait for a synchronous replica was cut, and then a commit that
-    /// looks like a success is none that can be promised.
+    /// How often the server cast doubt on a commit: one that looks like a success is none that can be promised.
     warnings: Arc<AtomicU64>,
 }
 
@@ -180,7 +214,11 @@ impl Link {
     /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
     pub(super) fn new(place: &Place, lanes: usize, others: usize) -> Result<Self, StoreError> {
         let warnings = Arc::default();
-        Ok(Self { accepts: place.pool(lanes, &warnings)?, verbs: place.pool(others, &warnings)?, warnings })
+        Ok(Self {
+            accepts: place.pool(lanes, &warnings)?,
+            verbs: place.pool(others, &warnings)?,
+            warnings,
+        })
     }
 
     /// A session for accepts.
@@ -193,7 +231,7 @@ impl Link {
         Ok(self.verbs.get().await?)
     }
 
-    /// How often the server warned so far.
+    /// How often the server cast doubt on a commit so far.
     pub(super) fn warnings(&self) -> u64 {
         self.warnings.load(Ordering::SeqCst)
     }
@@ -220,8 +258,15 @@ mod tests {
         ] {
             assert_eq!(Place::parse(url).unwrap().tls.is_some(), tls, "{url}");
         }
-        for bad in ["postgres://u@h/d?sslmode=maybe", "postgres://u@h/d?sslmode=require&sslrootcert=/no/such/file", "x"] {
-            assert!(matches!(Place::parse(bad), Err(StoreError::Unreachable(_))), "{bad}");
+        for bad in [
+            "postgres://u@h/d?sslmode=maybe",
+            "postgres://u@h/d?sslmode=require&sslrootcert=/no/such/file",
+            "x",
+        ] {
+            assert!(
+                matches!(Place::parse(bad), Err(StoreError::Unreachable(_))),
+                "{bad}"
+            );
         }
     }
 }

@@ -71,7 +71,9 @@ impl Ground {
         }
         let guard = self.overlaps(&wish, now).then_some(Guard::Overlaps);
         let (key, slots) = (wish.key, wish.slots.clone());
-        let bind = key.map_or(0, |key| self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind) + 1);
+        let bind = key.map_or(0, |key| {
+            self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind) + 1
+        });
         let (email, body) = wish.become_email(bind, guard, now);
         self.bind(&email, key, &slots, now);
         self.fresh.push((email.id, body, email.accepted_event()));
@@ -104,33 +106,41 @@ impl Ground {
     fn overlaps(&self, wish: &Wish, now: Time) -> bool {
         let stands_for = |key: KeyHash| {
             let row = self.keys.get(&(wish.team, key));
-            row.and_then(|row| row.slot).is_some_and(|id| self.occupies(id, now))
+            row.and_then(|row| row.slot)
+                .is_some_and(|id| self.occupies(id, now))
         };
-        let bound_alone = |key: KeyHash| {
-            matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if email.occupies_slots(now))
-        };
-        wish.key.is_some_and(stands_for) || wish.slots.iter().any(|slot| stands_for(*slot) || bound_alone(*slot))
+        let bound_alone = |key: KeyHash| matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if email.occupies_slots(now));
+        wish.key.is_some_and(stands_for)
+            || wish
+                .slots
+                .iter()
+                .any(|slot| stands_for(*slot) || bound_alone(*slot))
     }
 
     fn occupies(&self, id: EmailId, now: Time) -> bool {
-        self.emails.get(&id).is_some_and(|email| email.occupies_slots(now))
+        self.emails
+            .get(&id)
+            .is_some_and(|email| email.occupies_slots(now))
     }
 
-    /// Binds the key of an operation. `None` when it is the first.
-    pub(super) fn begin<T>(&mut self, operation: &Operation, now: Time) -> Option<Once<T>> {
-        let scope = (operation.team, operation.key);
-        match self.bound(operation.team, operation.key, now) {
-            Some(Bound::Operation { digest }) if digest == operation.digest => {
-                let answer = self.keys.get(&scope).and_then(|row| match &row.target {
+    /// The answer to an operation whose key is bound already. `None` when it is free.
+    pub(super) fn repeat_of<T>(&self, operation: &Operation, now: Time) -> Option<Once<T>> {
+        match self.bound(operation.team, operation.key, now)? {
+            Bound::Operation { digest } if digest == operation.digest => {
+                let row = self.keys.get(&(operation.team, operation.key));
+                let answer = row.and_then(|row| match &row.target {
                     Some(Target::Operation { answer, .. }) => Some(answer.clone()),
                     _ => None,
                 });
-                return Some(Once::Repeated(answer.unwrap_or_default()));
+                Some(Once::Repeated(answer.unwrap_or_default()))
             }
-            Some(other) => return Some(Once::Mismatch(other)),
-            None => {}
+            other => Some(Once::Mismatch(other)),
         }
-        let row = self.keys.entry(scope).or_default();
+    }
+
+    /// Binds the free key of an operation that was done.
+    pub(super) fn bind_operation(&mut self, operation: &Operation) {
+        let row = self.keys.entry((operation.team, operation.key)).or_default();
         row.bind += 1;
         (row.forgotten_at, row.tombstone_until) = (None, None);
         row.target = Some(Target::Operation {
@@ -138,7 +148,6 @@ impl Ground {
             answer: operation.answer.clone(),
             expires_at: operation.expires_at,
         });
-        None
     }
 
     /// Makes the next version of an email, once.
@@ -146,14 +155,22 @@ impl Ground {
         let Some(mut previous) = wish.head.resend_of.and_then(|id| self.of_team(wish.team, id)) else {
             return Once::Done(Resend::Missing);
         };
-        if let Some(answer) = operation.and_then(|operation| self.begin(operation, now)) {
+        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
             return answer;
         }
+        let answer = self.next_version(&mut previous, wish, now);
+        if let (Some(operation), Once::Done(Resend::First(_) | Resend::Repeated(_))) = (operation, &answer) {
+            self.bind_operation(operation);
+        }
+        answer
+    }
+
+    fn next_version(&mut self, previous: &mut Email, wish: Wish, now: Time) -> Once<Resend> {
         if let Some(email) = previous.resent_as.and_then(|id| self.of_team(wish.team, id)) {
             return Once::Done(Resend::Repeated(email));
         }
         if let Err(refusal) = previous.may_resend(now) {
-            return Once::Done(Resend::Refused(refusal, previous));
+            return Once::Done(Resend::Refused(refusal, previous.clone()));
         }
         let answer = match self.accept(wish, now) {
             Accept::First(email) => Resend::First(email),
@@ -162,7 +179,7 @@ impl Ground {
         };
         if let Resend::First(email) | Resend::Repeated(email) = &answer {
             let event = previous.mark_resent(email.id, now);
-            self.save(&previous, event);
+            self.save(previous, event);
         }
         Once::Done(answer)
     }
@@ -195,8 +212,12 @@ impl Ground {
                 row.slot = None;
             }
         }
-        let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return false };
-        let Some(row) = self.keys.get_mut(&(email.team, key)) else { return false };
+        let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else {
+            return false;
+        };
+        let Some(row) = self.keys.get_mut(&(email.team, key)) else {
+            return false;
+        };
         if row.target != Some(Target::Email(email.id)) {
             return false;
         }
@@ -207,11 +228,18 @@ impl Ground {
 
     /// Removes the tombstone of an email's key. The row stays while another email stands for its recipient.
     fn bury(&mut self, email: &Email) -> bool {
-        let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return false };
-        let Some(row) = self.keys.get_mut(&(email.team, key)) else { return false };
+        let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else {
+            return false;
+        };
+        let Some(row) = self.keys.get_mut(&(email.team, key)) else {
+            return false;
+        };
         let stands = row.target.is_none() && row.bind == email.bind;
         if stands {
-            *row = KeyRow { slot: row.slot, ..KeyRow::default() };
+            *row = KeyRow {
+                slot: row.slot,
+                ..KeyRow::default()
+            };
         }
         stands
     }
@@ -228,16 +256,19 @@ pub(super) fn bound_to<'a>(
             let email = email(*id)?;
             (!email.is_forgotten(now)).then(|| Bound::Email(email.clone()))
         }
-        Target::Operation { digest, expires_at, .. } => {
-            (*expires_at > now).then_some(Bound::Operation { digest: *digest })
-        }
+        Target::Operation {
+            digest, expires_at, ..
+        } => (*expires_at > now).then_some(Bound::Operation { digest: *digest }),
     }
 }
 
 /// The scopes that an email's own row in the ledger touches: its key and its slots.
 pub(super) fn scopes_of(email: &Email) -> BTreeSet<Scope> {
     let key = email.head.key.as_ref().map(|name| name.hash(email.team));
-    key.into_iter().chain(email.head.slots(email.team)).map(|hash| (email.team, hash)).collect()
+    key.into_iter()
+        .chain(email.head.slots(email.team))
+        .map(|hash| (email.team, hash))
+        .collect()
 }
 
 /// The scopes of a wish: its key and its slots.

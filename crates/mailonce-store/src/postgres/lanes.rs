@@ -15,13 +15,7 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use super::{
-    Ledger,
-    ground::scopes_of_wish,
-    row::Scope,
-    trouble::Tried,
-    write::Draft,
-};
+use super::{Ledger, draft::Draft, ground::scopes_of_wish, row::Scope, trouble::Tried};
 
 /// Wishes one round takes at most, followers apart.
 const ROUND: usize = 256;
@@ -41,11 +35,22 @@ pub(super) struct Waiting {
 impl Waiting {
     /// A wish, and where its answer will be.
     pub(super) fn new(wish: Wish, now: Time) -> Tried<(Self, oneshot::Receiver<Result<Accept>>)> {
-        let (email, body) = wish.clone().become_email(u32::from(wish.key.is_some()), None, now);
+        let (email, body) = wish
+            .clone()
+            .become_email(u32::from(wish.key.is_some()), None, now);
         let event = email.accepted_event();
         let draft = Draft::new(email, body, event)?;
         let (answer, answered) = oneshot::channel();
-        Ok((Self { wish, now, draft, answer, contended: false }, answered))
+        Ok((
+            Self {
+                wish,
+                now,
+                draft,
+                answer,
+                contended: false,
+            },
+            answered,
+        ))
     }
 
     /// Whether one free row decides it: no recipients of their own to look after.
@@ -160,13 +165,16 @@ impl Line {
                 round.followers.push(next);
                 continue;
             }
-            if round.len() == ROUND || (bytes + next.draft.size() > ROUND_BYTES && round.len() > 0) {
+            if round.len() == ROUND || (bytes + next.draft.size() > ROUND_BYTES && !round.is_empty()) {
                 self.waiting.push_front(next);
                 break;
             }
             let scopes: Vec<Scope> = scopes_of_wish(&next.wish).collect();
             // Who shares a scope with a wish that is left behind stays behind it, or that one might starve.
-            if scopes.iter().any(|scope| self.busy.contains(scope) || passed.contains(scope)) {
+            if scopes
+                .iter()
+                .any(|scope| self.busy.contains(scope) || passed.contains(scope))
+            {
                 contended += usize::from(!mem::replace(&mut next.contended, true));
                 passed.extend(scopes);
                 left.push(next);
@@ -205,7 +213,9 @@ impl Drop for Hold<'_> {
 pub(super) async fn lane(ledger: Arc<Ledger>) {
     loop {
         let arrived = ledger.lanes.arrived.notified();
-        let Some((mut round, contended)) = ledger.lanes.take() else { return ledger.lanes.arrived.notify_one() };
+        let Some((mut round, contended)) = ledger.lanes.take() else {
+            return ledger.lanes.arrived.notify_one();
+        };
         ledger.meter.contended(contended);
         if round.is_empty() {
             arrived.await;
@@ -213,7 +223,10 @@ pub(super) async fn lane(ledger: Arc<Ledger>) {
             tokio::task::yield_now().await;
             continue;
         }
-        let hold = Hold { lanes: &ledger.lanes, scopes: mem::take(&mut round.scopes) };
+        let hold = Hold {
+            lanes: &ledger.lanes,
+            scopes: mem::take(&mut round.scopes),
+        };
         ledger.answer(round).await;
         drop(hold);
     }

@@ -12,6 +12,7 @@ use mailonce_core::{
 use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
 
 use super::{
     Ledger,
@@ -37,11 +38,11 @@ const BODY: &str = "SELECT body FROM bodies WHERE team = $1 AND email = $2";
 const ATTEMPTS: &str = "
     SELECT handoff, number, at, outcome, reply FROM attempts WHERE team = $1 AND email = $2 ORDER BY n";
 const SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
-/// The email `$2` itself is not among them; without one the newest come first.
+/// The email `$2` itself is not among them.
 const OLDER: &str = concat!(
     "SELECT ",
     email_columns!(),
-    " FROM (SELECT * FROM emails WHERE team = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3) e ",
+    " FROM (SELECT * FROM emails WHERE team = $1 AND id < $2 ORDER BY id DESC LIMIT $3) e ",
     email_joins!(),
     " ORDER BY e.id DESC, h.number"
 );
@@ -54,7 +55,11 @@ pub(super) struct Look {
 }
 
 /// Looks keys up until the store closes.
-pub(super) async fn looks(ledger: Arc<Ledger>, mut asked: mpsc::UnboundedReceiver<Look>, mut closing: watch::Receiver<bool>) {
+pub(super) async fn looks(
+    ledger: Arc<Ledger>,
+    mut asked: mpsc::UnboundedReceiver<Look>,
+    mut closing: watch::Receiver<bool>,
+) {
     let mut together = Vec::new();
     loop {
         tokio::select! {
@@ -64,7 +69,10 @@ pub(super) async fn looks(ledger: Arc<Ledger>, mut asked: mpsc::UnboundedReceive
         let scopes: BTreeSet<Scope> = together.iter().map(|look| look.scope).collect();
         let found = ledger.find(&scopes).await.map_err(StoreError::from);
         for look in together.drain(..) {
-            let answer = found.as_ref().map(|found| bound_in(found, look.scope, look.now)).map_err(StoreError::clone);
+            let answer = found
+                .as_ref()
+                .map(|found| bound_in(found, look.scope, look.now))
+                .map_err(StoreError::clone);
             look.answer.send(answer).ok();
         }
     }
@@ -83,8 +91,16 @@ impl Ledger {
     /// What a key is bound to and remembered for.
     pub(super) async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
         let (answer, answered) = oneshot::channel();
-        self.looks.send(Look { scope: (team, key), now, answer }).ok();
-        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
+        self.looks
+            .send(Look {
+                scope: (team, key),
+                now,
+                answer,
+            })
+            .ok();
+        answered
+            .await
+            .unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
     }
 
     /// One email.
@@ -103,10 +119,15 @@ impl Ledger {
             .read_only(true)
             .start()
             .await?;
-        let Some(email) = read_emails(&ask(&tx, EMAIL, &[&team.0, &id.0]).await?, 0)?.pop() else { return Ok(None) };
+        let Some(email) = read_emails(&ask(&tx, EMAIL, &[&team.0, &id.0]).await?, 0)?.pop() else {
+            return Ok(None);
+        };
         let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
-        let (bodies, attempts, suppressed) =
-            tokio::try_join!(ask(&tx, BODY, &params), ask(&tx, ATTEMPTS, &params), ask(&tx, SUPPRESSED, &params))?;
+        let (bodies, attempts, suppressed) = tokio::try_join!(
+            ask(&tx, BODY, &params),
+            ask(&tx, ATTEMPTS, &params),
+            ask(&tx, SUPPRESSED, &params)
+        )?;
         Ok(Some(EmailDetail {
             email,
             body: bodies.first().map(|row| row.try_get(0)).transpose()?,
@@ -121,13 +142,24 @@ impl Ledger {
             return self.emails_by_key(team, key, query).await;
         }
         let client = self.link.client().await?;
-        let mut page = Page { rows: Vec::new(), next: None };
+        let mut page = Page {
+            rows: Vec::new(),
+            next: None,
+        };
         let (mut before, mut looked) = (query.before, 0);
         loop {
             // One more than fits tells whether there is more; later pieces are larger, because little matches.
-            let chunk = if looked == 0 { query.limit.saturating_add(1).min(CHUNK) } else { CHUNK };
-            let after = before.map(|id| id.0);
-            let emails = read_emails(&ask(&client, OLDER, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
+            let chunk = if looked == 0 {
+                query.limit.saturating_add(1).min(CHUNK)
+            } else {
+                CHUNK
+            };
+            // Without a place to go on from, from the very end.
+            let after = before.map_or(Uuid::max(), |id| id.0);
+            let emails = read_emails(
+                &ask(&client, OLDER, &[&team.0, &after, &(chunk as i64)]).await?,
+                0,
+            )?;
             let ended = emails.len() < chunk;
             for email in emails {
                 if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
@@ -149,16 +181,26 @@ impl Ledger {
 
     /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
     async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> Tried<Page<Email>> {
-        let email = self.find_one(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
-        let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
-        Ok(Page { rows: email.filter(wanted).into_iter().collect(), next: None })
+        let email = self
+            .find_one(team, key)
+            .await?
+            .remove(&(team, key))
+            .and_then(|(_, email)| email);
+        let wanted =
+            |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+        Ok(Page {
+            rows: email.filter(wanted).into_iter().collect(),
+            next: None,
+        })
     }
 
     /// What a key is, forgotten or not.
     pub(super) async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<Option<KeyView>> {
         let mut found = self.find_one(team, key).await?;
         let bound = bound_in(&found, (team, key), now);
-        let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind > 0) else { return Ok(None) };
+        let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind > 0) else {
+            return Ok(None);
+        };
         let forgotten_at = match (&bound, &row.target) {
             (Some(_), _) => None,
             (None, Some(Target::Email(_))) => email.as_ref().and_then(Email::expires_at),
@@ -169,7 +211,12 @@ impl Ledger {
             Some(Bound::Email(email)) => self.suppressed_of(team, email.id).await?,
             _ => Vec::new(),
         };
-        Ok(Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed }))
+        Ok(Some(KeyView {
+            bind: row.bind,
+            bound,
+            forgotten_at,
+            suppressed,
+        }))
     }
 
     async fn suppressed_of(&self, team: TeamId, id: EmailId) -> Tried<Vec<SuppressedCall>> {
@@ -185,7 +232,8 @@ fn newest_first(row: Option<&Row>) -> Tried<Vec<SuppressedCall>> {
 
 fn read_attempt(row: &Row) -> Tried<Attempt> {
     let outcome: Option<&str> = row.try_get(3)?;
-    let read = |word: &str| Outcome::parse(word).ok_or_else(|| Trouble::unreadable("the outcome of an attempt"));
+    let read =
+        |word: &str| Outcome::parse(word).ok_or_else(|| Trouble::unreadable("the outcome of an attempt"));
     Ok(Attempt {
         handoff: row.try_get::<_, i32>(0)? as u16,
         number: row.try_get::<_, i32>(1)? as u32,

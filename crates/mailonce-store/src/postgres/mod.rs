@@ -7,7 +7,7 @@
 //! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
 //! | `change`, `look`, `team`, `upkeep` | the other verbs |
 //! | `events` | the sequencer |
-//! | `row`, `write` | how things lie in their tables |
+//! | `row`, `draft`, `write` | how things lie in their tables |
 //! | `trouble`, `meter` | errors and figures |
 //!
 //! A node keeps sessions of its own and talks to the server itself: a proxy that hands out sessions statement by
@@ -17,6 +17,7 @@ mod accept;
 mod careful;
 mod change;
 mod connect;
+mod draft;
 mod events;
 mod ground;
 mod lanes;
@@ -38,8 +39,8 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, TeamId},
     key::KeyHash,
     port::store::{
-        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
-        KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install,
+        KeyChange, KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
     },
     team::{ApiKey, Team},
     time::Time,
@@ -68,7 +69,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { lanes: 4, sessions: 12 }
+        Self {
+            lanes: 4,
+            sessions: 12,
+        }
     }
 }
 
@@ -100,17 +104,28 @@ impl Postgres {
         let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
         schema::migrate(&mut link.client().await?, secret_if_new).await?;
         let (looks, asked) = mpsc::unbounded_channel();
-        let ledger =
-            Arc::new(Ledger { link, lanes: Lanes::default(), looks, meter: Meter::default(), nudge: Notify::new() });
+        let ledger = Arc::new(Ledger {
+            link,
+            lanes: Lanes::default(),
+            looks,
+            meter: Meter::default(),
+            nudge: Notify::new(),
+        });
         for note in ledger.health().await?.notes.iter().skip(1) {
             tracing::warn!("the database: {note}");
         }
         let (closing, closed) = watch::channel(false);
-        let lanes = (0..options.lanes.max(1)).map(|_| tokio::spawn(lanes::lane(ledger.clone()))).collect();
+        let lanes = (0..options.lanes.max(1))
+            .map(|_| tokio::spawn(lanes::lane(ledger.clone())))
+            .collect();
         tokio::spawn(look::looks(ledger.clone(), asked, closed.clone()));
         tokio::spawn(events::sequencer(ledger.clone(), closed.clone()));
-        tokio::spawn(count(ledger.clone(), closed));
-        Ok(Self { ledger, closing, lanes: Mutex::new(lanes) })
+        tokio::spawn(tend(ledger.clone(), closed));
+        Ok(Self {
+            ledger,
+            closing,
+            lanes: Mutex::new(lanes),
+        })
     }
 
     /// The version of the tables, without touching them. `None` when mailonce was never there.
@@ -132,14 +147,14 @@ impl Drop for Postgres {
     }
 }
 
-/// Counts keys now and then until the store closes.
-async fn count(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
+/// Tends the tables until the store closes.
+async fn tend(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
     loop {
-        if let Err(trouble) = ledger.count_keys().await {
-            tracing::debug!("keys could not be counted: {trouble:?}");
+        if let Err(trouble) = ledger.tend().await {
+            tracing::debug!("the tables could not be tended: {trouble:?}");
         }
         tokio::select! {
-            () = tokio::time::sleep(upkeep::COUNT_EVERY) => {}
+            () = tokio::time::sleep(upkeep::TEND_EVERY) => {}
             _ = closing.wait_for(|closing| *closing) => return,
         }
     }
@@ -164,7 +179,13 @@ impl Store for Postgres {
         self.ledger.bound(team, key, now).await
     }
 
-    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
+    async fn cancel(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<Change>> {
         told(insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
     }
 
@@ -271,8 +292,12 @@ impl Store for Postgres {
 
     async fn close(&self) {
         self.ledger.lanes.close();
-        let lanes: Vec<JoinHandle<()>> =
-            self.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+        let lanes: Vec<JoinHandle<()>> = self
+            .lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+            .collect();
         for lane in lanes {
             if let Err(error) = lane.await {
                 tracing::error!("a lane ended badly: {error}");

@@ -61,7 +61,11 @@ pub(super) struct KeyRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Email(EmailId),
-    Operation { digest: [u8; 32], answer: Vec<u8>, expires_at: Time },
+    Operation {
+        digest: [u8; 32],
+        answer: Vec<u8>,
+        expires_at: Time,
+    },
 }
 
 impl KeyRow {
@@ -78,18 +82,26 @@ pub(super) fn hash_column(key: KeyHash) -> Uuid {
 
 /// Scopes as two columns.
 pub(super) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a Scope>) -> (Vec<Uuid>, Vec<Uuid>) {
-    scopes.into_iter().map(|(team, key)| (team.0, hash_column(*key))).unzip()
+    scopes
+        .into_iter()
+        .map(|(team, key)| (team.0, hash_column(*key)))
+        .unzip()
 }
 
 /// Reads [`key_columns`].
 pub(super) fn read_key(row: &Row) -> Tried<(Scope, KeyRow)> {
-    let scope = (TeamId(row.try_get(0)?), KeyHash(row.try_get::<_, Uuid>(1)?.into_bytes()));
+    let scope = (
+        TeamId(row.try_get(0)?),
+        KeyHash(row.try_get::<_, Uuid>(1)?.into_bytes()),
+    );
     let email: Option<Uuid> = row.try_get(3)?;
     let digest: Option<&[u8]> = row.try_get(4)?;
     let target = match (email, digest) {
         (Some(id), _) => Some(Target::Email(EmailId(id))),
         (None, Some(digest)) => Some(Target::Operation {
-            digest: digest.try_into().map_err(|_short| Trouble::unreadable("the digest of an operation"))?,
+            digest: digest
+                .try_into()
+                .map_err(|_short| Trouble::unreadable("the digest of an operation"))?,
             answer: row.try_get::<_, Option<Vec<u8>>>(5)?.unwrap_or_default(),
             expires_at: Time(row.try_get::<_, Option<i64>>(6)?.unwrap_or_default()),
         }),
@@ -111,7 +123,9 @@ pub(super) fn read_key(row: &Row) -> Tried<(Scope, KeyRow)> {
 pub(super) fn read_emails(rows: &[Row], at: usize) -> Tried<Vec<Email>> {
     let mut emails: Vec<Email> = Vec::new();
     for row in rows {
-        let Some(id) = row.try_get::<_, Option<Uuid>>(at + 1)? else { continue };
+        let Some(id) = row.try_get::<_, Option<Uuid>>(at + 1)? else {
+            continue;
+        };
         if emails.last().is_none_or(|last| last.id.0 != id) {
             emails.push(read_email(row, at)?);
         }
@@ -128,13 +142,16 @@ fn read_email(row: &Row, at: usize) -> Tried<Email> {
     Ok(Email {
         team: TeamId(row.try_get(at)?),
         id: EmailId(row.try_get(at + 1)?),
-        head: serde_json::from_str(head).map_err(|why| Trouble::unreadable(&format!("the head of an email ({why})")))?,
+        head: serde_json::from_str(head)
+            .map_err(|why| Trouble::unreadable(&format!("the head of an email ({why})")))?,
         digest: Digest::from_bytes(row.try_get(at + 3)?).ok_or_else(|| Trouble::unreadable("a digest"))?,
         bind: row.try_get::<_, i32>(at + 4)? as u32,
         ttl: Ttl(row.try_get(at + 5)?),
         rev: row.try_get::<_, i32>(at + 6)? as u32,
         settled_at: row.try_get::<_, Option<i64>>(at + 7)?.map(Time),
-        guard: guard.map(|word| Guard::parse(word).ok_or_else(|| Trouble::unreadable("a guard"))).transpose()?,
+        guard: guard
+            .map(|word| Guard::parse(word).ok_or_else(|| Trouble::unreadable("a guard")))
+            .transpose()?,
         resent_as: row.try_get::<_, Option<Uuid>>(at + 9)?.map(EmailId),
         handoffs: Vec::new(),
         suppressed: row.try_get::<_, Option<i64>>(at + 10)?.unwrap_or_default() as u64,
@@ -142,7 +159,9 @@ fn read_email(row: &Row, at: usize) -> Tried<Email> {
 }
 
 fn read_handoff(row: &Row, at: usize) -> Tried<Option<Handoff>> {
-    let Some(number) = row.try_get::<_, Option<i32>>(at)? else { return Ok(None) };
+    let Some(number) = row.try_get::<_, Option<i32>>(at)? else {
+        return Ok(None);
+    };
     let recipients: &str = row.try_get(at + 2)?;
     let state: &str = row.try_get(at + 3)?;
     Ok(Some(Handoff {
@@ -158,7 +177,9 @@ fn read_handoff(row: &Row, at: usize) -> Tried<Option<Handoff>> {
 
 /// Reads suppressed calls, oldest first.
 pub(super) fn read_calls(latest: Option<&str>) -> Tried<Vec<SuppressedCall>> {
-    latest.map_or(Ok(Vec::new()), |text| read_json(text, "the suppressed calls of an email"))
+    latest.map_or(Ok(Vec::new()), |text| {
+        read_json(text, "the suppressed calls of an email")
+    })
 }
 
 /// Reads JSON that this store wrote.

@@ -45,25 +45,41 @@ const TOUCH: &str = "
 
 impl Ledger {
     /// Makes a team together with its first credential.
-    pub(super) async fn create_team(&self, team: &Team, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
+    pub(super) async fn create_team(
+        &self,
+        team: &Team,
+        key: &ApiKey,
+        operation: Option<&Operation>,
+    ) -> Tried<Once<()>> {
         self.create(Some(team), key, operation).await
     }
 
     /// Makes a credential.
-    pub(super) async fn create_api_key(&self, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
+    pub(super) async fn create_api_key(
+        &self,
+        key: &ApiKey,
+        operation: Option<&Operation>,
+    ) -> Tried<Once<()>> {
         self.create(None, key, operation).await
     }
 
-    async fn create(&self, team: Option<&Team>, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
+    async fn create(
+        &self,
+        team: Option<&Team>,
+        key: &ApiKey,
+        operation: Option<&Operation>,
+    ) -> Tried<Once<()>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         if let Some(operation) = operation {
             let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
             lock_scopes(&tx, &scopes).await?;
             let mut ground = load(&tx, &scopes, &[]).await?;
-            if let Some(answer) = ground.begin(operation, key.created_at) {
+            if let Some(answer) = ground.repeat_of(operation, key.created_at) {
+                tx.rollback().await?;
                 return Ok(answer);
             }
+            ground.bind_operation(operation);
             write(&tx, &ground).await?;
         }
         if let Some(team) = team {
@@ -78,7 +94,11 @@ impl Ledger {
     /// Every team.
     pub(super) async fn teams(&self) -> Tried<Vec<Team>> {
         let client = self.link.client().await?;
-        ask(&client, TEAMS, &[]).await?.iter().map(|row| read_team(row, 0)).collect()
+        ask(&client, TEAMS, &[])
+            .await?
+            .iter()
+            .map(|row| read_team(row, 0))
+            .collect()
     }
 
     /// Changes whether a team requires keys.
@@ -90,17 +110,28 @@ impl Ledger {
     /// The credentials of a team, newest first.
     pub(super) async fn api_keys(&self, team: TeamId) -> Tried<Vec<ApiKey>> {
         let client = self.link.client().await?;
-        ask(&client, API_KEYS, &[&team.0]).await?.iter().map(read_api_key).collect()
+        ask(&client, API_KEYS, &[&team.0])
+            .await?
+            .iter()
+            .map(read_api_key)
+            .collect()
     }
 
     /// The credential with this hash, and its team.
     pub(super) async fn api_key_by_hash(&self, hash: [u8; 32]) -> Tried<Option<(ApiKey, Team)>> {
         let rows = ask(&self.link.client().await?, BY_HASH, &[&hash.as_slice()]).await?;
-        rows.first().map(|row| Ok((read_api_key(row)?, read_team(row, 7)?))).transpose()
+        rows.first()
+            .map(|row| Ok((read_api_key(row)?, read_team(row, 7)?)))
+            .transpose()
     }
 
     /// Takes a credential back.
-    pub(super) async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Tried<Option<ApiKey>> {
+    pub(super) async fn revoke_api_key(
+        &self,
+        team: TeamId,
+        id: ApiKeyId,
+        now: Time,
+    ) -> Tried<Option<ApiKey>> {
         let rows = self.change_rows(REVOKE, &[&team.0, &id.0, &now.0]).await?;
         rows.first().map(read_api_key).transpose()
     }
@@ -137,7 +168,20 @@ async fn insert_api_key(tx: &Transaction<'_>, key: &ApiKey) -> Tried<()> {
     let about = write_json(&key.about)?;
     let (revoked_at, last_used_at) = (key.revoked_at.map(|at| at.0), key.last_used_at.map(|at| at.0));
     let hash = key.hash.as_slice();
-    run(tx, NEW_API_KEY, &[&key.id.0, &key.team.0, &hash, &about, &key.created_at.0, &revoked_at, &last_used_at]).await?;
+    run(
+        tx,
+        NEW_API_KEY,
+        &[
+            &key.id.0,
+            &key.team.0,
+            &hash,
+            &about,
+            &key.created_at.0,
+            &revoked_at,
+            &last_used_at,
+        ],
+    )
+    .await?;
     Ok(())
 }
 
@@ -155,7 +199,9 @@ fn read_api_key(row: &Row) -> Tried<ApiKey> {
     Ok(ApiKey {
         id: ApiKeyId(row.try_get(0)?),
         team: TeamId(row.try_get(1)?),
-        hash: hash.try_into().map_err(|_short| Trouble::unreadable("the hash of a credential"))?,
+        hash: hash
+            .try_into()
+            .map_err(|_short| Trouble::unreadable("the hash of a credential"))?,
         about: read_json(row.try_get(3)?, "what a credential may do")?,
         created_at: Time(row.try_get(4)?),
         revoked_at: row.try_get::<_, Option<i64>>(5)?.map(Time),

@@ -10,10 +10,15 @@ use mailonce_core::{
     port::store::{Accept, AcceptBatch, Bound, Once, Operation, Resend, Result, StoreError, Wish},
     time::Time,
 };
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use std::sync::Arc;
 
-use super::{ledger::Ledger, rows, schema::told};
+use super::{
+    events::Packed,
+    ledger::{AcceptStatements, Ledger},
+    rows,
+    schema::told,
+};
 
 const BIND_FREE: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, 1, ?3) ON CONFLICT DO NOTHING";
 const BIND: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, ?3, ?4) \
@@ -23,11 +28,14 @@ const BIND_OPERATION: &str = "INSERT INTO keys (team, hash, bind, digest, answer
      ON CONFLICT DO UPDATE SET bind = bind + 1, email = NULL, forgotten_at = NULL, digest = ?3, answer = ?4, expires_at = ?5";
 const KEY: &str = "SELECT bind, email, slot, forgotten_at, digest, expires_at FROM keys WHERE team = ?1 AND hash = ?2";
 const ANSWER: &str = "SELECT answer FROM keys WHERE team = ?1 AND hash = ?2";
-const EMAIL: &str = "INSERT INTO emails (team, email, tail, rev, bind, ttl, guard, digest, head) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+const EMAIL: &str = "INSERT INTO emails (team, email, tail, rev, bind, ttl, guard, digest, head, body) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const BODY: &str = "INSERT INTO bodies (email, body) VALUES (?1, ?2)";
 const HANDOFF: &str = "INSERT INTO handoffs (email, number, team, transport, recipients, state, due_at, attempts, fence) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)";
+
+/// Bytes of a packed body that ride in the email's own row.
+const INLINE_BODY: usize = 1_500;
 
 /// What one key's row says.
 pub(super) struct KeyRow {
@@ -38,33 +46,45 @@ pub(super) struct KeyRow {
     pub(super) operation: Option<([u8; 32], Time)>,
 }
 
-/// A wish with its head already written as JSON, so that the writer does not have to.
+/// The statements of the plain accept.
+pub(super) fn statements(conn: &Connection) -> Result<AcceptStatements<'_>> {
+    let prepare = |sql: &str| conn.prepare(sql).map_err(told);
+    Ok(AcceptStatements { key: prepare(BIND_FREE)?, email: prepare(EMAIL)?, body: prepare(BODY)?, handoff: prepare(HANDOFF)? })
+}
+
+/// A wish with everything worked out that does not need the ledger, so that the writer only binds and steps. It is
+/// made for the usual case, the first of a free key; the others change what differs.
 pub(super) struct Prepared {
-    wish: Wish,
+    email: Email,
+    key: Option<KeyHash>,
+    slots: Vec<KeyHash>,
+    body: Arc<[u8]>,
     head: String,
     digest: Vec<u8>,
+    recipients: Vec<String>,
+    event: Packed,
 }
 
 impl Prepared {
-    pub(super) fn new(wish: Wish) -> Result<Self> {
+    pub(super) fn new(wish: Wish, now: Time) -> Result<Self> {
         let head = serde_json::to_string(&wish.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-        let digest = wish.digest.to_bytes();
-        Ok(Self { wish, head, digest })
+        let (key, slots, digest) = (wish.key, wish.slots.clone(), wish.digest.to_bytes());
+        let (email, body) = wish.become_email(u32::from(key.is_some()), None, now);
+        let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
+        let event = Packed::of(&email.accepted_event());
+        Ok(Self { email, key, slots, body, head, digest, recipients, event })
     }
 }
 
 /// Binds a key to an email, or says what it is bound to.
-pub(super) fn accept(ledger: &mut Ledger, prepared: Prepared, now: Time) -> Result<Accept> {
-    let wish = &prepared.wish;
-    let team = ledger.team_number(wish.team).ok_or_else(|| no_team(wish.team))?;
-    let bits = id::ordered_bits(wish.id.0);
-    match wish.key {
-        None => first(ledger, team, prepared, 0, None, now),
-        Some(key) if wish.slots.is_empty() && ledger.execute(BIND_FREE, params![team, key.0, bits])? == 1 => {
-            first(ledger, team, prepared, 1, None, now)
-        }
-        Some(key) => decide(ledger, team, prepared, key, now),
+pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: Prepared, now: Time) -> Result<Accept> {
+    let team = ledger.team_number(prepared.email.team).ok_or_else(|| no_team(prepared.email.team))?;
+    let Some(key) = prepared.key else { return first(ledger, team, prepared) };
+    let bits = id::ordered_bits(prepared.email.id.0);
+    if prepared.slots.is_empty() && ledger.accepts.key.execute(params![team, key.0, bits]).map_err(told)? == 1 {
+        return first(ledger, team, prepared);
     }
+    decide(ledger, team, prepared, key, now)
 }
 
 fn no_team(team: TeamId) -> StoreError {
@@ -72,53 +92,56 @@ fn no_team(team: TeamId) -> StoreError {
 }
 
 /// The long way: the key has a row already, or the wish takes slots.
-fn decide(ledger: &mut Ledger, team: i64, prepared: Prepared, key: KeyHash, now: Time) -> Result<Accept> {
-    let wish = &prepared.wish;
+fn decide(ledger: &mut Ledger<'_>, team: i64, mut prepared: Prepared, key: KeyHash, now: Time) -> Result<Accept> {
+    let id = prepared.email.team;
     let row = key_row(ledger, team, key)?;
     if let Some(row) = &row
-        && let Some(bound) = bound_by(ledger, wish.team, team, row, now)?
+        && let Some(bound) = bound_by(ledger, id, team, row, now)?
     {
         return Ok(Accept::Bound(bound));
     }
-    let mut overlaps = stands_for(ledger, wish.team, team, row.as_ref(), now)?;
-    let mut free_slots = Vec::with_capacity(wish.slots.len());
-    for slot in &wish.slots {
+    let mut overlaps = stands_for(ledger, id, team, row.as_ref(), now)?;
+    let mut free_slots = Vec::with_capacity(prepared.slots.len());
+    for slot in &prepared.slots {
         let row = key_row(ledger, team, *slot)?;
-        let taken = stands_for(ledger, wish.team, team, row.as_ref(), now)?;
-        overlaps |= taken || bound_alone(ledger, wish.team, team, row.as_ref(), now)?;
+        let taken = stands_for(ledger, id, team, row.as_ref(), now)?;
+        overlaps |= taken || bound_alone(ledger, id, team, row.as_ref(), now)?;
         if !taken {
             free_slots.push(*slot);
         }
     }
-    let bits = id::ordered_bits(wish.id.0);
+    let bits = id::ordered_bits(prepared.email.id.0);
     for slot in free_slots {
         ledger.execute(BIND_SLOT, params![team, slot.0, bits])?;
     }
-    let bind = row.map_or(0, |row| row.bind) + 1;
-    ledger.execute(BIND, params![team, key.0, bind, bits])?;
-    first(ledger, team, prepared, bind, overlaps.then_some(Guard::Overlaps), now)
+    prepared.email.bind = row.map_or(0, |row| row.bind) + 1;
+    ledger.execute(BIND, params![team, key.0, prepared.email.bind, bits])?;
+    if overlaps {
+        prepared.email.hold(Guard::Overlaps, now);
+        prepared.event = Packed::of(&prepared.email.accepted_event());
+    }
+    first(ledger, team, prepared)
 }
 
 /// Writes the email itself. Its key is bound already.
-fn first(ledger: &mut Ledger, team: i64, prepared: Prepared, bind: u32, guard: Option<Guard>, now: Time) -> Result<Accept> {
-    let Prepared { wish, head, digest } = prepared;
-    let (email, body) = wish.become_email(bind, guard, now);
+fn first(ledger: &mut Ledger<'_>, team: i64, prepared: Prepared) -> Result<Accept> {
+    let Prepared { email, body, head, digest, recipients, event, .. } = prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::tail_bits(email.id.0));
     let guard = email.guard.map(Guard::word);
-    ledger.execute(EMAIL, params![team, bits, tail, email.rev, bind, email.ttl.0, guard, digest, head])?;
-    write_body(ledger, bits, &body)?;
-    for handoff in &email.handoffs {
-        let recipients = json_list(&handoff.recipients);
-        let due = handoff.due_at.map(|at| at.0);
-        let state = handoff.state.word();
-        ledger.execute(HANDOFF, params![bits, handoff.number, team, handoff.transport, recipients, state, due])?;
+    let accepts = &mut ledger.accepts;
+    let inline = Some(body.as_ref()).filter(|body| body.len() <= INLINE_BODY);
+    let row = params![team, bits, tail, email.rev, email.bind, email.ttl.0, guard, digest, head, inline];
+    accepts.email.execute(row).map_err(told)?;
+    if inline.is_none() {
+        accepts.body.execute(params![bits, body.as_ref()]).map_err(told)?;
     }
-    ledger.emit(team, email.accepted_event());
+    for (handoff, recipients) in email.handoffs.iter().zip(recipients) {
+        let due = handoff.due_at.map(|at| at.0);
+        let row = params![bits, handoff.number, team, handoff.transport, recipients, handoff.state.word(), due];
+        accepts.handoff.execute(row).map_err(told)?;
+    }
+    ledger.emit_packed(team, event);
     Ok(Accept::First(email))
-}
-
-fn write_body(ledger: &Ledger, bits: i64, body: &Arc<[u8]>) -> Result<()> {
-    ledger.execute(BODY, params![bits, body.as_ref()]).map(drop)
 }
 
 /// A JSON array of addresses. One plain address needs no serializer.
@@ -127,12 +150,12 @@ fn json_list(addresses: &[String]) -> String {
 }
 
 /// The row of a key.
-pub(super) fn key_row(ledger: &Ledger, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
-    key_row_on(&ledger.conn, team, key)
+pub(super) fn key_row(ledger: &Ledger<'_>, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
+    key_row_on(ledger.conn, team, key)
 }
 
 /// The row of a key, on any connection.
-pub(super) fn key_row_on(conn: &rusqlite::Connection, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
+pub(super) fn key_row_on(conn: &Connection, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
     let mut statement = conn.prepare_cached(KEY).map_err(told)?;
     let row = statement.query_row(params![team, key.0], |row| {
         let digest: Option<[u8; 32]> = row.get(4)?;
@@ -149,13 +172,13 @@ pub(super) fn key_row_on(conn: &rusqlite::Connection, team: i64, key: KeyHash) -
 }
 
 /// What a row's key is bound to and remembered for.
-fn bound_by(ledger: &Ledger, team: TeamId, number: i64, row: &KeyRow, now: Time) -> Result<Option<Bound>> {
-    bound_by_on(&ledger.conn, team, number, row, now)
+fn bound_by(ledger: &Ledger<'_>, team: TeamId, number: i64, row: &KeyRow, now: Time) -> Result<Option<Bound>> {
+    bound_by_on(ledger.conn, team, number, row, now)
 }
 
 /// What a row's key is bound to and remembered for, on any connection.
 pub(super) fn bound_by_on(
-    conn: &rusqlite::Connection,
+    conn: &Connection,
     team: TeamId,
     number: i64,
     row: &KeyRow,
@@ -170,14 +193,14 @@ pub(super) fn bound_by_on(
 }
 
 /// Whether an email to several recipients stands for this key's one recipient.
-fn stands_for(ledger: &Ledger, team: TeamId, number: i64, row: Option<&KeyRow>, now: Time) -> Result<bool> {
+fn stands_for(ledger: &Ledger<'_>, team: TeamId, number: i64, row: Option<&KeyRow>, now: Time) -> Result<bool> {
     let Some(bits) = row.and_then(|row| row.slot) else { return Ok(false) };
-    let email = rows::email(&ledger.conn, team, number, bits)?;
+    let email = rows::email(ledger.conn, team, number, bits)?;
     Ok(email.is_some_and(|email| email.occupies_slots(now)))
 }
 
 /// Whether an email to this key's one recipient alone is remembered.
-fn bound_alone(ledger: &Ledger, team: TeamId, number: i64, row: Option<&KeyRow>, now: Time) -> Result<bool> {
+fn bound_alone(ledger: &Ledger<'_>, team: TeamId, number: i64, row: Option<&KeyRow>, now: Time) -> Result<bool> {
     let Some(row) = row else { return Ok(false) };
     let bound = bound_by(ledger, team, number, row, now)?;
     Ok(matches!(bound, Some(Bound::Email(email)) if email.occupies_slots(now)))
@@ -185,7 +208,7 @@ fn bound_alone(ledger: &Ledger, team: TeamId, number: i64, row: Option<&KeyRow>,
 
 /// Accepts every item of a batch, or none.
 pub(super) fn accept_batch(
-    ledger: &mut Ledger,
+    ledger: &mut Ledger<'_>,
     operation: Option<&Operation>,
     items: Vec<Prepared>,
     now: Time,
@@ -201,7 +224,7 @@ pub(super) fn accept_batch(
 }
 
 /// The answer to an operation whose key is bound already. `None` when it is free.
-pub(super) fn repeat_of<T>(ledger: &Ledger, operation: &Operation, now: Time) -> Result<Option<Once<T>>> {
+pub(super) fn repeat_of<T>(ledger: &Ledger<'_>, operation: &Operation, now: Time) -> Result<Option<Once<T>>> {
     let team = ledger.team_number(operation.team).ok_or_else(|| no_team(operation.team))?;
     let Some(row) = key_row(ledger, team, operation.key)? else { return Ok(None) };
     match bound_by(ledger, operation.team, team, &row, now)? {
@@ -216,16 +239,16 @@ pub(super) fn repeat_of<T>(ledger: &Ledger, operation: &Operation, now: Time) ->
 }
 
 /// Binds the free key of an operation that was done.
-pub(super) fn bind_operation(ledger: &Ledger, operation: &Operation) -> Result<()> {
+pub(super) fn bind_operation(ledger: &Ledger<'_>, operation: &Operation) -> Result<()> {
     let team = ledger.team_number(operation.team).ok_or_else(|| no_team(operation.team))?;
     let Operation { digest, answer, expires_at, .. } = operation;
     ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0]).map(drop)
 }
 
 /// Makes the next version of an email, once.
-pub(super) fn resend(ledger: &mut Ledger, wish: Wish, operation: Option<&Operation>, now: Time) -> Result<Once<Resend>> {
+pub(super) fn resend(ledger: &mut Ledger<'_>, wish: Wish, operation: Option<&Operation>, now: Time) -> Result<Once<Resend>> {
     let team = ledger.team_number(wish.team).ok_or_else(|| no_team(wish.team))?;
-    let previous = wish.head.resend_of.map(|id| rows::email_by_id(&ledger.conn, wish.team, team, id));
+    let previous = wish.head.resend_of.map(|id| rows::email_by_id(ledger.conn, wish.team, team, id));
     let Some(mut previous) = previous.transpose()?.flatten() else { return Ok(Once::Done(Resend::Missing)) };
     if let Some(operation) = operation
         && let Some(answer) = repeat_of(ledger, operation, now)?
@@ -239,16 +262,16 @@ pub(super) fn resend(ledger: &mut Ledger, wish: Wish, operation: Option<&Operati
     Ok(answer)
 }
 
-fn next_version(ledger: &mut Ledger, team: i64, previous: &mut Email, wish: Wish, now: Time) -> Result<Once<Resend>> {
+fn next_version(ledger: &mut Ledger<'_>, team: i64, previous: &mut Email, wish: Wish, now: Time) -> Result<Once<Resend>> {
     if let Some(id) = previous.resent_as
-        && let Some(email) = rows::email_by_id(&ledger.conn, wish.team, team, id)?
+        && let Some(email) = rows::email_by_id(ledger.conn, wish.team, team, id)?
     {
         return Ok(Once::Done(Resend::Repeated(email)));
     }
     if let Err(refusal) = previous.may_resend(now) {
         return Ok(Once::Done(Resend::Refused(refusal, previous.clone())));
     }
-    let answer = match accept(ledger, Prepared::new(wish)?, now)? {
+    let answer = match accept(ledger, Prepared::new(wish, now)?, now)? {
         Accept::First(email) => Resend::First(email),
         Accept::Bound(Bound::Email(email)) => Resend::Repeated(email),
         Accept::Bound(other) => return Ok(Once::Mismatch(other)),
@@ -257,7 +280,7 @@ fn next_version(ledger: &mut Ledger, team: i64, previous: &mut Email, wish: Wish
         ledger.note_changed(email.clone());
         let event = previous.mark_resent(email.id, now);
         super::change::save(ledger, team, previous)?;
-        ledger.emit(team, event);
+        ledger.emit(team, &event);
         ledger.note_changed(previous.clone());
     }
     Ok(Once::Done(answer))

@@ -16,8 +16,9 @@ use rusqlite::{OptionalExtension as _, params};
 use super::{accept, ledger::Ledger, rows, schema::told};
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
-     WHERE team = ?1 AND email = ?2";
-const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?3, due_at = ?4, attempts = ?5, fence = ?6 WHERE email = ?1 AND number = ?2";
+     WHERE email = ?2 AND team = ?1";
+const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7 \
+     WHERE team = ?1 AND email = ?2 AND number = ?3";
 const SAVE_ATTEMPT: &str = "INSERT INTO attempts (email, handoff, number, at, outcome, reply) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
      ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
@@ -27,7 +28,7 @@ const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 's
      AND transport = ?1 ORDER BY due_at LIMIT 1";
 
 /// Writes what an email became.
-pub(super) fn save(ledger: &Ledger, team: i64, email: &Email) -> Result<()> {
+pub(super) fn save(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     let settled = email.settled_at.map(|at| at.0);
     // Not from now on: what is due already and was not swept yet must stay due.
@@ -38,28 +39,29 @@ pub(super) fn save(ledger: &Ledger, team: i64, email: &Email) -> Result<()> {
     for handoff in &email.handoffs {
         let due = handoff.due_at.map(|at| at.0);
         let fence = handoff.fence as i64;
-        ledger.execute(SAVE_HANDOFF, params![bits, handoff.number, handoff.state.word(), due, handoff.attempts, fence])?;
+        let state = handoff.state.word();
+        ledger.execute(SAVE_HANDOFF, params![team, bits, handoff.number, state, due, handoff.attempts, fence])?;
     }
     Ok(())
 }
 
 /// Writes what an email became, with its event, and tells of it after the commit.
-fn save_and_tell(ledger: &mut Ledger, team: i64, email: Email, event: NewEvent) -> Result<()> {
+fn save_and_tell(ledger: &mut Ledger<'_>, team: i64, email: Email, event: NewEvent) -> Result<()> {
     save(ledger, team, &email)?;
-    ledger.emit(team, event);
+    ledger.emit(team, &event);
     ledger.note_changed(email);
     Ok(())
 }
 
 /// Changes one email by a rule of the core.
 pub(super) fn change(
-    ledger: &mut Ledger,
+    ledger: &mut Ledger<'_>,
     team: TeamId,
     id: EmailId,
     rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, Refusal>,
 ) -> Result<Change> {
     let Some(number) = ledger.team_number(team) else { return Ok(Change::Missing) };
-    let Some(mut email) = rows::email_by_id(&ledger.conn, team, number, id)? else { return Ok(Change::Missing) };
+    let Some(mut email) = rows::email_by_id(ledger.conn, team, number, id)? else { return Ok(Change::Missing) };
     match rule(&mut email) {
         Ok(event) => {
             if let Some(event) = event {
@@ -73,7 +75,7 @@ pub(super) fn change(
 
 /// Takes an email back. Only what was done is remembered: a refusal may turn into a success later.
 pub(super) fn cancel(
-    ledger: &mut Ledger,
+    ledger: &mut Ledger<'_>,
     team: TeamId,
     id: EmailId,
     operation: Option<&Operation>,
@@ -92,7 +94,7 @@ pub(super) fn cancel(
 }
 
 /// Hands due envelopes to the sandbox.
-pub(super) fn capture(ledger: &mut Ledger, transport: &str, max: usize, now: Time) -> Result<usize> {
+pub(super) fn capture(ledger: &mut Ledger<'_>, transport: &str, max: usize, now: Time) -> Result<usize> {
     let due: Vec<(i64, i64, u16)> = {
         let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
         let rows = statement.query_map(params![now.0, transport, max as i64], |row| {
@@ -102,7 +104,7 @@ pub(super) fn capture(ledger: &mut Ledger, transport: &str, max: usize, now: Tim
     };
     for (team, bits, number) in &due {
         let id = ledger.team_id(*team)?;
-        let Some(mut email) = rows::email(&ledger.conn, id, *team, *bits)? else { continue };
+        let Some(mut email) = rows::email(ledger.conn, id, *team, *bits)? else { continue };
         if let Some((attempt, event)) = email.capture(*number, now) {
             save_attempt(ledger, *bits, &attempt)?;
             save_and_tell(ledger, *team, email, event)?;
@@ -111,7 +113,7 @@ pub(super) fn capture(ledger: &mut Ledger, transport: &str, max: usize, now: Tim
     Ok(due.len())
 }
 
-fn save_attempt(ledger: &Ledger, bits: i64, attempt: &Attempt) -> Result<()> {
+fn save_attempt(ledger: &Ledger<'_>, bits: i64, attempt: &Attempt) -> Result<()> {
     let outcome = attempt.outcome.map(mailonce_core::handoff::Outcome::word);
     let Attempt { handoff, number, at, reply, .. } = attempt;
     ledger.execute(SAVE_ATTEMPT, params![bits, handoff, number, at.0, outcome, reply]).map(drop)
@@ -124,12 +126,12 @@ pub(super) fn next_due(conn: &rusqlite::Connection, transport: &str) -> Result<O
 }
 
 /// Counts calls that were answered with an earlier email, and keeps the latest.
-pub(super) fn note_suppressed(ledger: &mut Ledger, calls: Vec<Suppressed>, now: Time) -> Result<()> {
+pub(super) fn note_suppressed(ledger: &mut Ledger<'_>, calls: Vec<Suppressed>, now: Time) -> Result<()> {
     for note in calls {
         let Some(team) = ledger.team_number(note.team) else { continue };
-        let Some(mut email) = rows::email_by_id(&ledger.conn, note.team, team, note.email)? else { continue };
+        let Some(mut email) = rows::email_by_id(ledger.conn, note.team, team, note.email)? else { continue };
         let bits = ordered_bits(email.id.0);
-        let (_, mut latest) = rows::suppressed(&ledger.conn, bits)?;
+        let (_, mut latest) = rows::suppressed(ledger.conn, bits)?;
         latest.extend(note.latest);
         latest.drain(..latest.len().saturating_sub(limits::SUPPRESSED_KEPT));
         email.suppressed += note.count;
@@ -137,23 +139,23 @@ pub(super) fn note_suppressed(ledger: &mut Ledger, calls: Vec<Suppressed>, now: 
         ledger.execute(SAVE_SUPPRESSED, params![bits, email.suppressed as i64, json])?;
         let mut event = email.event(Kind::EmailDuplicate, now);
         event.data["calls"] = note.count.into();
-        ledger.emit(team, event);
+        ledger.emit(team, &event);
         ledger.note_changed(email);
     }
     Ok(())
 }
 
 /// The email that a key is bound to and remembered for.
-fn bound_email(ledger: &Ledger, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
+fn bound_email(ledger: &Ledger<'_>, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
     let Some(row) = accept::key_row(ledger, number, key)? else { return Ok(None) };
-    match accept::bound_by_on(&ledger.conn, team, number, &row, now)? {
+    match accept::bound_by_on(ledger.conn, team, number, &row, now)? {
         Some(Bound::Email(email)) => Ok(Some(email)),
         Some(Bound::Operation { .. }) | None => Ok(None),
     }
 }
 
 /// Gives a key another memory.
-pub(super) fn extend_key(ledger: &mut Ledger, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
+pub(super) fn extend_key(ledger: &mut Ledger<'_>, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
     let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
     let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
     let event = email.extend(ttl, now);
@@ -162,7 +164,7 @@ pub(super) fn extend_key(ledger: &mut Ledger, team: TeamId, key: KeyHash, ttl: T
 }
 
 /// Forgets a key now, if its email is terminal.
-pub(super) fn forget_key(ledger: &mut Ledger, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
+pub(super) fn forget_key(ledger: &mut Ledger<'_>, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
     let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
     let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
     if !email.state().is_terminal() {

@@ -27,20 +27,31 @@ pub(super) fn last_numbers(conn: &Connection) -> Result<HashMap<i64, u64>> {
     rows.and_then(Iterator::collect).map_err(told)
 }
 
-/// Packs events of one commit.
-pub(super) fn pack(events: &[NewEvent]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(events.len() * 96);
-    for event in events {
+/// An event as it lies in a block.
+pub(super) struct Packed(Vec<u8>);
+
+impl Packed {
+    /// Packs one event.
+    pub(super) fn of(event: &NewEvent) -> Self {
         let data = event.data.to_string();
-        packed.push(event.kind.word().len() as u8);
-        packed.extend_from_slice(event.kind.word().as_bytes());
+        let kind = event.kind.word();
+        let mut packed = Vec::with_capacity(33 + kind.len() + data.len());
+        packed.push(kind.len() as u8);
+        packed.extend_from_slice(kind.as_bytes());
         packed.extend_from_slice(&event.at.0.to_be_bytes());
         packed.extend_from_slice(event.about.as_bytes());
         packed.extend_from_slice(&event.rev.to_be_bytes());
         packed.extend_from_slice(&(data.len() as u32).to_be_bytes());
         packed.extend_from_slice(data.as_bytes());
+        Self(packed)
     }
-    packed
+}
+
+/// The block of some events.
+pub(super) fn block(events: &[Packed]) -> Vec<u8> {
+    let mut block = Vec::with_capacity(events.iter().map(|event| event.0.len()).sum());
+    events.iter().for_each(|event| block.extend_from_slice(&event.0));
+    block
 }
 
 /// Unpacks a block. `None` when it is damaged.

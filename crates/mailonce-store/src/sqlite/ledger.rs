@@ -6,7 +6,7 @@ use mailonce_core::{
     id::TeamId,
     port::store::{Result, StoreError, Watcher},
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Statement, params};
 use std::{
     collections::HashMap,
     sync::{
@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use super::{events, schema::told};
+use super::{accept, events, events::Packed, schema::told};
 
 /// Teams have small numbers inside the file.
 #[derive(Default)]
@@ -41,25 +41,42 @@ impl Teams {
 /// Who is told of changed emails.
 pub(super) type Watchers = Arc<RwLock<Vec<Watcher>>>;
 
+/// The statements of the plain accept, prepared once.
+pub(super) struct AcceptStatements<'c> {
+    pub(super) key: Statement<'c>,
+    pub(super) email: Statement<'c>,
+    pub(super) body: Statement<'c>,
+    pub(super) handoff: Statement<'c>,
+}
+
 /// The writer's own state.
-pub(super) struct Ledger {
-    pub(super) conn: Connection,
+pub(super) struct Ledger<'c> {
+    pub(super) conn: &'c Connection,
+    pub(super) accepts: AcceptStatements<'c>,
     pub(super) teams: TeamNumbers,
     watchers: Watchers,
     /// The number of each team's last event.
     last_event: HashMap<i64, u64>,
     /// Events of this group, not yet numbered.
-    pending: Vec<(i64, NewEvent)>,
+    pending: Vec<(i64, Packed)>,
     /// Emails that verbs of this group changed, to tell of after the commit.
     changed: Vec<Email>,
     /// Set by the checkpointer when it left frames behind.
     leftovers: Arc<AtomicBool>,
 }
 
-impl Ledger {
-    pub(super) fn new(conn: Connection, teams: TeamNumbers, watchers: Watchers, leftovers: Arc<AtomicBool>) -> Result<Self> {
-        let last_event = events::last_numbers(&conn)?;
-        Ok(Self { conn, teams, watchers, last_event, pending: Vec::new(), changed: Vec::new(), leftovers })
+impl<'c> Ledger<'c> {
+    pub(super) fn new(conn: &'c Connection, teams: TeamNumbers, watchers: Watchers, leftovers: Arc<AtomicBool>) -> Result<Self> {
+        Ok(Self {
+            conn,
+            accepts: accept::statements(conn)?,
+            teams,
+            watchers,
+            last_event: events::last_numbers(conn)?,
+            pending: Vec::new(),
+            changed: Vec::new(),
+            leftovers,
+        })
     }
 
     /// The number of a team. `None` when there is no such team.
@@ -79,7 +96,12 @@ impl Ledger {
     }
 
     /// Adds an event to the group.
-    pub(super) fn emit(&mut self, team: i64, event: NewEvent) {
+    pub(super) fn emit(&mut self, team: i64, event: &NewEvent) {
+        self.pending.push((team, Packed::of(event)));
+    }
+
+    /// Adds an event that was packed before.
+    pub(super) fn emit_packed(&mut self, team: i64, event: Packed) {
         self.pending.push((team, event));
     }
 
@@ -154,7 +176,7 @@ impl Ledger {
     /// Writes one block of events per team. The numbers count only once the commit stands.
     fn write_events(&mut self) -> Result<HashMap<i64, u64>> {
         let mut numbers = HashMap::new();
-        let mut by_team: HashMap<i64, Vec<NewEvent>> = HashMap::new();
+        let mut by_team: HashMap<i64, Vec<Packed>> = HashMap::new();
         for (team, event) in self.pending.drain(..) {
             by_team.entry(team).or_default().push(event);
         }
@@ -163,8 +185,7 @@ impl Ledger {
             let mut last = before;
             for block in list.chunks(events::PER_BLOCK) {
                 last += block.len() as u64;
-                let packed = events::pack(block);
-                self.execute(events::INSERT, params![team, last as i64, packed])?;
+                self.execute(events::INSERT, params![team, last as i64, events::block(block)])?;
             }
             numbers.insert(team, last);
         }

@@ -12,6 +12,7 @@ use rusqlite::{Connection, params};
 
 use super::{accept, rows, schema::told};
 
+const ALL: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
 const RARE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 ORDER BY email DESC LIMIT ?4";
 
 /// Everything about one email.
@@ -32,18 +33,27 @@ pub(super) fn list(conn: &Connection, team: TeamId, number: i64, query: &EmailQu
     if let Some(state) = query.state.filter(|state| is_rare(*state)) {
         return by_rare_state(conn, team, number, state, before, query);
     }
-    let sql = format!("{} WHERE team = ?1 AND email < ?2 ORDER BY email DESC", rows::EMAIL);
-    let mut statement = conn.prepare_cached(&sql).map_err(told)?;
-    let mut found = statement.query(params![number, before]).map_err(told)?;
+    let mut statement = conn.prepare_cached(ALL).map_err(told)?;
+    let asked = params![number, before, limits::SCAN_ROWS as i64 + 1];
+    let bits = statement.query_map(asked, |row| row.get(0)).map_err(told)?;
+    page_of(conn, team, number, bits, query)
+}
+
+/// The emails that match, of those with these ordered bits. Rows are read as they are needed.
+fn page_of(
+    conn: &Connection,
+    team: TeamId,
+    number: i64,
+    bits: impl Iterator<Item = rusqlite::Result<i64>>,
+    query: &EmailQuery,
+) -> Result<Page<Email>> {
     let mut page = Page { rows: Vec::new(), next: None };
-    let mut looked = 0;
-    while let Some(row) = found.next().map_err(told)? {
+    for (looked, bits) in bits.enumerate() {
         if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
             return Ok(page);
         }
-        let email = rows::email_row(conn, team, row)?;
+        let Some(email) = rows::email(conn, team, number, bits.map_err(told)?)? else { continue };
         page.next = Some(email.id);
-        looked += 1;
         if query.matches(&email) {
             page.rows.push(email);
         }
@@ -69,20 +79,8 @@ fn by_rare_state(
 ) -> Result<Page<Email>> {
     let mut statement = conn.prepare_cached(RARE).map_err(told)?;
     let asked = params![number, state.word(), before, limits::SCAN_ROWS as i64 + 1];
-    let bits: Vec<i64> = statement.query_map(asked, |row| row.get(0)).and_then(Iterator::collect).map_err(told)?;
-    let mut page = Page { rows: Vec::new(), next: None };
-    for (looked, bits) in bits.into_iter().enumerate() {
-        if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
-            return Ok(page);
-        }
-        let Some(email) = rows::email(conn, team, number, bits)? else { continue };
-        page.next = Some(email.id);
-        if query.matches(&email) {
-            page.rows.push(email);
-        }
-    }
-    page.next = None;
-    Ok(page)
+    let bits = statement.query_map(asked, |row| row.get(0)).map_err(told)?;
+    page_of(conn, team, number, bits, query)
 }
 
 /// A key names one email at most: the one it is bound to now, or was last.

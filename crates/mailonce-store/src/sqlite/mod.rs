@@ -77,7 +77,6 @@ impl Sqlite {
         }
         let watchers: Watchers = Arc::new(RwLock::new(Vec::new()));
         let leftovers = Arc::new(AtomicBool::new(false));
-        let ledger = Ledger::new(conn, Arc::clone(&teams), Arc::clone(&watchers), Arc::clone(&leftovers))?;
         let checkpointer = schema::open_checkpointer(&path)?;
         let writer = Writer::new();
         let closing = Arc::new(AtomicBool::new(false));
@@ -93,8 +92,13 @@ impl Sqlite {
             _lock: lock,
         };
         store.start("ledger-writer", {
-            let writer = Arc::clone(&writer);
-            move || writer.work(ledger)
+            let (writer, teams, watchers) = (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.watchers));
+            let leftovers = Arc::clone(&leftovers);
+            // The ledger borrows the connection for its prepared statements, so both live on the thread.
+            move || match Ledger::new(&conn, teams, watchers, leftovers) {
+                Ok(ledger) => writer.work(ledger),
+                Err(error) => writer.give_up(error),
+            }
         })?;
         store.start("ledger-checkpointer", move || checkpoint(&checkpointer, &writer, &leftovers, &closing))?;
         Ok(store)
@@ -117,7 +121,7 @@ impl Sqlite {
     }
 
     /// Has a verb other than accept run and committed.
-    async fn write<T: Send + 'static>(&self, verb: impl FnOnce(&mut Ledger) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn write<T: Send + 'static>(&self, verb: impl FnOnce(&mut Ledger<'_>) -> Result<T> + Send + 'static) -> Result<T> {
         self.writer.run(Turn::Other, verb, |_, _| {}).await
     }
 
@@ -163,15 +167,15 @@ fn checkpoint(conn: &Connection, writer: &Writer, leftovers: &AtomicBool, closin
 #[async_trait]
 impl Store for Sqlite {
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        let prepared = Prepared::new(wish)?;
-        let tell = |answer: &Accept, ledger: &Ledger| accept::told_of(answer).into_iter().for_each(|e| ledger.tell(e));
+        let prepared = Prepared::new(wish, now)?;
+        let tell = |answer: &Accept, ledger: &Ledger<'_>| accept::told_of(answer).into_iter().for_each(|e| ledger.tell(e));
         self.writer.run(Turn::Accept, move |ledger| accept::accept(ledger, prepared, now), tell).await
     }
 
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
-        let items = batch.items.into_iter().map(Prepared::new).collect::<Result<Vec<_>>>()?;
-        let verb = move |ledger: &mut Ledger| accept::accept_batch(ledger, batch.operation.as_ref(), items, now);
-        let tell = |answer: &AcceptBatch, ledger: &Ledger| {
+        let items = batch.items.into_iter().map(|wish| Prepared::new(wish, now)).collect::<Result<Vec<_>>>()?;
+        let verb = move |ledger: &mut Ledger<'_>| accept::accept_batch(ledger, batch.operation.as_ref(), items, now);
+        let tell = |answer: &AcceptBatch, ledger: &Ledger<'_>| {
             if let AcceptBatch::Items(items) = answer {
                 items.iter().filter_map(accept::told_of).for_each(|email| ledger.tell(email));
             }
@@ -249,9 +253,9 @@ impl Store for Sqlite {
 
     async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
         let id = team.id;
-        let verb = move |ledger: &mut Ledger| team::create_team(ledger, &team, &key, operation.as_ref());
+        let verb = move |ledger: &mut Ledger<'_>| team::create_team(ledger, &team, &key, operation.as_ref());
         // The number is known to others only once it is committed.
-        let learn = move |answer: &Once<i64>, ledger: &Ledger| {
+        let learn = move |answer: &Once<i64>, ledger: &Ledger<'_>| {
             if let Once::Done(number) = answer {
                 ledger.teams.write().unwrap_or_else(PoisonError::into_inner).add(id, *number);
             }
@@ -294,7 +298,7 @@ impl Store for Sqlite {
 
     async fn install(&self) -> Result<Install> {
         self.read(|conn| {
-            let sql = "SELECT secret, epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM handoffs)) FROM install";
+            let sql = "SELECT secret, epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)) FROM install";
             let install = conn.query_row(sql, [], |row| {
                 Ok(Install { secret: InstallSecret(row.get(0)?), epoch: row.get(1)?, last_id: row.get(2)? })
             });

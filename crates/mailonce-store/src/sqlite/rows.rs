@@ -14,15 +14,13 @@ use uuid::Uuid;
 
 use super::schema::told;
 
-/// The columns every reader of `emails` asks for, in the order of [`email_row`].
-pub(super) const EMAIL: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails";
 const ONE_EMAIL: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails \
-     WHERE team = ?1 AND email = ?2";
+     WHERE email = ?2 AND team = ?1";
 const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence FROM handoffs \
-     WHERE email = ?1 ORDER BY number";
+     WHERE team = ?1 AND email = ?2 ORDER BY number";
 const ATTEMPTS: &str = "SELECT handoff, number, at, outcome, reply FROM attempts WHERE email = ?1 ORDER BY handoff, number";
 const SUPPRESSED: &str = "SELECT count, latest FROM suppressed WHERE email = ?1";
-const BODY: &str = "SELECT body FROM bodies WHERE email = ?1";
+const BODY: &str = "SELECT COALESCE(body, (SELECT body FROM bodies WHERE email = ?1)) FROM emails WHERE email = ?1";
 
 fn damaged(what: &str) -> StoreError {
     StoreError::Corrupt(format!("a row of the ledger cannot be read: {what}"))
@@ -33,7 +31,7 @@ pub(super) fn email(conn: &Connection, team: TeamId, number: i64, bits: i64) -> 
     let mut statement = conn.prepare_cached(ONE_EMAIL).map_err(told)?;
     let mut rows = statement.query(params![number, bits]).map_err(told)?;
     match rows.next().map_err(told)? {
-        Some(row) => email_row(conn, team, row).map(Some),
+        Some(row) => email_row(conn, team, number, row).map(Some),
         None => Ok(None),
     }
 }
@@ -43,8 +41,8 @@ pub(super) fn email_by_id(conn: &Connection, team: TeamId, number: i64, id: Emai
     Ok(email(conn, team, number, id::ordered_bits(id.0))?.filter(|email| email.id == id))
 }
 
-/// Reads a row of [`EMAIL`] and what belongs to it.
-pub(super) fn email_row(conn: &Connection, team: TeamId, row: &Row<'_>) -> Result<Email> {
+/// Reads a row of [`ONE_EMAIL`] and what belongs to it.
+fn email_row(conn: &Connection, team: TeamId, number: i64, row: &Row<'_>) -> Result<Email> {
     let bits: i64 = row.get(0).map_err(told)?;
     let guard = row.get_ref(6).map_err(told)?.as_str_or_null().map_err(|_type| damaged("guard"))?;
     let resent_as: Option<[u8; 16]> = row.get(7).map_err(told)?;
@@ -61,14 +59,14 @@ pub(super) fn email_row(conn: &Connection, team: TeamId, row: &Row<'_>) -> Resul
         resent_as: resent_as.map(|bytes| EmailId(Uuid::from_bytes(bytes))),
         digest: Digest::from_bytes(digest).ok_or_else(|| damaged("digest"))?,
         head: serde_json::from_str(head).map_err(|e| damaged(&format!("head: {e}")))?,
-        handoffs: handoffs(conn, bits)?,
+        handoffs: handoffs(conn, number, bits)?,
         suppressed: suppressed(conn, bits)?.0,
     })
 }
 
-fn handoffs(conn: &Connection, bits: i64) -> Result<Vec<Handoff>> {
+fn handoffs(conn: &Connection, number: i64, bits: i64) -> Result<Vec<Handoff>> {
     let mut statement = conn.prepare_cached(HANDOFFS).map_err(told)?;
-    let mut rows = statement.query([bits]).map_err(told)?;
+    let mut rows = statement.query(params![number, bits]).map_err(told)?;
     let mut found = Vec::with_capacity(1);
     while let Some(row) = rows.next().map_err(told)? {
         let recipients = row.get_ref(2).map_err(told)?.as_str().map_err(|_type| damaged("recipients"))?;
@@ -116,5 +114,5 @@ pub(super) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<Suppr
 /// The packed content, while it is kept.
 pub(super) fn body(conn: &Connection, bits: i64) -> Result<Option<Vec<u8>>> {
     let mut statement = conn.prepare_cached(BODY).map_err(told)?;
-    statement.query_row([bits], |row| row.get(0)).optional().map_err(told)
+    Ok(statement.query_row([bits], |row| row.get(0)).optional().map_err(told)?.flatten())
 }

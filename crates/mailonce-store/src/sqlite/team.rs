@@ -54,7 +54,7 @@ pub(super) fn numbers(conn: &Connection) -> Result<Vec<(TeamId, i64)>> {
 }
 
 /// Makes a team together with its first credential. The number it got.
-pub(super) fn create_team(ledger: &Ledger, team: &Team, key: &ApiKey, operation: Option<&Operation>) -> Result<Once<i64>> {
+pub(super) fn create_team(ledger: &Ledger<'_>, team: &Team, key: &ApiKey, operation: Option<&Operation>) -> Result<Once<i64>> {
     if let Some(operation) = operation {
         if let Some(answer) = accept::repeat_of(ledger, operation, key.created_at)? {
             return Ok(answer);
@@ -69,7 +69,7 @@ pub(super) fn create_team(ledger: &Ledger, team: &Team, key: &ApiKey, operation:
 }
 
 /// Makes a credential.
-pub(super) fn create_api_key(ledger: &Ledger, key: &ApiKey, operation: Option<&Operation>) -> Result<Once<()>> {
+pub(super) fn create_api_key(ledger: &Ledger<'_>, key: &ApiKey, operation: Option<&Operation>) -> Result<Once<()>> {
     let Some(number) = ledger.team_number(key.team) else {
         return Err(StoreError::Unreachable(format!("there is no team {}", key.team)));
     };
@@ -83,7 +83,7 @@ pub(super) fn create_api_key(ledger: &Ledger, key: &ApiKey, operation: Option<&O
     Ok(Once::Done(()))
 }
 
-fn insert_api_key(ledger: &Ledger, team: i64, key: &ApiKey) -> Result<()> {
+fn insert_api_key(ledger: &Ledger<'_>, team: i64, key: &ApiKey) -> Result<()> {
     let about = serde_json::to_string(&key.about).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     let (revoked, used) = (key.revoked_at.map(|at| at.0), key.last_used_at.map(|at| at.0));
     let row = params![key.id.0.as_bytes(), team, key.hash, about, key.created_at.0, revoked, used];
@@ -91,13 +91,13 @@ fn insert_api_key(ledger: &Ledger, team: i64, key: &ApiKey) -> Result<()> {
 }
 
 /// Changes whether a team requires keys.
-pub(super) fn set_require_keys(ledger: &Ledger, team: TeamId, require: bool) -> Result<Option<Team>> {
+pub(super) fn set_require_keys(ledger: &Ledger<'_>, team: TeamId, require: bool) -> Result<Option<Team>> {
     let mut statement = ledger.conn.prepare_cached(REQUIRE).map_err(told)?;
     statement.query_row(params![team.0.as_bytes(), require], |row| team_row(row, 0)).optional().map_err(told)
 }
 
 /// Takes a credential back.
-pub(super) fn revoke(ledger: &Ledger, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
+pub(super) fn revoke(ledger: &Ledger<'_>, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
     let Some(number) = ledger.team_number(team) else { return Ok(None) };
     let mut statement = ledger.conn.prepare_cached(REVOKE).map_err(told)?;
     let row = statement.query_row(params![number, id.0.as_bytes(), now.0], |row| api_key_row(row, team));
@@ -105,7 +105,7 @@ pub(super) fn revoke(ledger: &Ledger, team: TeamId, id: ApiKeyId, now: Time) -> 
 }
 
 /// Notes when credentials were last used.
-pub(super) fn touch(ledger: &Ledger, used: &[(ApiKeyId, Time)]) -> Result<()> {
+pub(super) fn touch(ledger: &Ledger<'_>, used: &[(ApiKeyId, Time)]) -> Result<()> {
     used.iter().try_for_each(|(id, at)| ledger.execute(TOUCH, params![id.0.as_bytes(), at.0]).map(drop))
 }
 

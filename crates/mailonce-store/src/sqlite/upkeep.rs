@@ -22,10 +22,10 @@ const BURY_OPERATIONS: &str = "UPDATE keys SET forgotten_at = expires_at, digest
 const DROP_OPERATIONS: &str = "UPDATE keys SET bind = 0, forgotten_at = NULL, expires_at = NULL \
      WHERE expires_at <= ?1 AND digest IS NULL AND slot IS NOT NULL";
 const DROP_EMPTY_OPERATIONS: &str = "DELETE FROM keys WHERE expires_at <= ?1 AND digest IS NULL";
-const PLAN: &str = "UPDATE emails SET sweep_at = ?3 WHERE team = ?1 AND email = ?2";
+const PLAN: &str = "UPDATE emails SET sweep_at = ?3 WHERE email = ?2 AND team = ?1";
 
 /// Forgets keys, drops bodies and removes the last traces, as each email's time comes.
-pub(super) fn sweep(ledger: &mut Ledger, max: usize, now: Time) -> Result<Swept> {
+pub(super) fn sweep(ledger: &mut Ledger<'_>, max: usize, now: Time) -> Result<Swept> {
     let due: Vec<(i64, i64)> = {
         let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
         let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -34,7 +34,7 @@ pub(super) fn sweep(ledger: &mut Ledger, max: usize, now: Time) -> Result<Swept>
     let mut swept = Swept::default();
     for (team, bits) in due {
         let id = ledger.team_id(team)?;
-        if let Some(email) = rows::email(&ledger.conn, id, team, bits)? {
+        if let Some(email) = rows::email(ledger.conn, id, team, bits)? {
             sweep_one(ledger, team, &email, now, &mut swept)?;
         }
     }
@@ -44,12 +44,13 @@ pub(super) fn sweep(ledger: &mut Ledger, max: usize, now: Time) -> Result<Swept>
     Ok(swept)
 }
 
-fn sweep_one(ledger: &Ledger, team: i64, email: &Email, now: Time, swept: &mut Swept) -> Result<()> {
+fn sweep_one(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time, swept: &mut Swept) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     if email.is_forgotten(now) {
         swept.keys += forget(ledger, team, email, now)?;
     }
     if email.body_until().is_some_and(|at| at <= now) {
+        swept.bodies += ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
         swept.bodies += ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
     }
     if email.traces_until().is_some_and(|at| at <= now) {
@@ -62,7 +63,7 @@ fn sweep_one(ledger: &Ledger, team: i64, email: &Email, now: Time, swept: &mut S
 }
 
 /// Lets go of an email's key and slots. How many keys were.
-fn forget(ledger: &Ledger, team: i64, email: &Email, now: Time) -> Result<usize> {
+fn forget(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time) -> Result<usize> {
     let bits = ordered_bits(email.id.0);
     for slot in email.head.slots(email.team) {
         ledger.execute(FREE_SLOT, params![team, slot.0, bits])?;
@@ -73,10 +74,10 @@ fn forget(ledger: &Ledger, team: i64, email: &Email, now: Time) -> Result<usize>
 }
 
 /// Removes all that is left. How many tombstones were.
-fn remove_traces(ledger: &Ledger, team: i64, email: &Email) -> Result<usize> {
+fn remove_traces(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<usize> {
     let bits = ordered_bits(email.id.0);
+    ledger.execute("DELETE FROM handoffs WHERE team = ?1 AND email = ?2", params![team, bits])?;
     for sql in [
-        "DELETE FROM handoffs WHERE email = ?1",
         "DELETE FROM attempts WHERE email = ?1",
         "DELETE FROM suppressed WHERE email = ?1",
         "DELETE FROM bodies WHERE email = ?1",
@@ -84,7 +85,7 @@ fn remove_traces(ledger: &Ledger, team: i64, email: &Email) -> Result<usize> {
         ledger.execute(sql, [bits])?;
     }
     ledger.execute("UPDATE install SET last_id = MAX(last_id, ?1)", [bits])?;
-    ledger.execute("DELETE FROM emails WHERE team = ?1 AND email = ?2", params![team, bits])?;
+    ledger.execute("DELETE FROM emails WHERE email = ?2 AND team = ?1", params![team, bits])?;
     let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
     let dropped = ledger.execute(DROP_TOMBSTONE, params![team, key.0, email.bind])?;
     ledger.execute(DROP_EMPTY, params![team, key.0])?;

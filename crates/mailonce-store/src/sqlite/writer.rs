@@ -18,9 +18,9 @@ const OTHERS_PER_COMMIT: usize = 128;
 const WAITING: usize = 16_384;
 
 /// Sends the answer once the fate of the commit is known.
-type Reply = Box<dyn FnOnce(&Result<()>, &Ledger) + Send>;
+type Reply = Box<dyn FnOnce(&Result<()>, &Ledger<'_>) + Send>;
 /// Runs a verb inside the transaction. An error fails the whole group.
-type Verb = Box<dyn FnOnce(&mut Ledger) -> Result<Reply> + Send>;
+type Verb = Box<dyn FnOnce(&mut Ledger<'_>) -> Result<Reply> + Send>;
 
 struct Waiting {
     verb: Verb,
@@ -65,8 +65,8 @@ impl Writer {
     pub(super) async fn run<T: Send + 'static>(
         &self,
         turn: Turn,
-        verb: impl FnOnce(&mut Ledger) -> Result<T> + Send + 'static,
-        before_told: impl FnOnce(&T, &Ledger) + Send + 'static,
+        verb: impl FnOnce(&mut Ledger<'_>) -> Result<T> + Send + 'static,
+        before_told: impl FnOnce(&T, &Ledger<'_>) + Send + 'static,
     ) -> Result<T> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_closed| closed())?;
         let (tell, told) = oneshot::channel();
@@ -123,24 +123,27 @@ impl Writer {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes no verb any more.
+    pub(super) fn give_up(&self, error: StoreError) {
+        tracing::error!(%error, "the writer cannot work");
+        let mut queues = self.lock();
+        queues.broken = Some(error);
+        queues.accepts.clear();
+        queues.others.clear();
+    }
+
     /// The life of the thread: take, run, commit, answer.
-    pub(super) fn work(&self, mut ledger: Ledger) {
+    pub(super) fn work(&self, mut ledger: Ledger<'_>) {
         while let Some(group) = self.take() {
             let size = group.len();
             let began = Instant::now();
             let (replies, fate) = commit_group(&mut ledger, group);
             self.count(size, began.elapsed().as_micros() as u64);
-            if let Err(StoreError::Corrupt(why)) = &fate {
-                tracing::error!(why, "the ledger cannot be trusted; the writer stops");
-                self.lock().broken = Some(StoreError::Corrupt(why.clone()));
-            }
             for reply in replies {
                 reply(&fate, &ledger);
             }
-            if matches!(fate, Err(StoreError::Corrupt(_))) {
-                self.lock().accepts.clear();
-                self.lock().others.clear();
-                return;
+            if let Err(error @ StoreError::Corrupt(_)) = fate {
+                return self.give_up(error);
             }
             ledger.checkpoint_leftovers();
         }
@@ -181,7 +184,7 @@ fn bump(buckets: &mut [u64; 12], value: u64) {
 
 /// Runs a group in one transaction. When one verb cannot be run the whole group is rolled back, so that no answer
 /// is given that was not committed.
-fn commit_group(ledger: &mut Ledger, group: Vec<Waiting>) -> (Vec<Reply>, Result<()>) {
+fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Reply>, Result<()>) {
     if let Err(error) = ledger.begin() {
         return (Vec::new(), Err(error));
     }

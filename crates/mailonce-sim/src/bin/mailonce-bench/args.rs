@@ -1,6 +1,8 @@
 //! What is to be measured, as the command line says it.
 
+use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
+use mailonce_sim::rig::postgres::Postgres;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -143,6 +145,15 @@ impl Args {
         needs.sort_unstable();
         needs.dedup();
         needs
+    }
+
+    /// The PostgreSQL to measure on.
+    pub(crate) fn postgres(&self) -> Result<Postgres> {
+        let admin = self.postgres.clone();
+        Ok(Postgres {
+            admin: admin.context("no PostgreSQL: MAILONCE_TEST_POSTGRES is not set")?,
+            bin: self.pg_bin.clone(),
+        })
     }
 
     /// How often everything is measured.

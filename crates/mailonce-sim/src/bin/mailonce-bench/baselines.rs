@@ -1,13 +1,13 @@
 //! What mailonce is compared with: the seeds' pattern, and Redis by itself.
 
 use crate::args::Args;
-use crate::children::Children;
 use crate::figures::steady;
 use crate::mails;
-use crate::postgres::{Database, output};
 use crate::results::Sample;
-use crate::server::Server;
 use anyhow::{Context as _, Result, ensure};
+use mailonce_sim::rig::children::Children;
+use mailonce_sim::rig::postgres::output;
+use mailonce_sim::rig::server::Server;
 use std::path::Path;
 use std::process::Command;
 
@@ -21,7 +21,7 @@ pub(crate) fn seeds(args: &Args, children: &Children, work: &Path, name: &str) -
         args.seed_pattern.join("node_modules").is_dir(),
         "run `npm ci` in bench/seed-pattern first"
     );
-    let database = Database::create(args, name)?;
+    let database = args.postgres()?.create(name)?;
     flush(redis)?;
     let server = Server::start(children, &work.join("seeds.log"), |at| {
         let mut command = Command::new("node");
@@ -38,7 +38,7 @@ pub(crate) fn seeds(args: &Args, children: &Children, work: &Path, name: &str) -
     let sample = steady(args, server.at, mails::seeds(), 202)?;
     let rss_mb = server.rss_mb();
     server.stop()?;
-    database.drop()?;
+    database.remove()?;
     Ok(Sample { rss_mb, ..sample })
 }
 

@@ -1,12 +1,12 @@
 //! The figures of a running mailonce: echo, accept, replay, batch and storm.
 
 use crate::args::Args;
-use crate::children::pause;
 use crate::mails;
 use crate::results::{Sample, millis};
-use crate::server::Server;
 use anyhow::{Context as _, Result, bail, ensure};
 use mailonce_sim::load::{Answer, Burst, Caller, Sustain, Tally, Template, Until, burst, sustain};
+use mailonce_sim::rig::children::pause;
+use mailonce_sim::rig::server::Server;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,11 +1,11 @@
 //! Accepting when many keys are remembered already.
 
 use crate::args::Args;
-use crate::children::Children;
 use crate::figures::accept_as;
 use crate::results::Sample;
-use crate::server::{Setup, mailonce};
 use anyhow::{Context as _, Result};
+use mailonce_sim::rig::children::Children;
+use mailonce_sim::rig::server::{Setup, mailonce};
 use std::path::{Path, PathBuf};
 
 /// Stores up to this size are filled anew each round, because a round's own sends would outgrow them.
@@ -30,6 +30,7 @@ impl Growth<'_> {
             data: &data,
             store: None,
             paused: true,
+            env: &[],
         };
         let server = setup.start(self.children)?;
         let sample = accept_as(&format!("round{round}"), self.args, &server);

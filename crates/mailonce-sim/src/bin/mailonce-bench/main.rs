@@ -2,7 +2,6 @@
 
 mod args;
 mod baselines;
-mod children;
 mod disk;
 mod figures;
 mod gates;
@@ -12,13 +11,12 @@ mod postgres;
 mod report;
 mod results;
 mod run;
-mod server;
 
 use anyhow::{Context as _, Result};
 use args::{Args, Figure};
-use children::Children;
 use clap::Parser as _;
 use gates::Verdict;
+use mailonce_sim::rig::children::Children;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 
@@ -44,7 +42,7 @@ fn main() -> Result<ExitCode> {
         );
     }
     let children = Children::default();
-    children.watch_signals(work.path().to_owned())?;
+    children.watch_signals(Some(work.path().to_owned()))?;
     let results = run::run(&args, &children, work.path())?;
     let gates = gates::judge(&args, &results);
     report::print(&args, &results, &gates);

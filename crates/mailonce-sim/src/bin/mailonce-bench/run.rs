@@ -1,14 +1,14 @@
 //! The rounds: every figure once per round, so that figures that are compared are measured side by side.
 
 use crate::args::{Args, Figure};
-use crate::children::Children;
 use crate::growth::{self, Growth};
-use crate::postgres::Database;
 use crate::results::{Results, Sample};
-use crate::server::{self, Server, Setup};
 use crate::{baselines, disk, figures, postgres};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use mailonce_sim::rig::children::Children;
+use mailonce_sim::rig::postgres::Database;
+use mailonce_sim::rig::server::{self, Server, Setup};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ impl Bench<'_> {
         );
         let database = match store {
             Store::Sqlite => None,
-            Store::Postgres => Some(Database::create(args, &name)?),
+            Store::Postgres => Some(args.postgres()?.create(&name)?),
         };
         let url = database.as_ref().map(|database| database.url.as_str());
         self.bar.set_message(format!("starting, round {}", self.round));
@@ -169,6 +169,7 @@ impl Bench<'_> {
             data: data.path(),
             store: url,
             paused,
+            env: &[("MAILONCE_BENCH_ECHO", "1".into())],
         }
         .start(self.children)?;
         for (figure, unit, measure) in wanted {
@@ -177,7 +178,7 @@ impl Bench<'_> {
         if let Err(why) = server.stop() {
             self.say(&format!("after {}: {why:#}", wanted[wanted.len() - 1].0.name()));
         }
-        database.map_or(Ok(()), Database::drop)
+        database.map_or(Ok(()), Database::remove)
     }
 
     fn growth(&mut self) {

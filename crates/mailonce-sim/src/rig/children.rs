@@ -1,4 +1,4 @@
-//! Child processes that never outlive the bench.
+//! Child processes that never outlive whoever started them.
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,11 +14,11 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// The children that run now.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Children(Arc<Mutex<Vec<Pid>>>);
+pub struct Children(Arc<Mutex<Vec<Pid>>>);
 
 impl Children {
-    /// Ends all children and the bench itself when the bench is told to end.
-    pub(crate) fn watch_signals(&self, work: PathBuf) -> Result<()> {
+    /// Ends all children and this program when it is told to end; `work` is removed before.
+    pub fn watch_signals(&self, work: Option<PathBuf>) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -37,7 +37,9 @@ impl Children {
                     // It may have ended by itself.
                     let _gone = kill_process(pid, Signal::KILL);
                 }
-                let _gone = std::fs::remove_dir_all(work);
+                if let Some(work) = work {
+                    let _gone = std::fs::remove_dir_all(work);
+                }
                 std::process::exit(code);
             }
         });
@@ -45,7 +47,7 @@ impl Children {
     }
 
     /// Starts a child whose output goes to a log file.
-    pub(crate) fn spawn(&self, mut command: Command, log: &Path) -> Result<Running> {
+    pub fn spawn(&self, mut command: Command, log: &Path) -> Result<Running> {
         let name = command.get_program().to_string_lossy().into_owned();
         let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
@@ -72,7 +74,7 @@ impl Children {
 
 /// A child that runs; dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub struct Running {
     name: String,
     child: Child,
     pid: Pid,
@@ -82,7 +84,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Waits until `ready` says so; fails when the child ends first or time runs out.
-    pub(crate) fn wait_until(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+    pub fn wait_until(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let deadline = Instant::now() + patience;
         while !ready() {
             if let Some(status) = self.child.try_wait()? {
@@ -102,7 +104,7 @@ impl Running {
     }
 
     /// Waits for the child to end by itself, and for that to be a success.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         let status = self.child.wait()?;
         if !status.success() {
             bail!("{} failed ({status}){}", self.name, self.last_words());
@@ -111,7 +113,7 @@ impl Running {
     }
 
     /// Asks the child to end and waits for it.
-    pub(crate) fn stop(mut self) -> Result<ExitStatus> {
+    pub fn stop(mut self) -> Result<ExitStatus> {
         kill_process(self.pid, Signal::TERM)?;
         let deadline = Instant::now() + GRACE;
         loop {
@@ -129,8 +131,31 @@ impl Running {
         }
     }
 
+    /// Kills the child, as `kill -9` does, and waits until it is gone.
+    pub fn kill(mut self) -> Result<()> {
+        kill_process(self.pid, Signal::KILL)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// How the child ended by itself; `None` when it still runs after `patience`.
+    pub fn ended(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.child.try_wait()? {
+                None if Instant::now() < deadline => pause(Duration::from_millis(10)),
+                status => return Ok(status),
+            }
+        }
+    }
+
+    /// What it wrote.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// Resident memory in megabytes (10^6 bytes).
-    pub(crate) fn rss_mb(&self) -> Option<f64> {
+    pub fn rss_mb(&self) -> Option<f64> {
         let pid = self.pid.as_raw_nonzero();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -139,7 +164,7 @@ impl Running {
     }
 
     fn last_words(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let text = self.log();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(8)..].join("\n    ");
         if last.is_empty() {
@@ -162,8 +187,8 @@ impl Drop for Running {
 /// Waits.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the bench's main thread serves nobody while it waits"
+    reason = "benches and rigs serve nobody while they wait"
 )]
-pub(crate) fn pause(time: Duration) {
+pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -1,0 +1,65 @@
+//! One HTTP exchange on a connection of its own, for looking at a server apart from its load.
+
+use super::server::API_KEY;
+use crate::load::parse_whole;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status code.
+    pub status: u16,
+    /// Status line and headers, in small letters.
+    pub head: String,
+    /// The body; null when it is no JSON.
+    pub body: Value,
+}
+
+impl Reply {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let named = |line: &'_ str| -> bool { line.split(':').next() == Some(name) };
+        let line = self.head.lines().find(|line| named(line))?;
+        Some(line.split_once(':')?.1.trim())
+    }
+}
+
+/// Writes a whole request and reads the one answer to it.
+pub fn exchange(at: SocketAddr, request: &[u8]) -> Result<Reply> {
+    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    stream.write_all(request)?;
+    let mut bytes = Vec::new();
+    let mut piece = [0; 16 * 1024];
+    loop {
+        let read = stream.read(&mut piece)?;
+        ensure!(read > 0, "closed before the answer ended");
+        bytes.extend_from_slice(&piece[..read]);
+        if let Some((status, body)) = parse_whole(&mut bytes)? {
+            return Ok(Reply {
+                status,
+                head: String::from_utf8_lossy(&bytes[..body.start]).to_ascii_lowercase(),
+                body: serde_json::from_slice(&bytes[body]).unwrap_or_default(),
+            });
+        }
+    }
+}
+
+/// A `GET` under our key.
+pub fn get(at: SocketAddr, path: &str) -> Result<Reply> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {API_KEY}\r\n\r\n");
+    exchange(at, request.as_bytes()).with_context(|| format!("GET {path}"))
+}
+
+/// The status that a plain `GET` is answered with, when it is answered.
+pub fn status(at: SocketAddr, path: &str) -> Option<u16> {
+    get(at, path).ok().map(|reply| reply.status)
+}

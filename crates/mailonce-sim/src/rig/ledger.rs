@@ -1,0 +1,111 @@
+//! What the server shows of its ledger, read by the public API alone.
+
+use super::http;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::net::SocketAddr;
+
+/// An email of the listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its id.
+    pub id: String,
+    /// Its one recipient.
+    pub to: String,
+    /// Its key as it is shown.
+    pub key: String,
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Its number.
+    pub seq: u64,
+    /// Its id.
+    pub id: String,
+    /// What happened.
+    pub kind: String,
+    /// The id of what it is about.
+    pub about: String,
+}
+
+/// Emails and events as they are shown.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    /// The emails.
+    pub emails: Vec<Row>,
+    /// The events in the order in which they were given.
+    pub events: Vec<Told>,
+}
+
+impl Ledger {
+    /// Reads all there is.
+    pub fn read(at: SocketAddr) -> Result<Self> {
+        let (mut emails, mut from) = (Vec::new(), String::new());
+        loop {
+            let page = page(at, &format!("/v1/emails?limit=100{from}"))?;
+            emails.extend(rows(&page, row)?);
+            match page["next_cursor"].as_str() {
+                Some(cursor) => from = format!("&cursor={cursor}"),
+                None => break,
+            }
+        }
+        let (mut events, mut after) = (Vec::new(), "0".to_owned());
+        loop {
+            let page = page(at, &format!("/v1/events?limit=1000&after={after}"))?;
+            events.extend(rows(&page, told)?);
+            match page["next_cursor"].as_str() {
+                Some(cursor) => cursor.clone_into(&mut after),
+                None => return Ok(Self { emails, events }),
+            }
+        }
+    }
+
+    /// How many emails the events tell of.
+    pub fn births(&self) -> usize {
+        let born = |told: &&Told| matches!(told.kind.as_str(), "email.accepted" | "email.held");
+        self.events.iter().filter(born).count()
+    }
+}
+
+fn page(at: SocketAddr, path: &str) -> Result<Value> {
+    let reply = http::get(at, path)?;
+    ensure!(
+        reply.status == 200,
+        "GET {path} answered {}: {}",
+        reply.status,
+        reply.body
+    );
+    Ok(reply.body)
+}
+
+fn rows<T>(page: &Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
+    let data = page["data"].as_array().context("a page without data")?;
+    data.iter()
+        .map(|value| read(value).with_context(|| format!("a row that lacks something: {value}")))
+        .collect()
+}
+
+fn row(value: &Value) -> Option<Row> {
+    let [to] = value["to"].as_array()?.as_slice() else {
+        return None;
+    };
+    Some(Row {
+        id: text(&value["id"])?,
+        to: text(to)?,
+        key: text(&value["key"])?,
+    })
+}
+
+fn told(value: &Value) -> Option<Told> {
+    Some(Told {
+        seq: value["seq"].as_u64()?,
+        id: text(&value["id"])?,
+        kind: text(&value["type"])?,
+        about: text(&value["about"]["id"])?,
+    })
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}

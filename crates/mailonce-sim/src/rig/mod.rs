@@ -1,0 +1,20 @@
+//! Rigs over the real binary: start it, load it, hurt it, and judge it by its public API alone.
+//!
+//! - [`campaign`] kills the server under load again and again, on the same data.
+//! - [`fault`] makes its disk full or its fsync fail.
+//! - [`check`] convicts: it compares what the rig was told ([`history`]) with what the server shows ([`ledger`]).
+//!
+//! What is sent is a pure function of a seed, so that one line replays a failure.
+
+pub mod campaign;
+pub mod chance;
+pub mod check;
+pub mod children;
+pub mod drive;
+pub mod fault;
+pub mod history;
+pub mod http;
+pub mod ledger;
+pub mod postgres;
+pub mod server;
+pub mod wish;

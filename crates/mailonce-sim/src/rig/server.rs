@@ -1,0 +1,180 @@
+//! Servers under test: mailonce itself, and anything else that answers `GET /readyz`.
+
+use super::children::{Children, Running, pause};
+use super::http;
+use anyhow::{Context as _, Result, ensure};
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The key that the server is told to create and that every request carries.
+pub const API_KEY: &str = "bench-key-0123456789abcdef";
+
+/// A start may have a large store to open.
+const START: Duration = Duration::from_mins(2);
+
+/// A port may be taken between choosing it and listening on it.
+const TRIES: usize = 3;
+
+/// A server that is ready.
+#[derive(Debug)]
+pub struct Server {
+    running: Running,
+    /// Where it listens.
+    pub at: SocketAddr,
+}
+
+/// How a mailonce server is to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// The server's binary.
+    pub binary: &'a Path,
+    /// Its data directory; the log goes beside it.
+    pub data: &'a Path,
+    /// The PostgreSQL to keep the ledger in, else SQLite in the data directory.
+    pub store: Option<&'a str>,
+    /// Whether hand-off rests, so that accepting alone is seen.
+    pub paused: bool,
+    /// What else is in its environment.
+    pub env: &'a [(&'a str, OsString)],
+}
+
+impl Setup<'_> {
+    /// Starts the server and waits until it is ready.
+    pub fn start(&self, children: &Children) -> Result<Server> {
+        let log = self.data.with_extension("log");
+        Server::start(children, &log, |at| self.command("dev", at))
+    }
+
+    /// The command that starts the server: `dev` or `serve`.
+    pub fn command(&self, verb: &str, at: SocketAddr) -> Result<Command> {
+        let mut command = mailonce(self.binary);
+        command.arg(verb).arg("--data").arg(self.data);
+        command.arg("--http").arg(at.to_string());
+        if let Some(store) = self.store {
+            command.arg("--store").arg(store);
+        }
+        if self.paused {
+            command.env("MAILONCE_HANDOFF", "paused");
+        }
+        command.env("MAILONCE_SMTP", free_address()?.to_string());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        Ok(command)
+    }
+}
+
+/// The binary with none of our own settings in its environment but the key.
+pub fn mailonce(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MAILONCE_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("MAILONCE_API_KEY", API_KEY);
+    command
+}
+
+/// The server's binary: the one named, else the one built beside this program.
+pub fn binary(named: Option<&PathBuf>) -> Result<PathBuf> {
+    let path = match named {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()?.with_file_name("mailonce"),
+    };
+    path.canonicalize()
+        .with_context(|| format!("no server binary at {}", path.display()))
+}
+
+/// The server's binary of the profile that this test belongs to, built once when it is not there.
+pub fn built_binary() -> Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| find_or_build().map_err(|why| format!("{why:#}")));
+    built.clone().map_err(anyhow::Error::msg)
+}
+
+fn find_or_build() -> Result<PathBuf> {
+    // A test is target/PROFILE/deps/NAME, the server target/PROFILE/mailonce.
+    let test = std::env::current_exe()?;
+    let profile = test.ancestors().nth(2).context("a test outside target/")?;
+    let path = profile.join("mailonce");
+    if path.exists() {
+        return Ok(path);
+    }
+    let name = profile.file_name().unwrap_or_default();
+    let name = if name == "debug" { OsStr::new("dev") } else { name };
+    let target = profile.parent().context("a test outside target/")?;
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "-p", "mailonce", "--profile"]).arg(name);
+    command.arg("--target-dir").arg(target);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let status = command.status();
+    ensure!(
+        status.is_ok_and(|status| status.success()) && path.exists(),
+        "there is no server binary at {}: run `cargo build -p mailonce --profile {}` first",
+        path.display(),
+        name.to_string_lossy()
+    );
+    Ok(path)
+}
+
+impl Server {
+    /// Starts what `command` makes of a free address, and waits until it is ready there. Only a port that somebody
+    /// else took meanwhile is a reason to try again: a server that cannot start is what a rig wants to see.
+    pub fn start(
+        children: &Children,
+        log: &Path,
+        command: impl Fn(SocketAddr) -> Result<Command>,
+    ) -> Result<Self> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let at = free_address()?;
+            let mut running = children.spawn(command(at)?, log)?;
+            match running.wait_until(START, || http::status(at, "/readyz") == Some(200)) {
+                Ok(()) => return Ok(Self { running, at }),
+                Err(why) if tries == TRIES || !port_was_taken(&running) => return Err(why),
+                Err(_) => pause(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Asks it to end and waits for that.
+    pub fn stop(self) -> Result<ExitStatus> {
+        self.running.stop()
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub fn kill(self) -> Result<()> {
+        self.running.kill()
+    }
+
+    /// How it ended by itself; `None` when it still runs after `patience`.
+    pub fn ended(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        self.running.ended(patience)
+    }
+
+    /// What it wrote.
+    pub fn log(&self) -> String {
+        self.running.log()
+    }
+
+    /// Resident memory in megabytes.
+    pub fn rss_mb(&self) -> Option<f64> {
+        self.running.rss_mb()
+    }
+}
+
+fn port_was_taken(running: &Running) -> bool {
+    running
+        .log()
+        .to_ascii_lowercase()
+        .contains("address already in use")
+}
+
+/// An address that nobody listens on.
+pub fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}

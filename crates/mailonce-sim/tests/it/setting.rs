@@ -1,0 +1,48 @@
+//! What every rig needs: the binary, a keeper of children, directories that go away.
+
+use mailonce_sim::rig::children::Children;
+use mailonce_sim::rig::server::built_binary;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// The one keeper of this process, which ends all children when the process is told to end.
+pub(crate) fn children() -> &'static Children {
+    static CHILDREN: OnceLock<Children> = OnceLock::new();
+    CHILDREN.get_or_init(|| {
+        let children = Children::default();
+        children.watch_signals(None).unwrap();
+        children
+    })
+}
+
+/// The server's binary.
+pub(crate) fn binary() -> PathBuf {
+    built_binary().unwrap_or_else(|why| panic!("{why:#}"))
+}
+
+/// A directory with an empty data directory in it; logs lie beside that.
+pub(crate) struct Place {
+    root: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("mailonce-rig").tempdir().unwrap();
+        std::fs::create_dir(root.path().join("data")).unwrap();
+        Self { root }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    /// Leaves it for whoever wants to look, and says where.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.root.keep()
+    }
+}

@@ -1,0 +1,174 @@
+//! Drafts: new emails as columns, and the one statement that binds keys and writes what they became.
+
+use deadpool_postgres::GenericClient;
+use mailonce_core::{
+    email::{Email, Guard},
+    event::NewEvent,
+    id::EmailId,
+};
+use std::sync::Arc;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{
+    row::write_json,
+    trouble::{Tried, Trouble},
+};
+
+/// Binds keys in sorted order and writes what the winners became. A row without a hash binds nothing and always wins:
+/// it has no key, or its key is locked and written apart. Gives back the emails whose key was free.
+const NEW: &str = "
+    WITH w AS MATERIALIZED (
+        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::int[], $7::bigint[],
+                             $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::text[])
+            AS w (team, id, hash, head, digest, bind, ttl, guard, body, kind, at, data)
+    ), bound AS (
+        INSERT INTO keys (team, hash, bind, email)
+        SELECT team, hash, bind, id FROM w WHERE hash IS NOT NULL ORDER BY team, hash
+        ON CONFLICT DO NOTHING
+        RETURNING email
+    ), won AS MATERIALIZED (
+        SELECT * FROM w WHERE hash IS NULL OR id IN (SELECT email FROM bound)
+    ), e AS (
+        INSERT INTO emails (team, id, rev, bind, ttl, guard, digest, head)
+        SELECT team, id, 1, bind, ttl, guard, digest, head FROM won
+    ), b AS (
+        INSERT INTO bodies (team, email, body) SELECT team, id, body FROM won
+    ), h AS (
+        INSERT INTO handoffs (team, email, number, attempts, fence, due_at, state, transport, recipients)
+        SELECT team, email, number, 0, 0, due_at, state, transport, recipients
+          FROM unnest($13::uuid[], $14::uuid[], $15::int[], $16::bigint[], $17::text[], $18::text[], $19::text[])
+            AS h (team, email, number, due_at, state, transport, recipients)
+         WHERE email IN (SELECT id FROM won)
+    ), p AS (
+        INSERT INTO events_pending (team, at, about, rev, kind, data) SELECT team, at, id, 1, kind, data FROM won
+    )
+    SELECT email FROM bound";
+
+/// A new email as its columns. Made in the caller's task, so that a lane only copies.
+pub(super) struct Draft {
+    pub email: Email,
+    body: Arc<[u8]>,
+    head: String,
+    digest: Vec<u8>,
+    event: NewEvent,
+    data: String,
+    recipients: Vec<String>,
+}
+
+impl Draft {
+    /// Writes down what a wish became.
+    pub(super) fn new(email: Email, body: Arc<[u8]>, event: NewEvent) -> Tried<Self> {
+        let recipients = email
+            .handoffs
+            .iter()
+            .map(|handoff| write_json(&handoff.recipients))
+            .collect::<Tried<_>>()?;
+        Ok(Self {
+            body,
+            head: write_json(&email.head)?,
+            digest: email.digest.to_bytes(),
+            data: write_json(&event.data)?,
+            event,
+            recipients,
+            email,
+        })
+    }
+
+    /// About how many bytes it is on the wire.
+    pub(super) fn size(&self) -> usize {
+        self.body.len() + self.head.len() + 512
+    }
+}
+
+/// Drafts as the columns of [`NEW`].
+#[derive(Default)]
+struct Sheet<'a> {
+    team: Vec<Uuid>,
+    id: Vec<Uuid>,
+    hash: Vec<Option<Uuid>>,
+    head: Vec<&'a str>,
+    digest: Vec<&'a [u8]>,
+    bind: Vec<i32>,
+    ttl: Vec<i64>,
+    guard: Vec<Option<&'static str>>,
+    body: Vec<&'a [u8]>,
+    kind: Vec<&'static str>,
+    at: Vec<i64>,
+    data: Vec<&'a str>,
+    handoff: (Vec<Uuid>, Vec<Uuid>, Vec<i32>),
+    due_at: Vec<Option<i64>>,
+    state: Vec<&'static str>,
+    transport: Vec<&'a str>,
+    recipients: Vec<&'a str>,
+}
+
+impl<'a> Sheet<'a> {
+    fn add(&mut self, draft: &'a Draft, hash: Option<Uuid>) {
+        let email = &draft.email;
+        self.team.push(email.team.0);
+        self.id.push(email.id.0);
+        self.hash.push(hash);
+        self.head.push(&draft.head);
+        self.digest.push(&draft.digest);
+        self.bind.push(email.bind as i32);
+        self.ttl.push(email.ttl.0);
+        self.guard.push(email.guard.map(Guard::word));
+        self.body.push(&draft.body);
+        self.kind.push(draft.event.kind.word());
+        self.at.push(draft.event.at.0);
+        self.data.push(&draft.data);
+        for (handoff, recipients) in email.handoffs.iter().zip(&draft.recipients) {
+            self.handoff.0.push(email.team.0);
+            self.handoff.1.push(email.id.0);
+            self.handoff.2.push(i32::from(handoff.number));
+            self.due_at.push(handoff.due_at.map(|at| at.0));
+            self.state.push(handoff.state.word());
+            self.transport.push(&handoff.transport);
+            self.recipients.push(recipients);
+        }
+    }
+
+    fn params(&self) -> [&(dyn ToSql + Sync); 19] {
+        let (team, email, number) = (&self.handoff.0, &self.handoff.1, &self.handoff.2);
+        [
+            &self.team,
+            &self.id,
+            &self.hash,
+            &self.head,
+            &self.digest,
+            &self.bind,
+            &self.ttl,
+            &self.guard,
+            &self.body,
+            &self.kind,
+            &self.at,
+            &self.data,
+            team,
+            email,
+            number,
+            &self.due_at,
+            &self.state,
+            &self.transport,
+            &self.recipients,
+        ]
+    }
+}
+
+/// Inserts drafts. Those with a hash only if their key is free; gives back the ids of these that were first.
+/// Outside of a transaction the statement is its own commit, and its errors are those of a commit.
+pub(super) async fn insert(
+    client: &(impl GenericClient + ?Sized),
+    drafts: impl Iterator<Item = (&Draft, Option<Uuid>)>,
+) -> Tried<Vec<EmailId>> {
+    let mut sheet = Sheet::default();
+    for (draft, hash) in drafts {
+        sheet.add(draft, hash);
+    }
+    let statement = client.prepare_cached(NEW).await?;
+    let rows = client
+        .query(&statement, &sheet.params())
+        .await
+        .map_err(|error| Trouble::at_commit(&error))?;
+    rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
+}

@@ -1,0 +1,230 @@
+//! What cannot be understood is refused by name, stores nothing and leaves the key free.
+
+use serde_json::{Value, json};
+
+use crate::{
+    call::{Call, post},
+    world::{World, mail, mail_with},
+};
+
+/// Makes the call under a key, checks the refusal, and that nothing came of it.
+async fn refuses(world: &World, what: &str, call: Call, expected: (u16, &str, Option<&str>)) {
+    let (status, code, field) = expected;
+    let answer = world.call(call.key("k")).await;
+    assert_eq!(
+        (answer.status, answer["code"].as_str()),
+        (status, Some(code)),
+        "{what}: {}",
+        answer.text
+    );
+    assert_eq!(answer["field"].as_str(), field, "{what}: {}", answer.text);
+    answer.is_problem();
+}
+
+/// Nothing was stored by what was refused before, and its key is free.
+async fn nothing_happened(world: &World) {
+    assert!(world.events().await.is_empty(), "an event was left");
+    assert_eq!(world.count().await, 0, "an email was left");
+    world.get("/v1/keys/k").await.refused(404, "not_found");
+    world.send("k", &mail()).await.is(202);
+}
+
+async fn refuses_texts(world: World, status: u16, code: &str, texts: &[(&str, Option<&str>)]) {
+    for (text, field) in texts {
+        refuses(
+            &world,
+            text,
+            post("/v1/emails").text((*text).to_owned()),
+            (status, code, *field),
+        )
+        .await;
+    }
+    nothing_happened(&world).await;
+}
+
+async fn refuses_members(world: World, status: u16, code: &str, members: &[(Value, &str)]) {
+    for (more, field) in members {
+        let call = post("/v1/emails").json(&mail_with(more.clone()));
+        refuses(&world, &more.to_string(), call, (status, code, Some(field))).await;
+    }
+    nothing_happened(&world).await;
+}
+
+/// An email, and something behind it.
+const WHOLE_AND_MORE: &str = r#"{"from":"a@x.test","to":"b@x.test","text":"t"} {}"#;
+
+over_memory_and_sqlite! {
+    async fn malformed_json_is_refused(world) {
+        let texts = ["", " ", "{", "}", "nonsense", "{\"from\":", "{'from':'a'}", "{\"from\":\"a\",}", WHOLE_AND_MORE, "\u{feff}{}", "{\"text\":\"\n\"}", "{\"text\":NaN}", "{\"from\":\"a\" \"to\":\"b\"}"];
+        refuses_texts(world, 400, "invalid_json", &texts.map(|text| (text, None))).await;
+    }
+
+    async fn bytes_that_are_no_utf_8_and_depth_without_end_are_refused(world) {
+        let bytes = b"{\"from\":\"a@x.test\",\"to\":\"b@x.test\",\"text\":\"\xff\"}".to_vec();
+        refuses(&world, "latin", post("/v1/emails").text(bytes), (400, "invalid_json", None)).await;
+        let deep = format!("{{\"metadata\":{}", "[".repeat(100_000));
+        let answer = world.call(post("/v1/emails").key("k").text(deep)).await.is(400);
+        answer.is_problem();
+        nothing_happened(&world).await;
+    }
+
+    async fn a_body_that_is_no_object_is_refused(world) {
+        let texts = ["null", "5", "\"x\"", "true"];
+        refuses_texts(world, 400, "invalid_type", &texts.map(|text| (text, None))).await;
+    }
+
+    async fn an_array_is_no_email(world) {
+        let text = r#"["agent@example.com",["user@example.com"],[],[],[],"subject","text"]"#;
+        let answer = world.call(post("/v1/emails").key("k").text(text)).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        let intent = mail_with(json!({ "intent": ["order.confirmation", "order_1"] }));
+        let answer = world.call(post("/v1/emails").key("k").json(&intent)).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        nothing_happened(&world).await;
+    }
+
+    async fn a_missing_field_is_named(world) {
+        refuses_texts(world, 400, "invalid_type", &[
+            ("{}", Some("from")),
+            (r#"{"from":"a@x.test","text":"t"}"#, Some("to")),
+            (r#"{"to":"b@x.test","text":"t"}"#, Some("from")),
+            (r#"{"from":"a@x.test","to":"b@x.test","text":"t","intent":{"type":"t"}}"#, Some("intent.entity")),
+            (r#"{"from":"a@x.test","to":"b@x.test","text":"t","intent":{"entity":"e"}}"#, Some("intent.type")),
+            (r#"{"from":"a@x.test","to":"b@x.test","text":"t","attachments":[{"content":"aGk="},{"filename":"f"}]}"#, Some("attachments[1].content")),
+        ]).await;
+    }
+
+    async fn a_wrong_type_is_refused_with_its_path(world) {
+        refuses_members(world, 400, "invalid_type", &[
+            (json!({ "from": 5 }), "from"),
+            (json!({ "from": null }), "from"),
+            (json!({ "from": ["a@x.test"] }), "from"),
+            (json!({ "to": 5 }), "to"),
+            (json!({ "to": { "email": "a@x.test" } }), "to"),
+            (json!({ "to": ["a@x.test", 5] }), "to[1]"),
+            (json!({ "cc": [null] }), "cc[0]"),
+            (json!({ "subject": ["x"] }), "subject"),
+            (json!({ "text": 5 }), "text"),
+            (json!({ "html": {} }), "html"),
+            (json!({ "headers": [] }), "headers"),
+            (json!({ "headers": { "X-A": 1 } }), "headers.X-A"),
+            (json!({ "attachments": {} }), "attachments"),
+            (json!({ "attachments": [{ "content": 5 }] }), "attachments[0].content"),
+            (json!({ "attachments": [{ "content": "aGk=", "filename": 5 }] }), "attachments[0].filename"),
+            (json!({ "tags": "x" }), "tags"),
+            (json!({ "tags": [5] }), "tags[0]"),
+            (json!({ "metadata": [] }), "metadata"),
+            (json!({ "metadata": { "a": {} } }), "metadata.a"),
+            (json!({ "metadata": { "a": [1] } }), "metadata.a"),
+            (json!({ "scheduled_at": 1_794_736_800 }), "scheduled_at"),
+            (json!({ "intent": "order" }), "intent"),
+            (json!({ "intent": { "type": "t", "entity": 5 } }), "intent.entity"),
+            (json!({ "intent": { "type": "t", "entity": "e", "version": "1" } }), "intent.version"),
+            (json!({ "intent": { "type": "t", "entity": "e", "version": -1 } }), "intent.version"),
+            (json!({ "intent": { "type": "t", "entity": "e", "version": 1.5 } }), "intent.version"),
+            (json!({ "intent": { "type": "t", "entity": "e", "version": 9_007_199_254_740_992_u64 } }), "intent.version"),
+            (json!({ "on_mismatch": 1 }), "on_mismatch"),
+            (json!({ "transport": [] }), "transport"),
+        ]).await;
+    }
+
+    async fn an_unknown_field_is_refused_with_the_nearest_name(world) {
+        let members = [
+            (json!({ "subjct": "x" }), "subjct", Some("subject")),
+            (json!({ "body": "x" }), "body", None),
+            (json!({ "replyTo": "x@x.test" }), "replyTo", Some("reply_to")),
+            (json!({ "Subject": "x" }), "Subject", Some("subject")),
+            (json!({ "attachments": [{ "content": "aGk=", "file_name": "f" }] }), "attachments[0].file_name", Some("filename")),
+            (json!({ "attachments": [{ "content": "aGk=", "path": "https://x.test/f" }] }), "attachments[0].path", None),
+            (json!({ "intent": { "type": "t", "entity": "e", "perod": "p" } }), "intent.perod", Some("period")),
+        ];
+        for (more, field, near) in members {
+            let call = post("/v1/emails").key("k").json(&mail_with(more));
+            let refused = world.call(call).await.refused(400, "unknown_field").at(field);
+            let hint = near.map(|near| format!("did you mean `{near}`?"));
+            assert!(hint.is_none_or(|hint| refused.word("detail").contains(&hint)), "{}", refused.text);
+        }
+        nothing_happened(&world).await;
+    }
+
+    async fn a_bad_address_is_refused_wherever_it_stands(world) {
+        let bad = ["", " ", "user", "@example.com", "user@", "a b@example.com", "a..b@example.com", "user@example..com", "user@127.0.0.1", "user@[127.0.0.1]", "A <user@example.com", "user@example.com>", "a@b@c@", "a@x.test, b@x.test", "user@exa_mple!.com"];
+        for address in bad {
+            for field in ["from", "to", "cc", "bcc", "reply_to"] {
+                let path = if field == "from" { "from".to_owned() } else { format!("{field}[0]") };
+                let call = post("/v1/emails").json(&mail_with(json!({ field: address })));
+                refuses(&world, &format!("{field} {address:?}"), call, (422, "invalid_field", Some(&path))).await;
+            }
+        }
+        let long = format!("{}@example.com", "a".repeat(65));
+        let second = mail_with(json!({ "to": ["user@example.com", long] }));
+        refuses(&world, "long", post("/v1/emails").json(&second), (422, "invalid_field", Some("to[1]"))).await;
+        nothing_happened(&world).await;
+    }
+
+    async fn an_email_without_a_body_or_a_recipient_or_with_too_many_is_refused(world) {
+        let many: Vec<String> = (0..51).map(|n| format!("r{n}@example.com")).collect();
+        refuses_members(world, 422, "invalid_field", &[
+            (json!({ "text": null }), "text"),
+            (json!({ "text": "" }), "text"),
+            (json!({ "text": "", "html": "" }), "text"),
+            (json!({ "to": [] }), "to"),
+            (json!({ "to": null, "cc": "a@x.test" }), "to"),
+            (json!({ "to": many }), "to"),
+            (json!({ "to": many[..20], "cc": many[20..40], "bcc": many[40..] }), "to"),
+        ]).await;
+    }
+
+    async fn fifty_recipients_pass(world) {
+        let many: Vec<String> = (0..50).map(|n| format!("r{n}@example.com")).collect();
+        world.send("k", &mail_with(json!({ "to": many[..20], "cc": many[20..40], "bcc": many[40..] }))).await.is(202);
+    }
+
+    async fn a_value_that_cannot_be_used_is_refused_with_its_path(world) {
+        let files: Vec<Value> = (0..101).map(|_| json!({ "content": "" })).collect();
+        refuses_members(world, 422, "invalid_field", &[
+            (json!({ "attachments": [{ "content": "not base64!" }] }), "attachments[0].content"),
+            (json!({ "attachments": [{ "content": "aGk=" }, { "content": "a" }] }), "attachments[1].content"),
+            (json!({ "attachments": [{ "content": "aGk===" }] }), "attachments[0].content"),
+            (json!({ "attachments": files }), "attachments"),
+            (json!({ "scheduled_at": "tomorrow" }), "scheduled_at"),
+            (json!({ "scheduled_at": "2026-02-30T10:00:00Z" }), "scheduled_at"),
+            (json!({ "scheduled_at": "2026-11-16T10:00:00" }), "scheduled_at"),
+            (json!({ "scheduled_at": "2026-11-16" }), "scheduled_at"),
+            (json!({ "scheduled_at": "in -5 minutes" }), "scheduled_at"),
+            (json!({ "scheduled_at": "in 401 days" }), "scheduled_at"),
+            (json!({ "scheduled_at": "9999-12-31T23:59:59Z" }), "scheduled_at"),
+            (json!({ "scheduled_at": "in 4294967295 weeks" }), "scheduled_at"),
+            (json!({ "scheduled_at": "" }), "scheduled_at"),
+            (json!({ "intent": { "type": "", "entity": "e" } }), "intent.type"),
+            (json!({ "intent": { "type": "t", "entity": "e".repeat(257) } }), "intent.entity"),
+            (json!({ "intent": { "type": "t", "entity": "e", "version": 0 } }), "intent.version"),
+            (json!({ "intent": { "type": "t", "entity": "e", "period": "" } }), "intent.period"),
+            (json!({ "subject": "s".repeat(999) }), "subject"),
+            (json!({ "on_mismatch": "accept" }), "on_mismatch"),
+            (json!({ "on_unknown": "panic" }), "on_unknown"),
+            (json!({ "transport": "pigeon" }), "transport"),
+            (json!({ "distinct_token": "made-up" }), "distinct_token"),
+            (json!({ "tags": [""] }), "tags[0]"),
+            (json!({ "tags": ["a", { "name": "a", "value": "b" }] }), "tags[1]"),
+            (json!({ "metadata": { "": 1 } }), "metadata."),
+        ]).await;
+    }
+
+    async fn reserved_headers_cannot_be_set(world) {
+        let names = ["Message-ID", "date", "Auto-Submitted", "DKIM-Signature", "Return-Path", "X-Mailonce-Id", "Resend-Idempotency-Key", "Idempotency-Key", "From", "To", "Bcc", "Subject", "Content-Type"];
+        for name in names {
+            let call = post("/v1/emails").json(&mail_with(json!({ "headers": { name: "x" } })));
+            refuses(&world, name, call, (422, "invalid_field", Some(&format!("headers.{name}")))).await;
+        }
+        nothing_happened(&world).await;
+    }
+
+    async fn every_fault_is_listed_and_the_first_leads(world) {
+        let body = mail_with(json!({ "from": "nobody", "to": ["user@example.com", "x"], "subject": "a\nb" }));
+        let refused = world.send("k", &body).await.refused(422, "invalid_field").at("from");
+        let fields: Vec<_> = refused["faults"].as_array().unwrap().iter().map(|fault| fault["field"].clone()).collect();
+        assert_eq!(fields, ["from", "to[1]", "subject"]);
+        nothing_happened(&world).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! Control characters in what becomes a header, bodies that are too large or not JSON.
+
+use serde_json::{Value, json};
+
+use crate::{
+    call::post,
+    world::{World, mail, mail_with},
+};
+
+/// An email with a text at one place, and the path that is to be named.
+fn places(text: &str) -> Vec<(Value, String)> {
+    let file = |member: &str| json!({ "attachments": [{ "content": "aGk=", member: text }] });
+    let intent = |member: &str| {
+        let mut intent = json!({ "type": "t", "entity": "e", "period": "p" });
+        intent[member] = json!(text);
+        json!({ "intent": intent })
+    };
+    let mut places = vec![
+        (json!({ "from": text }), "from".to_owned()),
+        (
+            json!({ "from": format!("{text} <agent@example.com>") }),
+            "from".into(),
+        ),
+        (
+            json!({ "to": format!("{text} <user@example.com>") }),
+            "to[0]".into(),
+        ),
+        (json!({ "subject": text }), "subject".into()),
+        (json!({ "headers": { "X-A": text } }), "headers.X-A".into()),
+        (json!({ "headers": { text: "x" } }), "headers".into()),
+        (json!({ "tags": [text] }), "tags[0]".into()),
+        (
+            json!({ "tags": [{ "name": "n", "value": text }] }),
+            "tags[0]".into(),
+        ),
+    ];
+    for field in ["to", "cc", "bcc", "reply_to"] {
+        places.push((json!({ field: [text] }), format!("{field}[0]")));
+    }
+    for member in ["filename", "content_type", "content_id"] {
+        places.push((file(member), format!("attachments[0].{member}")));
+    }
+    for member in ["type", "entity", "period"] {
+        places.push((intent(member), format!("intent.{member}")));
+    }
+    places
+}
+
+async fn nothing_happened(world: &World) {
+    assert!(world.events().await.is_empty());
+    world.send("k", &mail()).await.is(202);
+}
+
+over_memory_and_sqlite! {
+    async fn cr_lf_and_nul_are_refused_in_everything_that_becomes_a_header(world) {
+        let evil = ["user@example.com\r\nBcc: evil@x.test", "user@example.com\nX: y", "user@example.com\ry", "user@example.com\0", "\nuser@example.com", "user@example.com\r\n"];
+        for text in evil {
+            for (more, field) in places(text) {
+                let answer = world.send("k", &mail_with(more.clone())).await;
+                assert_eq!(answer.status, 422, "{more}: {}", answer.text);
+                answer.refused(422, "invalid_field").at(&field);
+            }
+        }
+        nothing_happened(&world).await;
+    }
+
+    async fn nul_is_refused_in_a_body(world) {
+        for field in ["text", "html"] {
+            world.send("k", &mail_with(json!({ field: "a\0b" }))).await.refused(422, "invalid_field").at(field);
+        }
+        nothing_happened(&world).await;
+    }
+
+    async fn header_names_that_are_none_are_refused(world) {
+        for name in ["", "X A", "X:A", "Ünï", "X\tA", &"X".repeat(77)] {
+            world.send("k", &mail_with(json!({ "headers": { name: "x" } }))).await.refused(422, "invalid_field").at("headers");
+        }
+        nothing_happened(&world).await;
+    }
+
+    async fn a_body_of_more_than_40_mb_is_413(world) {
+        let most = mailonce_core::limits::BODY_BYTES;
+        let mut body = mail_with(json!({ "text": "x" })).to_string().into_bytes();
+        body.resize(most + 1, b' ');
+        let refused = world.call(post("/v1/emails").key("k").text(body.clone())).await.refused(413, "too_large");
+        assert!(refused.word("detail").contains(&most.to_string()), "{}", refused.text);
+        assert!(world.events().await.is_empty());
+        // One byte less is read.
+        body.pop();
+        world.call(post("/v1/emails").key("k").text(body)).await.is(202);
+    }
+
+    async fn attachments_of_more_than_25_mb_are_413(world) {
+        let content = "AAAA".repeat(26 * 1024 * 1024 / 3);
+        let body = mail_with(json!({ "attachments": [{ "filename": "f", "content": content }] }));
+        world.send("k", &body).await.refused(413, "too_large").at("attachments");
+        nothing_happened(&world).await;
+    }
+
+    async fn a_body_that_is_not_declared_as_json_is_415(world) {
+        let text = mail().to_string();
+        for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", "json", ""] {
+            for path in ["/v1/emails", "/v1/emails/batch", "/v1/api-keys"] {
+                let call = post(path).key("k").header("content-type", kind).bytes(text.clone());
+                world.call(call).await.refused(415, "unsupported_media_type");
+            }
+        }
+        assert!(world.events().await.is_empty());
+        for (n, kind) in ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.x+json"].into_iter().enumerate() {
+            let call = post("/v1/emails").key(&format!("k{n}")).header("content-type", kind).bytes(text.clone());
+            world.call(call).await.is(202);
+        }
+        world.call(post("/v1/emails").key("undeclared").bytes(text)).await.is(202);
+    }
+}

@@ -1,0 +1,213 @@
+//! The real binary: started, asked and stopped.
+
+use serde_json::Value;
+use std::{
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    net::TcpStream,
+    process::{Child, ChildStderr, Command},
+};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A place for one test.
+pub(crate) struct Desk {
+    folder: TempDir,
+}
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The default data directory of commands that are run here.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.path().join("mailonce-data")
+    }
+
+    /// The binary, in this place, with nothing of our own environment.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mailonce"));
+        command
+            .args(words)
+            .current_dir(self.path())
+            .env_clear()
+            .kill_on_drop(true);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) async fn run(&self, words: &[&str]) -> Ran {
+        self.run_with(words, &[]).await
+    }
+
+    pub(crate) async fn run_with(&self, words: &[&str], env: &[(&str, &str)]) -> Ran {
+        let running = self.command(words).envs(env.iter().copied()).output();
+        let output = tokio::time::timeout(PATIENCE, running)
+            .await
+            .expect("the command does not end")
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+
+    /// Starts `dev` on a free port and waits for its greeting.
+    pub(crate) async fn dev(&self, env: &[(&str, &str)]) -> Server {
+        let mut server = Server::start(
+            self.command(&["dev", "--http", "127.0.0.1:0"])
+                .envs(env.iter().copied()),
+        );
+        let greeting = server.read_until("Ctrl-C stops it.").await;
+        let said = |name: &str| {
+            let line = greeting.lines().find_map(|line| line.trim().strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in {greeting}"))
+                .trim()
+                .to_owned()
+        };
+        (server.url, server.api_key) = (said("API "), said("key "));
+        server.greeting = greeting;
+        server
+    }
+}
+
+/// A server that runs until it is stopped or dropped.
+pub(crate) struct Server {
+    child: Child,
+    errors: Lines<BufReader<ChildStderr>>,
+    pub(crate) greeting: String,
+    pub(crate) url: String,
+    pub(crate) api_key: String,
+}
+
+impl Server {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self {
+            child,
+            errors,
+            greeting: String::new(),
+            url: String::new(),
+            api_key: String::new(),
+        }
+    }
+
+    /// Reads what it says on stderr up to a line with these words.
+    pub(crate) async fn read_until(&mut self, words: &str) -> String {
+        let mut text = String::new();
+        let reading = async {
+            while let Some(line) = self.errors.next_line().await.unwrap() {
+                text.push_str(&line);
+                text.push('\n');
+                if line.contains(words) {
+                    return;
+                }
+            }
+            panic!("it ended without `{words}`: {text}");
+        };
+        tokio::time::timeout(PATIENCE, reading)
+            .await
+            .expect("it does not say what it should");
+        text
+    }
+
+    /// Asks it to stop and waits for its end.
+    pub(crate) async fn terminate(mut self) -> ExitStatus {
+        let id = rustix::process::Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("it does not stop")
+            .unwrap()
+    }
+
+    /// Ends it as a power failure would.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// One call over a plain socket. The status and the JSON of the answer.
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, Value) {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let headers: String = headers
+            .iter()
+            .flat_map(|(name, value)| [*name, ": ", *value, "\r\n"])
+            .collect();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        );
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer))
+            .await
+            .expect("no answer")
+            .unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        (status, serde_json::from_str(body).unwrap_or_default())
+    }
+}
+
+/// The words of a `send` with a key.
+pub(crate) fn send_words<'a>(key: &'a str, text: &'a str) -> Vec<&'a str> {
+    vec![
+        "send",
+        "--from",
+        "agent@mailonce.test",
+        "--to",
+        "ada@example.com",
+        "--subject",
+        "Hi",
+        "--text",
+        text,
+        "--key",
+        key,
+    ]
+}

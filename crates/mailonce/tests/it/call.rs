@@ -1,0 +1,213 @@
+//! A request in the making, and its answer.
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderMap, HeaderValue, Method, Request, header, request::Builder},
+};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+
+/// A request in the making.
+pub(crate) struct Call {
+    builder: Builder,
+    body: Body,
+    anonymous: bool,
+}
+
+impl Call {
+    pub(crate) fn new(method: &str, path: &str) -> Self {
+        let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap();
+        Self {
+            builder: Request::builder().method(method).uri(path),
+            body: Body::empty(),
+            anonymous: false,
+        }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.builder = self
+            .builder
+            .header(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self
+    }
+
+    /// With an idempotency key.
+    pub(crate) fn key(self, key: &str) -> Self {
+        self.header("idempotency-key", key)
+    }
+
+    /// With this credential instead of the world's own.
+    pub(crate) fn by(self, secret: &str) -> Self {
+        self.header("authorization", &format!("Bearer {secret}"))
+    }
+
+    /// Without any credential.
+    pub(crate) fn anonymous(mut self) -> Self {
+        self.anonymous = true;
+        self
+    }
+
+    pub(crate) fn json(self, body: &Value) -> Self {
+        self.text(body.to_string())
+    }
+
+    /// With these bytes, declared as JSON.
+    pub(crate) fn text(self, body: impl Into<Bytes>) -> Self {
+        let mut call = self.header("content-type", "application/json");
+        call.body = Body::from(body.into());
+        call
+    }
+
+    /// With these bytes, declared as something else or not at all.
+    pub(crate) fn bytes(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = Body::from(body.into());
+        self
+    }
+
+    /// The request, with a credential when it names none itself.
+    pub(crate) fn request(self, secret: &str) -> Request<Body> {
+        let mut request = self.builder.body(self.body).unwrap();
+        if !self.anonymous && !request.headers().contains_key(header::AUTHORIZATION) {
+            let value = HeaderValue::from_str(&format!("Bearer {secret}")).unwrap();
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        request
+    }
+}
+
+pub(crate) fn get(path: &str) -> Call {
+    Call::new("GET", path)
+}
+
+pub(crate) fn post(path: &str) -> Call {
+    Call::new("POST", path)
+}
+
+pub(crate) fn patch(path: &str) -> Call {
+    Call::new("PATCH", path)
+}
+
+pub(crate) fn delete(path: &str) -> Call {
+    Call::new("DELETE", path)
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+    /// Null when the text is no JSON.
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) async fn read(response: axum::response::Response) -> Self {
+        let (head, body) = response.into_parts();
+        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        Self {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            text,
+            body,
+        }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// Whether it is marked as a repeat.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.header("idempotent-replayed") == Some("true")
+    }
+
+    /// Fails unless the status is this one.
+    #[track_caller]
+    pub(crate) fn is(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
+    /// Fails unless it is a whole problem with this status and code.
+    #[track_caller]
+    pub(crate) fn refused(self, status: u16, code: &str) -> Self {
+        assert_eq!(
+            (self.status, self["code"].as_str()),
+            (status, Some(code)),
+            "{}",
+            self.text
+        );
+        self.is_problem();
+        self
+    }
+
+    /// Fails unless the problem names this field.
+    #[track_caller]
+    pub(crate) fn at(self, field: &str) -> Self {
+        assert_eq!(self["field"], field, "{}", self.text);
+        self
+    }
+
+    /// Fails unless it is a problem as RFC 9457 and the contract want it.
+    #[track_caller]
+    pub(crate) fn is_problem(&self) {
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json"),
+            "{}",
+            self.text
+        );
+        for member in ["type", "title", "code", "detail", "retry", "next"] {
+            assert!(
+                self[member].as_str().is_some_and(|text| !text.is_empty()),
+                "no {member} in {}",
+                self.text
+            );
+        }
+        assert_eq!(self["status"], self.status, "{}", self.text);
+        assert!(
+            ["never", "same", "later"].contains(&self["retry"].as_str().unwrap()),
+            "{}",
+            self.text
+        );
+        let page = format!("/docs/errors/{}", self["code"].as_str().unwrap());
+        assert_eq!(self["type"], page, "{}", self.text);
+    }
+
+    /// A member that must be text.
+    #[track_caller]
+    pub(crate) fn word(&self, member: &str) -> String {
+        self[member]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {member} in {}", self.text))
+            .to_owned()
+    }
+
+    /// The rows of a list.
+    #[track_caller]
+    pub(crate) fn rows(&self) -> Vec<Value> {
+        self["data"]
+            .as_array()
+            .unwrap_or_else(|| panic!("no data in {}", self.text))
+            .clone()
+    }
+
+    /// The ids of the rows of a list.
+    #[track_caller]
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.rows()
+            .iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+impl std::ops::Index<&str> for Answer {
+    type Output = Value;
+
+    fn index(&self, member: &str) -> &Value {
+        &self.body[member]
+    }
+}

@@ -1,0 +1,66 @@
+//! A caller that goes away in the middle never leaves half a state.
+
+use serde_json::{Value, json};
+use std::{pin::pin, task::Poll};
+use tower::ServiceExt as _;
+
+use crate::{
+    call::{Call, post},
+    world::{World, mail},
+};
+
+/// Polls a call so often at most, then drops it. Whether it ended before.
+pub(crate) async fn dropped_after(world: &World, call: Call, polls: usize) -> bool {
+    let mut future = pin!(world.router().oneshot(call.request(&world.secret)));
+    for _ in 0..polls {
+        let ended =
+            std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await;
+        if ended {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+/// The key is free or bound to a whole email, and the same call finds out which.
+async fn is_whole(world: &World, key: &str) {
+    let view = world.get(&format!("/v1/keys/{key}")).await;
+    let answer = world.send(key, &mail()).await;
+    let id = answer.word("id");
+    if view.status == 404 {
+        // The commit may still have been on its way.
+        assert!([200, 202].contains(&answer.status), "{}", answer.text);
+    } else {
+        assert_eq!((view.status, answer.status), (200, 200), "{}", answer.text);
+        assert_eq!(view["email"], id);
+    }
+    let email = world.email(&id).await;
+    assert_eq!((&email["key"], &email["text"]), (&json!(key), &mail()["text"]));
+    assert_eq!(email["handoffs"].as_array().map(Vec::len), Some(1));
+    let listed = world.get(&format!("/v1/emails?key={key}")).await.is(200).ids();
+    assert_eq!(listed, [id]);
+}
+
+over_every_engine! {
+    async fn a_dropped_send_leaves_a_free_key_or_a_whole_email(world) {
+        for polls in 1..=20 {
+            let key = format!("dropped-{polls}");
+            dropped_after(&world, post("/v1/emails").key(&key).json(&mail()), polls).await;
+            is_whole(&world, &key).await;
+        }
+    }
+
+    async fn a_dropped_batch_leaves_nothing_or_all_of_it(world) {
+        let items: Value = (0..20).map(|_| mail()).collect();
+        for polls in 1..=5 {
+            let call = || post("/v1/emails/batch").key(&format!("batch-{polls}")).json(&items);
+            dropped_after(&world, call(), polls).await;
+            let (once, twice) = (world.call(call()).await, world.call(call()).await.is(200));
+            assert!([200, 202].contains(&once.status), "{}", once.text);
+            assert_eq!(once.ids(), twice.ids());
+            assert_eq!(twice.rows().len(), 20);
+        }
+        assert_eq!(world.count().await, 100);
+    }
+}

@@ -1,0 +1,78 @@
+//! The HTTP API and the command line, from outside: requests in, answers out, and what the ledger holds afterwards.
+//!
+//! API tests drive the router without a socket, over the memory and the SQLite engine; the basics and the storm run
+//! over PostgreSQL too and need `MAILONCE_TEST_POSTGRES`. Tests of the command line start the real binary.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(
+    clippy::expect_used,
+    reason = "a test that cannot go on has failed, and says why"
+)]
+#![expect(
+    clippy::panic,
+    reason = "a helper that finds what it must not find fails its test"
+)]
+
+/// Runs each test over the memory and the SQLite engine.
+macro_rules! over_memory_and_sqlite {
+    ($($(#[$about:meta])* async fn $name:ident($world:ident) $body:block)+) => {
+        $($(#[$about])* async fn $name($world: $crate::world::World) $body)+
+
+        mod memory {
+            $(#[tokio::test]
+            async fn $name() {
+                Box::pin(super::$name($crate::world::World::memory().await)).await;
+            })+
+        }
+
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                Box::pin(super::$name($crate::world::World::sqlite().await)).await;
+            })+
+        }
+    };
+}
+
+/// Runs each test over all three engines.
+macro_rules! over_every_engine {
+    ($($(#[$about:meta])* async fn $name:ident($world:ident) $body:block)+) => {
+        over_memory_and_sqlite! { $($(#[$about])* async fn $name($world) $body)+ }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                Box::pin(super::$name($crate::world::World::postgres().await)).await;
+            })+
+        }
+    };
+}
+
+mod access;
+mod bad_input;
+mod bad_lines;
+mod batch;
+mod batch_faults;
+mod binary;
+mod call;
+mod change;
+mod cli_admin;
+mod cli_run;
+mod cli_send;
+mod document;
+mod dropped;
+mod events;
+mod forgetting;
+mod keys;
+mod looking;
+mod meaning;
+mod mismatch;
+mod operations;
+mod overlap;
+mod policy;
+mod resend;
+mod send;
+mod storm;
+mod tenants;
+mod vectors;
+mod world;

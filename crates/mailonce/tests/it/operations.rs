@@ -1,0 +1,97 @@
+//! Idempotency keys on calls that are not sends.
+
+use serde_json::json;
+
+use crate::{
+    call::{get, post},
+    world::{DAY, mail, mail_with},
+};
+
+over_every_engine! {
+    async fn an_api_key_made_under_a_key_is_shown_again_with_the_same_secret(world) {
+        let call = || post("/v1/api-keys").key("make-key").json(&json!({ "name": "worker" }));
+        let first = world.call(call()).await.is(201);
+        let again = world.call(call()).await.is(201);
+        assert_eq!((&again["id"], &again["api_key"]), (&first["id"], &first["api_key"]));
+        world.call(get("/v1/emails").by(&first.word("api_key"))).await.is(200);
+        let named = world.get("/v1/api-keys").await.is(200).rows().iter().filter(|key| key["name"] == "worker").count();
+        assert_eq!(named, 1);
+    }
+
+    async fn a_team_made_under_a_key_is_shown_again_with_the_same_secret(world) {
+        let call = || post("/v1/teams").key("make-team").json(&json!({ "name": "other" }));
+        let first = world.call(call()).await.is(201);
+        let again = world.call(call()).await.is(201);
+        assert_eq!((&again["id"], &again["api_key"], &again["name"]), (&first["id"], &first["api_key"], &json!("other")));
+        world.call(get("/v1/emails").by(&first.word("api_key"))).await.is(200);
+        assert_eq!(world.get("/v1/teams").await.is(200).rows().len(), 2);
+    }
+
+    async fn another_body_or_another_call_under_the_same_key_is_a_mismatch(world) {
+        world.call(post("/v1/api-keys").key("k").json(&json!({ "name": "worker" }))).await.is(201);
+        let others = [
+            post("/v1/api-keys").key("k").json(&json!({ "name": "other" })),
+            post("/v1/api-keys").key("k").json(&json!({ "name": "worker", "scopes": ["send"] })),
+            post("/v1/teams").key("k").json(&json!({ "name": "worker" })),
+            post("/v1/emails").key("k").json(&mail()),
+            post("/v1/emails/batch").key("k").json(&json!([mail()])),
+        ];
+        for other in others {
+            world.call(other).await.refused(422, "key_mismatch");
+        }
+        world.send("mine", &mail()).await.is(202);
+        world.call(post("/v1/api-keys").key("mine").json(&json!({ "name": "worker" }))).await.refused(422, "key_mismatch");
+        assert_eq!((world.get("/v1/api-keys").await.rows().len(), world.get("/v1/teams").await.rows().len()), (2, 1));
+    }
+
+    async fn the_same_call_written_otherwise_is_a_repeat(world) {
+        let call = |body: &str| post("/v1/api-keys").key("k").text(body.to_owned());
+        let first = world.call(call(r#"{"name":"worker","scopes":["send"]}"#)).await.is(201);
+        let again = world.call(call(r#"{ "scopes": ["send"], "name": "worker", "senders": null }"#)).await.is(201);
+        assert_eq!(again["api_key"], first["api_key"]);
+    }
+
+    async fn an_operation_is_remembered_for_a_day(world) {
+        let call = || post("/v1/api-keys").key("k").json(&json!({ "name": "worker" }));
+        let first = world.call(call()).await.is(201);
+        world.pass(DAY - 1);
+        assert_eq!(world.call(call()).await.is(201)["id"], first["id"]);
+        world.pass(1);
+        assert_ne!(world.call(call()).await.is(201)["id"], first["id"]);
+    }
+
+    async fn without_a_key_each_call_makes_another_secret(world) {
+        let first = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.is(201);
+        let second = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.is(201);
+        assert_ne!(first["api_key"], second["api_key"]);
+    }
+
+    async fn a_refused_operation_binds_no_key(world) {
+        world.call(post("/v1/api-keys").key("k").json(&json!({ "name": "a\nb" }))).await.refused(422, "invalid_field");
+        world.call(post("/v1/api-keys").key("k").json(&json!({ "name": "worker" }))).await.is(201);
+        let id = world.send("mail", &mail()).await.is(202).word("id");
+        world.hand_over().await;
+        let cancel = || post(&format!("/v1/emails/{id}/cancel")).key("c");
+        world.call(cancel()).await.refused(409, "too_late");
+        world.send("c", &mail()).await.is(202);
+    }
+
+    async fn cancelling_under_a_key_repeats_and_the_key_names_nothing_else(world) {
+        let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
+        let (one, two) = (world.send("1", &later).await.word("id"), world.send("2", &later).await.word("id"));
+        let call = |id: &str| post(&format!("/v1/emails/{id}/cancel")).key("stop");
+        world.call(call(&one)).await.is(200);
+        assert_eq!(world.call(call(&one)).await.is(200)["state"], "cancelled");
+        world.call(call(&two)).await.refused(422, "key_mismatch");
+        world.send("stop", &mail()).await.refused(422, "key_mismatch");
+        assert_eq!(world.email(&two).await["state"], "scheduled");
+    }
+
+    async fn operations_of_two_teams_under_the_same_key_never_meet(world) {
+        let other = world.team("other").await;
+        let body = json!({ "name": "worker" });
+        let ours = world.call(post("/v1/api-keys").key("k").json(&body)).await.is(201);
+        let theirs = world.call(post("/v1/api-keys").by(&other).key("k").json(&body)).await.is(201);
+        assert_ne!(ours["api_key"], theirs["api_key"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Ten thousand calls with one key at the same time.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio::{sync::Semaphore, task::JoinSet};
+use tower::ServiceExt as _;
+
+use crate::{
+    call::{Answer, post},
+    world::{World, mail},
+};
+
+const CALLS: usize = 10_000;
+
+/// One email, equal ids, one 202, all others 200.
+async fn storm(world: World) {
+    let gate = Arc::new(Semaphore::new(0));
+    let mut calls = JoinSet::new();
+    for _ in 0..CALLS {
+        let (router, gate) = (world.router(), Arc::clone(&gate));
+        let request = post("/v1/emails")
+            .key("storm")
+            .json(&mail())
+            .request(&world.secret);
+        calls.spawn(async move {
+            drop(gate.acquire().await.unwrap());
+            Answer::read(router.oneshot(request).await.unwrap()).await
+        });
+    }
+    tokio::task::yield_now().await;
+    gate.add_permits(CALLS);
+    let answers = tokio::time::timeout(Duration::from_mins(2), calls.join_all())
+        .await
+        .expect("the storm does not end");
+    let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
+    let worst = answers.iter().max_by_key(|answer| answer.status).unwrap();
+    assert_eq!((count(202), count(200)), (1, CALLS - 1), "worst: {}", worst.text);
+    let ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("id")).collect();
+    let message_ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("message_id")).collect();
+    assert_eq!((ids.len(), message_ids.len()), (1, 1));
+    assert_eq!(world.count().await, 1);
+    world.engine.write_suppressed().await;
+    let id = ids.first().unwrap();
+    assert_eq!(world.email(id).await["suppressed"], CALLS - 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_simultaneous_calls_make_one_email_in_memory() {
+    Box::pin(storm(World::memory().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_simultaneous_calls_make_one_email_in_sqlite() {
+    Box::pin(storm(World::sqlite().await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_simultaneous_calls_make_one_email_in_postgres() {
+    Box::pin(storm(World::postgres().await)).await;
+}
+
+/// The same with a different wording in each call: first wins, and everybody gets the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn simultaneous_agents_with_their_own_words_share_one_email() {
+    let world = World::sqlite().await;
+    let mut calls = JoinSet::new();
+    for n in 0..200 {
+        let mut body = crate::world::about("order_4821");
+        body["text"] = format!("Wording {n}").into();
+        let (router, request) = (
+            world.router(),
+            post("/v1/emails").json(&body).request(&world.secret),
+        );
+        calls.spawn(async move { Answer::read(router.oneshot(request).await.unwrap()).await });
+    }
+    let answers = calls.join_all().await;
+    let firsts = answers.iter().filter(|answer| answer.status == 202).count();
+    let differing = answers
+        .iter()
+        .filter(|answer| answer["dedupe"]["payload_differs"] == true)
+        .count();
+    let ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("id")).collect();
+    assert_eq!((firsts, differing, ids.len()), (1, 199, 1));
+}

@@ -1,0 +1,239 @@
+//! Two teams and every route of the document: no credential, no scope, another team's ids.
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+use crate::{
+    call::{Call, get, post},
+    world::{World, mail, mail_with},
+};
+
+/// How a route is reached and what another team may see of it.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Open to everybody.
+    Public,
+    /// Names nothing of a team: it lists or makes what is the caller's own.
+    Own,
+    /// Names something of a team.
+    Named,
+    /// For operators, who see every team.
+    Operator,
+}
+
+/// Every documented route. A new one belongs here.
+const ROUTES: &[(&str, &str, Kind)] = &[
+    ("post", "/v1/emails", Kind::Own),
+    ("get", "/v1/emails", Kind::Own),
+    ("post", "/v1/emails/batch", Kind::Own),
+    ("get", "/v1/emails/{id}", Kind::Named),
+    ("patch", "/v1/emails/{id}", Kind::Named),
+    ("post", "/v1/emails/{id}/cancel", Kind::Named),
+    ("post", "/v1/emails/{id}/resend", Kind::Named),
+    ("get", "/v1/keys/{key}", Kind::Named),
+    ("patch", "/v1/keys/{key}", Kind::Named),
+    ("delete", "/v1/keys/{key}", Kind::Named),
+    ("get", "/v1/events", Kind::Own),
+    ("post", "/v1/api-keys", Kind::Own),
+    ("get", "/v1/api-keys", Kind::Own),
+    ("delete", "/v1/api-keys/{id}", Kind::Named),
+    ("post", "/v1/teams", Kind::Operator),
+    ("get", "/v1/teams", Kind::Operator),
+    ("patch", "/v1/teams/{id}", Kind::Operator),
+    ("get", "/healthz", Kind::Public),
+    ("get", "/readyz", Kind::Public),
+    ("get", "/metrics", Kind::Public),
+    ("get", "/openapi.json", Kind::Public),
+    ("get", "/llms.txt", Kind::Public),
+    ("get", "/docs", Kind::Public),
+    ("get", "/docs/errors/{code}", Kind::Public),
+];
+
+/// What the first team owns.
+struct Owned {
+    email: String,
+    key: String,
+    api_key: String,
+    team: String,
+}
+
+impl Owned {
+    async fn make(world: &World) -> Self {
+        let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
+        let email = world.send("k", &later).await.is(202).word("id");
+        let api_key = world
+            .post("/v1/api-keys", &json!({ "name": "worker" }))
+            .await
+            .is(201)
+            .word("id");
+        let team = world.get("/v1/teams").await.is(200).rows()[0]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        Self {
+            email,
+            key: "k".into(),
+            api_key,
+            team,
+        }
+    }
+
+    /// The route's path with the ids of what is owned.
+    fn fill(&self, path: &str) -> String {
+        let id = match path.split('/').nth(2) {
+            Some("emails") => &self.email,
+            Some("api-keys") => &self.api_key,
+            Some("teams") => &self.team,
+            _ => "",
+        };
+        path.replace("{id}", id)
+            .replace("{key}", &self.key)
+            .replace("{code}", "not_found")
+    }
+
+    /// A call of the route that would do something, if it were allowed.
+    fn call(&self, method: &str, path: &str) -> Call {
+        let call = Call::new(method, &self.fill(path));
+        match (method, path) {
+            ("post", "/v1/emails") => call.key("own").json(&mail()),
+            ("post", "/v1/emails/batch") => call.key("batch").json(&json!([mail()])),
+            ("patch", "/v1/emails/{id}") => call.json(&json!({ "scheduled_at": "in 5 days" })),
+            ("patch", "/v1/keys/{key}") => call.json(&json!({ "ttl": "1d" })),
+            ("post", "/v1/api-keys") => call.json(&json!({ "name": "x", "scopes": ["read"] })),
+            ("post", "/v1/teams") => call.json(&json!({ "name": "x" })),
+            ("patch", "/v1/teams/{id}") => call.json(&json!({ "require_keys": true })),
+            _ => call,
+        }
+    }
+
+    /// Everything there is to see of it.
+    async fn look(&self, world: &World) -> Vec<Value> {
+        let mut seen = Vec::new();
+        for path in [
+            format!("/v1/emails/{}", self.email),
+            "/v1/keys/k".into(),
+            "/v1/teams".into(),
+            "/v1/events".into(),
+        ] {
+            seen.push(world.get(&path).await.is(200).body);
+        }
+        let own = |key: &Value| key["id"] == self.api_key.as_str();
+        seen.push(
+            world
+                .get("/v1/api-keys")
+                .await
+                .is(200)
+                .rows()
+                .into_iter()
+                .find(own)
+                .unwrap(),
+        );
+        seen
+    }
+}
+
+/// Method, path and whether it is public, of every route in the document.
+fn documented() -> Vec<(String, String, bool)> {
+    let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
+    assert_eq!(
+        document["security"],
+        json!([{ "api_key": [] }]),
+        "every route wants a key unless it says otherwise"
+    );
+    let mut routes = Vec::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            if [
+                "get", "put", "post", "delete", "options", "head", "patch", "trace",
+            ]
+            .contains(&method.as_str())
+            {
+                routes.push((
+                    method.clone(),
+                    path.clone(),
+                    operation.get("security") == Some(&json!([{}])),
+                ));
+            }
+        }
+    }
+    routes
+}
+
+#[test]
+fn the_table_of_routes_is_the_document() {
+    let ours: BTreeSet<(String, String, bool)> = ROUTES
+        .iter()
+        .map(|(method, path, kind)| ((*method).into(), (*path).into(), *kind == Kind::Public))
+        .collect();
+    let theirs: BTreeSet<_> = documented().into_iter().collect();
+    assert_eq!(
+        ours, theirs,
+        "a route was added, removed or made public: add it to ROUTES in tests/it/tenants.rs"
+    );
+    assert_eq!(ours.len(), ROUTES.len());
+}
+
+over_memory_and_sqlite! {
+    async fn without_a_credential_only_public_routes_answer(world) {
+        let owned = Owned::make(&world).await;
+        let before = owned.look(&world).await;
+        for (method, path, public) in documented() {
+            let answer = world.call(owned.call(&method, &path).anonymous()).await;
+            if public {
+                assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
+            } else {
+                assert_eq!(answer.status, 401, "{method} {path}: {}", answer.text);
+                answer.refused(401, "unauthorized");
+            }
+        }
+        assert_eq!(owned.look(&world).await, before);
+    }
+
+    async fn a_credential_without_scopes_opens_nothing(world) {
+        let owned = Owned::make(&world).await;
+        let powerless = world.api_key(&json!({ "name": "powerless", "scopes": [] })).await;
+        let before = owned.look(&world).await;
+        for (method, path, kind) in ROUTES {
+            if *kind != Kind::Public {
+                let answer = world.call(owned.call(method, path).by(&powerless)).await;
+                assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text);
+                answer.refused(403, "wrong_scope");
+            }
+        }
+        assert_eq!(owned.look(&world).await, before);
+    }
+
+    async fn the_ids_of_another_team_are_not_found(world) {
+        let owned = Owned::make(&world).await;
+        let stranger = world.team("strangers").await;
+        let before = owned.look(&world).await;
+        for (method, path, kind) in ROUTES {
+            let answer = world.call(owned.call(method, path).by(&stranger)).await;
+            match kind {
+                Kind::Named => {
+                    assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text);
+                    answer.refused(404, "not_found");
+                }
+                Kind::Operator => drop(answer.refused(403, "wrong_scope")),
+                Kind::Own => {
+                    assert!(answer.status < 300, "{method} {path}: {}", answer.text);
+                    for id in [&owned.email, &owned.api_key, &owned.team] {
+                        assert!(!answer.text.contains(id.as_str()), "{method} {path} shows {id}: {}", answer.text);
+                    }
+                }
+                Kind::Public => {}
+            }
+        }
+        assert_eq!(owned.look(&world).await, before, "a stranger changed something");
+    }
+
+    async fn a_cursor_of_another_team_shows_nothing_of_it(world) {
+        let owned = Owned::make(&world).await;
+        let stranger = world.team("strangers").await;
+        world.call(post("/v1/emails").by(&stranger).json(&mail())).await.is(202);
+        let page = world.call(get(&format!("/v1/emails?cursor={}", owned.email)).by(&stranger)).await.is(200);
+        assert!(page.rows().is_empty());
+        let found = world.call(get("/v1/emails?key=k").by(&stranger)).await.is(200);
+        assert!(found.rows().is_empty());
+    }
+}

@@ -1,0 +1,302 @@
+//! A world of its own for each test: a ledger, a clock that only the test moves, and chance from a seed.
+
+use axum::Router;
+use mailonce_core::{
+    port::{Chance, Clock, store::Store},
+    team::Scope,
+    time::Time,
+};
+use mailonce_engine::{Engine, SANDBOX};
+use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
+use serde_json::{Value, json};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+use tempfile::TempDir;
+use tokio_postgres::{Client, NoTls};
+use tower::ServiceExt as _;
+
+use crate::call::{Answer, Call, get, post};
+
+/// 2026-11-15T10:00:00Z.
+const START: i64 = 1_794_736_800_000;
+pub(crate) const SECOND: i64 = 1_000;
+pub(crate) const MINUTE: i64 = 60 * SECOND;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// A clock that stands still until it is moved.
+pub(crate) struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        Time(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// The same numbers in every run.
+struct SeededChance(AtomicU64);
+
+impl Chance for SeededChance {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            // SplitMix64.
+            let mut n = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst);
+            n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let word = (n ^ (n >> 31)).to_be_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+}
+
+/// What must outlive the ledger.
+enum Place {
+    Nowhere,
+    Folder(TempDir),
+    #[expect(dead_code, reason = "kept until its world ends, and dropped then")]
+    Database(FreshDatabase),
+}
+
+/// A running mailonce without sockets.
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    router: Router,
+    clock: Arc<TestClock>,
+    /// The credential of the first team, with every scope.
+    pub(crate) secret: String,
+    place: Place,
+}
+
+impl World {
+    pub(crate) async fn memory() -> Self {
+        Self::over(Arc::new(Memory::new([7; 32])), Place::Nowhere).await
+    }
+
+    pub(crate) async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(folder.path(), [7; 32]).unwrap();
+        Self::over(Arc::new(store), Place::Folder(folder)).await
+    }
+
+    pub(crate) async fn postgres() -> Self {
+        let database = FreshDatabase::make().await;
+        let store = Postgres::open(&database.url, [7; 32]).await.unwrap();
+        Self::over(Arc::new(store), Place::Database(database)).await
+    }
+
+    async fn over(store: Arc<dyn Store>, place: Place) -> Self {
+        let clock = Arc::new(TestClock(AtomicI64::new(START)));
+        let chance = Arc::new(SeededChance(AtomicU64::new(1)));
+        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance)
+            .await
+            .unwrap();
+        let about = mailonce::serve::about("test", Scope::ALL.to_vec());
+        let made = engine.first_api_key("default", about, None).await.unwrap();
+        let router = mailonce::api::router(Arc::clone(&engine), false);
+        Self {
+            engine,
+            router,
+            clock,
+            secret: made.secret,
+            place,
+        }
+    }
+
+    /// What stands in the ledger is opened anew, as after a restart. SQLite only.
+    pub(crate) async fn restart(self) -> Self {
+        let Self {
+            engine,
+            router,
+            clock,
+            secret,
+            place,
+        } = self;
+        let Place::Folder(folder) = place else {
+            return Self {
+                engine,
+                router,
+                clock,
+                secret,
+                place,
+            };
+        };
+        engine.store().close().await;
+        drop((engine, router));
+        let store = Arc::new(Sqlite::open(folder.path(), [7; 32]).unwrap());
+        let chance = Arc::new(SeededChance(AtomicU64::new(99)));
+        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance)
+            .await
+            .unwrap();
+        let router = mailonce::api::router(Arc::clone(&engine), false);
+        Self {
+            engine,
+            router,
+            clock,
+            secret,
+            place: Place::Folder(folder),
+        }
+    }
+
+    /// Moves the clock.
+    pub(crate) fn pass(&self, ms: i64) {
+        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// A moment from now, as callers write it.
+    pub(crate) fn at(&self, ms: i64) -> String {
+        self.engine.now().plus(ms).to_string()
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    pub(crate) async fn call(&self, call: Call) -> Answer {
+        let response = self.router().oneshot(call.request(&self.secret)).await.unwrap();
+        Answer::read(response).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call(get(path)).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.call(post(path).json(body)).await
+    }
+
+    /// Sends under a key.
+    pub(crate) async fn send(&self, key: &str, body: &Value) -> Answer {
+        self.call(post("/v1/emails").key(key).json(body)).await
+    }
+
+    /// Sends without a key.
+    pub(crate) async fn wish(&self, body: &Value) -> Answer {
+        self.post("/v1/emails", body).await
+    }
+
+    /// Hands over everything that is due.
+    pub(crate) async fn hand_over(&self) {
+        while self
+            .engine
+            .store()
+            .capture(SANDBOX, 1000, self.engine.now())
+            .await
+            .unwrap()
+            > 0
+        {}
+    }
+
+    /// Every event, oldest first.
+    pub(crate) async fn events(&self) -> Vec<Value> {
+        self.get("/v1/events?limit=1000").await.is(200).rows()
+    }
+
+    /// How many emails there are, up to a page.
+    pub(crate) async fn count(&self) -> usize {
+        self.get("/v1/emails?limit=100").await.is(200).rows().len()
+    }
+
+    pub(crate) async fn email(&self, id: &str) -> Value {
+        self.get(&format!("/v1/emails/{id}")).await.is(200).body
+    }
+
+    /// Makes a credential of the first team.
+    pub(crate) async fn api_key(&self, about: &Value) -> String {
+        self.post("/v1/api-keys", about).await.is(201).word("api_key")
+    }
+
+    /// Makes a second team. Its credential may do all but what operators do.
+    pub(crate) async fn team(&self, name: &str) -> String {
+        self.post("/v1/teams", &json!({ "name": name }))
+            .await
+            .is(201)
+            .word("api_key")
+    }
+}
+
+/// A small email.
+pub(crate) fn mail() -> Value {
+    json!({
+        "from": "agent@example.com",
+        "to": ["user@example.com"],
+        "subject": "Order 4821",
+        "text": "Thank you for your order.",
+    })
+}
+
+/// A small email with other or further members.
+pub(crate) fn mail_with(more: Value) -> Value {
+    let mut mail = mail();
+    let Value::Object(more) = more else {
+        panic!("members are given as an object")
+    };
+    for (name, value) in more {
+        mail[name] = value;
+    }
+    mail
+}
+
+/// A small email about something.
+pub(crate) fn about(entity: &str) -> Value {
+    mail_with(json!({ "intent": { "type": "order.confirmation", "entity": entity } }))
+}
+
+/// A database of its own, dropped at the end.
+struct FreshDatabase {
+    admin: String,
+    name: String,
+    url: String,
+}
+
+impl FreshDatabase {
+    /// Makes one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable is a failure, not a skip.
+    async fn make() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let admin = std::env::var("MAILONCE_TEST_POSTGRES")
+            .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
+        let name = format!(
+            "mailonce_it_{}_{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let base = admin
+            .rsplit_once('/')
+            .expect("the URL ends with the name of a database")
+            .0;
+        let url = format!("{base}/{name}");
+        connect(&admin)
+            .await
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .unwrap();
+        Self { admin, name, url }
+    }
+}
+
+impl Drop for FreshDatabase {
+    fn drop(&mut self) {
+        let (admin, name) = (self.admin.clone(), self.name.clone());
+        let dropped = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                connect(&admin)
+                    .await
+                    .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
+                    .await
+                    .unwrap();
+            });
+        });
+        dropped.join().ok();
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
