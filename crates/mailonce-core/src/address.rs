@@ -151,9 +151,8 @@ fn a_label(domain: &str) -> Result<String, AddressError> {
     } else {
         idna::domain_to_ascii_strict(domain).map_err(|_strict| AddressError::Domain)?
     };
-    let labels_fit = ascii
-        .split('.')
-        .all(|l| !l.is_empty() && l.len() <= 63 && !l.starts_with('-') && !l.ends_with('-'));
+    let labels_fit =
+        ascii.split('.').all(|l| !l.is_empty() && l.len() <= 63 && !l.starts_with('-') && !l.ends_with('-'));
     if !labels_fit || ascii.len() > 253 || ascii.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(AddressError::Domain);
     }
@@ -188,10 +187,26 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused() {
         for text in [
-            "", " ", "user", "@example.com", "user@", "a b@example.com", "a..b@example.com", ".a@example.com",
-            "user@exa mple.com", "user@-example.com", "user@example..com", "user@127.0.0.1", "user@[127.0.0.1]",
-            "user@example.com\r\nBcc: x@example.com", "user\0@example.com", "A <user@example.com",
-            "user@example.com>", "\"A <user@example.com>", "a@b@c@", "user@example.com.",
+            "",
+            " ",
+            "user",
+            "@example.com",
+            "user@",
+            "a b@example.com",
+            "a..b@example.com",
+            ".a@example.com",
+            "user@exa mple.com",
+            "user@-example.com",
+            "user@example..com",
+            "user@127.0.0.1",
+            "user@[127.0.0.1]",
+            "user@example.com\r\nBcc: x@example.com",
+            "user\0@example.com",
+            "A <user@example.com",
+            "user@example.com>",
+            "\"A <user@example.com>",
+            "a@b@c@",
+            "user@example.com.",
         ] {
             assert!(Mailbox::parse(text).is_err(), "{text:?} was taken");
         }

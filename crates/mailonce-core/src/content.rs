@@ -157,7 +157,8 @@ impl Content {
         }
         let recipients = self.to.len() + self.cc.len() + self.bcc.len();
         if recipients > limits::RECIPIENTS {
-            let text = format!("to, cc and bcc name {recipients} recipients; at most {} fit one email", limits::RECIPIENTS);
+            let text =
+                format!("to, cc and bcc name {recipients} recipients; at most {} fit one email", limits::RECIPIENTS);
             faults.push(FieldError::new("to", text));
         }
         if self.text.is_none() && self.html.is_none() && !faults.iter().any(|f| f.path == "text" || f.path == "html") {
@@ -223,8 +224,22 @@ fn body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>) -> Optio
 /// Headers that mailonce writes itself, or that have a field of their own.
 fn reserved(name: &str) -> bool {
     const NAMES: [&str; 16] = [
-        "message-id", "date", "auto-submitted", "dkim-signature", "return-path", "from", "sender", "to", "cc", "bcc",
-        "subject", "reply-to", "mime-version", "received", "content-type", "content-transfer-encoding",
+        "message-id",
+        "date",
+        "auto-submitted",
+        "dkim-signature",
+        "return-path",
+        "from",
+        "sender",
+        "to",
+        "cc",
+        "bcc",
+        "subject",
+        "reply-to",
+        "mime-version",
+        "received",
+        "content-type",
+        "content-transfer-encoding",
     ];
     let name = name.to_ascii_lowercase();
     NAMES.contains(&name.as_str()) || name.starts_with("x-mailonce-") || name.ends_with("idempotency-key")
@@ -274,9 +289,8 @@ fn attachments(list: Vec<RawAttachment>, faults: &mut Vec<FieldError>) -> Vec<At
 
 fn attachment(i: usize, raw: RawAttachment, faults: &mut Vec<FieldError>) -> Option<Attachment> {
     let at = |field: &str| format!("attachments[{i}].{field}");
-    let mut word = |field: &str, text: Option<String>| {
-        text.map(|text| line(&at(field), text, limits::FILENAME_CHARS, faults))
-    };
+    let mut word =
+        |field: &str, text: Option<String>| text.map(|text| line(&at(field), text, limits::FILENAME_CHARS, faults));
     let filename = word("filename", raw.filename);
     let content_type = word("content_type", raw.content_type);
     let content_id = word("content_id", raw.content_id);
@@ -319,16 +333,20 @@ fn metadata(list: Vec<(String, Scalar)>, faults: &mut Vec<FieldError>) -> BTreeM
     for (name, value) in list {
         let path = format!("metadata.{name}");
         let safe = match &value {
-            Scalar::Integer(n) => n.abs() <= limits::SAFE_INTEGER,
+            Scalar::Integer(n) => n.unsigned_abs() <= limits::SAFE_INTEGER.unsigned_abs(),
             Scalar::Number(n) => n.abs() <= limits::SAFE_INTEGER as f64,
             Scalar::Bool(_) | Scalar::Text(_) => true,
         };
         if !safe {
-            faults.push(FieldError::new(&path, "is a number beyond 2^53-1, which JSON readers round: send it as a string"));
+            faults.push(FieldError::new(
+                &path,
+                "is a number beyond 2^53-1, which JSON readers round: send it as a string",
+            ));
         }
         let long = matches!(&value, Scalar::Text(text) if text.chars().count() > limits::LABEL_CHARS);
         if name.is_empty() || name.chars().count() > limits::LABEL_CHARS || long {
-            faults.push(FieldError::new(&path, format!("names and values are 1 to {} characters", limits::LABEL_CHARS)));
+            faults
+                .push(FieldError::new(&path, format!("names and values are 1 to {} characters", limits::LABEL_CHARS)));
         }
         kept.insert(name, value);
     }

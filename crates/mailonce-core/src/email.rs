@@ -147,6 +147,13 @@ pub struct EmailHead {
 }
 
 impl EmailHead {
+    /// Whether its key is the one that its intent derives.
+    pub fn is_named_by_intent(&self) -> bool {
+        let (Some(intent), Some(KeyName::Given(key))) = (&self.intent, &self.key) else { return false };
+        let to: Vec<Address> = self.to.iter().filter_map(|to| Address::parse(to).ok()).collect();
+        intent.key(&to) == key.as_str()
+    }
+
     /// The recipients' own keys, sorted: what an intent stands for beside its own key. An intent to one recipient
     /// that goes under its own derived key needs no slot.
     pub fn slots(&self, team: TeamId) -> Vec<KeyHash> {

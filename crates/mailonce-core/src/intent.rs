@@ -40,7 +40,9 @@ impl Intent {
         let fits = |text: &str| {
             !text.is_empty() && text.chars().count() <= limits::INTENT_CHARS && !text.chars().any(char::is_control)
         };
-        for (field, text) in [("type", Some(&self.kind)), ("entity", Some(&self.entity)), ("period", self.period.as_ref())] {
+        for (field, text) in
+            [("type", Some(&self.kind)), ("entity", Some(&self.entity)), ("period", self.period.as_ref())]
+        {
             if text.is_some_and(|text| !fits(text)) {
                 return Err(IntentError { field });
             }

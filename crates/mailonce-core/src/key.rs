@@ -162,9 +162,7 @@ impl InstallSecret {
     /// a restore. Without a key it follows from the email's id.
     pub fn message_id(&self, team: TeamId, id: EmailId, key: Option<(&KeyName, u32)>, domain: &str) -> String {
         let mac = match key {
-            Some((name, bind)) => {
-                self.mac("message-id", &[team.0.as_bytes(), &name.hash(team).0, &bind.to_be_bytes()])
-            }
+            Some((name, bind)) => self.mac("message-id", &[team.0.as_bytes(), &name.hash(team).0, &bind.to_be_bytes()]),
             None => self.mac("message-id", &[team.0.as_bytes(), id.0.as_bytes()]),
         };
         format!("<{}@{domain}>", base32(&mac[..17]))

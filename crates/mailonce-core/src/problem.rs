@@ -161,10 +161,8 @@ impl From<Vec<FieldError>> for Problem {
     /// The first fault leads; all are listed.
     fn from(faults: Vec<FieldError>) -> Self {
         let Some(first) = faults.first() else { return Self::new(Code::Internal, "a refusal without a reason") };
-        let list: Vec<Value> = faults
-            .iter()
-            .map(|fault| serde_json::json!({ "field": fault.path, "message": fault.message }))
-            .collect();
+        let list: Vec<Value> =
+            faults.iter().map(|fault| serde_json::json!({ "field": fault.path, "message": fault.message })).collect();
         Self::field(first.code, first.path.clone(), format!("{} {}", first.path, first.message)).with("faults", list)
     }
 }

@@ -74,7 +74,12 @@ mod tests {
     #[test]
     fn instants_and_spans_are_read() {
         let now = Time(1_000);
-        for (text, due) in [("in 5 minutes", 301_000), ("In  1 Minute", 61_000), ("in an hour", 3_601_000), ("1970-01-01T00:00:02Z", 2_000)] {
+        for (text, due) in [
+            ("in 5 minutes", 301_000),
+            ("In  1 Minute", 61_000),
+            ("in an hour", 3_601_000),
+            ("1970-01-01T00:00:02Z", 2_000),
+        ] {
             assert_eq!(Schedule::parse(text).unwrap().due(now), Time(due), "{text}");
         }
         for bad in ["", "tomorrow", "in", "in five minutes", "in 5", "in 5 minutes or so", "in -1 days"] {

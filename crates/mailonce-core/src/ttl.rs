@@ -20,7 +20,9 @@ pub struct Ttl(pub i64);
 
 /// A text that names no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ttl is \"transactional\", \"notification\", {{\"class\":\"scheduled\",\"interval\":\"7d\"}} or a duration from \"1s\" to \"400d\"")]
+#[error(
+    "is \"transactional\", \"notification\", {{\"class\":\"scheduled\",\"interval\":\"7d\"}} or a duration from \"1s\" to \"400d\""
+)]
 pub struct TtlError;
 
 impl Ttl {

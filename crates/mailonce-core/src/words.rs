@@ -23,4 +23,3 @@ macro_rules! words {
     };
 }
 pub(crate) use words;
-

@@ -113,6 +113,28 @@ pub struct NewApiKey {
     pub created_at: Time,
 }
 
+/// A restricted credential makes only credentials that are restricted at least as much.
+fn check_restrictions(key: &ApiKey, about: &AboutApiKey) -> Result<(), Problem> {
+    let within = |own: &[String], new: &[String]| {
+        own.is_empty() || (!new.is_empty() && new.iter().all(|rule| own.contains(rule)))
+    };
+    let senders = about.senders.iter().all(|rule| key.may_send_from(rule)) && !about.senders.is_empty();
+    if !key.about.senders.is_empty() && !senders {
+        return Err(Problem::field(
+            Code::SenderNotAllowed,
+            "senders",
+            "the new key could send from more addresses than this one",
+        ));
+    }
+    let ends = key.about.expires_at.is_none_or(|own| about.expires_at.is_some_and(|new| new <= own));
+    let pace = key.about.rate_per_s.is_none_or(|own| about.rate_per_s.is_some_and(|new| new <= own));
+    if !within(&key.about.inboxes, &about.inboxes) || !ends || !pace {
+        let detail = "the new key would be less restricted than this one: give it inboxes, expires_at and rate_per_s within its own";
+        return Err(Problem::new(Code::WrongScope, detail));
+    }
+    Ok(())
+}
+
 /// The keyed hash under which a credential is stored.
 fn hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
     secret.mac("api-key", &[credential.as_bytes()])
@@ -139,7 +161,9 @@ impl Engine {
         known.used_at.store(now.0 - now.0 % 60_000, Ordering::Relaxed);
         if let Err(wait_ms) = self.access.pace(&known.key, now) {
             let seconds = (wait_ms + 999) / 1000;
-            return Err(Problem::new(Code::RateLimited, format!("try again in {seconds} s")).with("retry_after", seconds));
+            return Err(
+                Problem::new(Code::RateLimited, format!("try again in {seconds} s")).with("retry_after", seconds)
+            );
         }
         Ok(Caller { key: Arc::clone(&known.key), team: known.team.clone(), channel })
     }
@@ -166,10 +190,16 @@ impl Engine {
     }
 
     /// Makes a credential in the caller's team. Asked again with the same key it shows the same secret.
-    pub async fn create_api_key(&self, caller: &Caller, about: AboutApiKey, asked: Option<Asked>) -> Result<NewApiKey, Problem> {
+    pub async fn create_api_key(
+        &self,
+        caller: &Caller,
+        about: AboutApiKey,
+        asked: Option<Asked>,
+    ) -> Result<NewApiKey, Problem> {
         let now = self.now();
         // Nobody hands out more than they hold.
         about.scopes.iter().try_for_each(|scope| caller.need(*scope))?;
+        check_restrictions(&caller.key, &about)?;
         let secret = self.new_secret();
         let key = self.api_key(caller.team.id, about, &secret, now);
         let new = NewApiKey { id: key.id, team: key.team, secret, created_at: now };
@@ -179,7 +209,13 @@ impl Engine {
     }
 
     /// Makes a team with its first credential. Asked again with the same key it shows the same ones.
-    pub async fn create_team(&self, caller: &Caller, name: &str, about: AboutApiKey, asked: Option<Asked>) -> Result<NewApiKey, Problem> {
+    pub async fn create_team(
+        &self,
+        caller: &Caller,
+        name: &str,
+        about: AboutApiKey,
+        asked: Option<Asked>,
+    ) -> Result<NewApiKey, Problem> {
         let now = self.now();
         let (team, key, new) = self.team_with_key(name, about, self.new_secret(), now);
         let operation = self.operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
@@ -239,11 +275,19 @@ impl Engine {
 
     /// Makes the first team with a given or a fresh secret, or a further credential of the team that is there.
     /// For the command line, which works on the ledger itself.
-    pub async fn first_api_key(&self, team_name: &str, about: AboutApiKey, secret: Option<String>) -> Result<NewApiKey, Problem> {
+    pub async fn first_api_key(
+        &self,
+        team_name: &str,
+        about: AboutApiKey,
+        secret: Option<String>,
+    ) -> Result<NewApiKey, Problem> {
         let now = self.now();
         let secret = secret.unwrap_or_else(|| self.new_secret());
         if secret.chars().count() < limits::SECRET_CHARS {
-            return Err(Problem::new(Code::InvalidField, format!("an API key has at least {} characters", limits::SECRET_CHARS)));
+            return Err(Problem::new(
+                Code::InvalidField,
+                format!("an API key has at least {} characters", limits::SECRET_CHARS),
+            ));
         }
         let found = self.store.api_key_by_hash(hash(&self.secret, &secret)).await.map_err(unavailable)?;
         if let Some((key, _)) = found.filter(|(key, _)| key.is_live(now)) {

@@ -10,7 +10,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::{Asked, Caller, Engine, pack, seen::Glimpse, unavailable, view::Sent};
+use crate::{Asked, Caller, Engine, seen::Glimpse, unavailable, view::Sent};
 
 impl Engine {
     /// Takes an email back, if nothing can have left yet.
@@ -36,17 +36,21 @@ impl Engine {
     }
 
     /// Makes the next version of an email, once.
-    pub async fn resend(&self, caller: &Caller, id: EmailId, reason: Option<String>, asked: Option<Asked>) -> Result<Sent, Problem> {
+    pub async fn resend(
+        &self,
+        caller: &Caller,
+        id: EmailId,
+        reason: Option<String>,
+        asked: Option<Asked>,
+    ) -> Result<Sent, Problem> {
         let now = self.now();
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let detail = detail.ok_or_else(|| missing(id))?;
         let operation = self.operation(caller, asked.as_ref(), Vec::new(), now);
-        let repeat = detail.email.resent_as;
-        let content = detail.body.as_deref().and_then(pack::unpack);
-        let Some(content) = content.filter(|_| repeat.is_none()) else {
+        let Some(body) = detail.body.or(detail.email.resent_as.map(|_| Vec::new())) else {
             return self.repeat_resend(caller, &detail.email).await;
         };
-        let mut wish = self.next_version(caller, &detail.email, pack::pack(&content).into(), now);
+        let mut wish = self.next_version(caller, &detail.email, body.into(), now);
         wish.head.reason = reason;
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {

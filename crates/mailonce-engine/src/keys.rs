@@ -37,7 +37,11 @@ fn told(change: KeyChange, key: &Key) -> Result<Email, Problem> {
     match change {
         KeyChange::Done(email) => Ok(email),
         KeyChange::NotTerminal(email) => {
-            let detail = format!("its email {} is {}; a key is never forgotten before its email is finished", email.id, email.state().word());
+            let detail = format!(
+                "its email {} is {}; a key is never forgotten before its email is finished",
+                email.id,
+                email.state().word()
+            );
             Err(Problem::new(Code::NotTerminal, detail))
         }
         KeyChange::Missing => Err(never_bound(key)),

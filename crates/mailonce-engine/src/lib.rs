@@ -87,7 +87,11 @@ pub struct Engine {
 
 impl Engine {
     /// An engine over its ports.
-    pub async fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, chance: Arc<dyn Chance>) -> Result<Arc<Self>, StoreError> {
+    pub async fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+    ) -> Result<Arc<Self>, StoreError> {
         let install = store.install().await?;
         let seen = Arc::new(Seen::default());
         let watcher = Arc::clone(&seen);
@@ -156,7 +160,10 @@ pub fn unavailable(error: StoreError) -> Problem {
         }
         StoreError::Corrupt(why) => {
             tracing::error!(why, "the ledger cannot be trusted");
-            Problem::new(Code::Unavailable, "the ledger has stopped because it cannot be trusted; an operator must look")
+            Problem::new(
+                Code::Unavailable,
+                "the ledger has stopped because it cannot be trusted; an operator must look",
+            )
         }
     }
 }

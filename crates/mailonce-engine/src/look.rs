@@ -46,7 +46,12 @@ impl Engine {
     }
 
     /// Events after a cursor, in order.
-    pub async fn events(&self, caller: &Caller, after: Option<Cursor>, limit: usize) -> Result<Vec<(Cursor, Event)>, Problem> {
+    pub async fn events(
+        &self,
+        caller: &Caller,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Vec<(Cursor, Event)>, Problem> {
         let after = match after {
             Some(cursor) if cursor.epoch != self.epoch => {
                 return Err(Problem::new(Code::CursorReset, "this cursor is from before a restore"));

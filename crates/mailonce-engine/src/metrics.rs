@@ -11,6 +11,9 @@ use prometheus_client::{
 };
 use std::fmt::Write as _;
 
+/// A replay that comes so soon after the first call raced with it.
+const TWIN_MS: i64 = 100;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Door {
     channel: &'static str,
@@ -31,6 +34,7 @@ pub struct Metrics {
     accepted: Counter,
     keyless: Counter,
     captured: Counter,
+    twins: Counter,
     hit_age: Histogram,
     ttl: Histogram,
 }
@@ -45,16 +49,26 @@ impl Default for Metrics {
             accepted: Counter::default(),
             keyless: Counter::default(),
             captured: Counter::default(),
+            twins: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
             registry: Registry::default(),
         };
         registry.register("send_attempted", "Sends asked for", metrics.attempted.clone());
         registry.register("send_deduplicated", "Sends answered with an earlier email", metrics.deduplicated.clone());
-        registry.register("key_mismatches", "Sends refused because their key means something else", metrics.mismatches.clone());
+        registry.register(
+            "key_mismatches",
+            "Sends refused because their key means something else",
+            metrics.mismatches.clone(),
+        );
         registry.register("send_accepted", "Emails accepted", metrics.accepted.clone());
         registry.register("send_keyless", "Emails accepted without a key", metrics.keyless.clone());
         registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.captured.clone());
+        registry.register(
+            "key_twins",
+            "Replays within 100 ms of the first call: callers that raced",
+            metrics.twins.clone(),
+        );
         registry.register("key_hit_age_ratio", "Age of a key at a hit, over its ttl", metrics.hit_age.clone());
         registry.register_with_unit("key_ttl", "Memory asked for", Unit::Seconds, metrics.ttl.clone());
         Self { registry, ..metrics }
@@ -84,6 +98,9 @@ impl Metrics {
     }
 
     pub(crate) fn hit_age(&self, age_ms: i64, ttl_ms: i64) {
+        if age_ms < TWIN_MS {
+            self.twins.inc();
+        }
         self.hit_age.observe(age_ms.max(0) as f64 / ttl_ms.max(1) as f64);
     }
 
@@ -107,10 +124,20 @@ impl Metrics {
 /// The store counts by itself; its figures are written as they are.
 fn store_figures(text: &mut String, gauges: &Gauges) {
     let mut single = |name: &str, kind: &str, help: &str, suffix: &str, value: f64| {
-        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} {kind}\nmailonce_{name}{suffix} {value}").ok();
+        writeln!(
+            text,
+            "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} {kind}\nmailonce_{name}{suffix} {value}"
+        )
+        .ok();
     };
     single("keys", "gauge", "Keys remembered, about", "", gauges.keys as f64);
-    single("key_contention", "counter", "Accepts that waited for another of the same scope", "_total", gauges.contended as f64);
+    single(
+        "key_contention",
+        "counter",
+        "Accepts that waited in the store for another of the same scope",
+        "_total",
+        gauges.contended as f64,
+    );
     histogram(text, "commit_batch_size", "Verbs in one commit", &gauges.batch_sizes, gauges.verbs as f64, 1.0);
     histogram(text, "commit_seconds", "Time of one commit", &gauges.commit_ms, gauges.commit_us as f64 / 1e6, 0.001);
 }

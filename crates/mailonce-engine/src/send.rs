@@ -151,7 +151,14 @@ impl Engine {
         glimpse.digest.differences(&Digest::in_version(version, &named.request.content))
     }
 
-    pub(crate) fn sent(&self, caller: &Caller, glimpse: &Glimpse, first: bool, payload_differs: bool, waiting: u64) -> Sent {
+    pub(crate) fn sent(
+        &self,
+        caller: &Caller,
+        glimpse: &Glimpse,
+        first: bool,
+        payload_differs: bool,
+        waiting: u64,
+    ) -> Sent {
         Sent {
             id: glimpse.id,
             state: glimpse.state,
@@ -169,7 +176,8 @@ impl Engine {
 
     fn wish(&self, caller: &Caller, named: &Named, now: Time) -> Wish {
         let content = &named.request.content;
-        let bare = |list: &[mailonce_core::address::Mailbox]| list.iter().map(|m| m.bare().as_str().to_owned()).collect();
+        let bare =
+            |list: &[mailonce_core::address::Mailbox]| list.iter().map(|m| m.bare().as_str().to_owned()).collect();
         let to = content.bare_to().iter().map(|address| address.as_str().to_owned()).collect();
         let head = EmailHead {
             from: content.from.bare().as_str().to_owned(),
@@ -208,12 +216,13 @@ impl Engine {
         key: Option<Key>,
         items: Vec<Result<SendRequest, Problem>>,
         strict: bool,
-        body: &[u8],
     ) -> Result<BatchAnswer, Problem> {
         let now = self.now();
-        let digest = mailonce_core::digest::of_operation("batch", if strict { "strict" } else { "permissive" }, body);
+        let caller = &Caller { channel: Channel::Batch, ..caller.clone() };
+        let digest = batch_digest(&items, strict);
         let mut faults = Vec::new();
         let mut named = BTreeMap::new();
+        let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
             self.metrics.attempted(Channel::Batch);
             match self.name_item(caller, key.as_ref(), index, item, now).await {
@@ -224,7 +233,15 @@ impl Engine {
                 Err(problem) => faults.push((index, problem)),
             }
         }
-        let operation = key.map(|key| Operation {
+        if let Some((index, problem)) = self.contradiction(&named) {
+            if strict {
+                return Err(at_item(index, problem));
+            }
+            named.remove(&index);
+            faults.push((index, problem));
+        }
+        // A batch without one good item is a validation error, and those do not bind the key.
+        let operation = key.filter(|_| !named.is_empty()).map(|key| Operation {
             team: caller.team.id,
             key: KeyName::Given(key).hash(caller.team.id),
             digest,
@@ -234,7 +251,7 @@ impl Engine {
         let wishes = named.values().map(|item| self.wish(caller, item, now)).collect();
         let batch = BatchWish { team: caller.team.id, operation, items: wishes };
         match self.store.accept_batch(batch, now).await.map_err(unavailable)? {
-            AcceptBatch::Items(answers) => Ok(self.answer_batch(caller, named, answers, faults, now)),
+            AcceptBatch::Items(answers) => Ok(self.answer_batch(caller, (count, named), answers, faults, now)),
             AcceptBatch::Mismatch(bound) => Err(batch_mismatch(&bound)),
         }
     }
@@ -255,17 +272,40 @@ impl Engine {
         match self.bound(caller, &named, now).await? {
             Some(glimpse) => {
                 let fields = self.differences(&named, &glimpse);
-                let forgiven = named.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
-                if fields.is_empty() || forgiven { Ok(named) } else { Err(mismatch(named.name.as_ref(), &glimpse, &fields)) }
+                let forgiven =
+                    named.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
+                if fields.is_empty() || forgiven {
+                    Ok(named)
+                } else {
+                    Err(mismatch(named.name.as_ref(), &glimpse, &fields))
+                }
             }
             None => check_policy(caller, &named, now).map(|()| named),
         }
     }
 
+    /// The first item that names the same wish as an earlier one and means something else.
+    fn contradiction(&self, named: &BTreeMap<usize, Named>) -> Option<(usize, Problem)> {
+        let mut firsts: BTreeMap<KeyHash, &Named> = BTreeMap::new();
+        for (index, item) in named {
+            let Some(hash) = item.hash else { continue };
+            let first = firsts.entry(hash).or_insert(item);
+            let fields = first.digest.differences(&item.digest);
+            let forgiven = item.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
+            if !fields.is_empty() && !forgiven {
+                let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+                let detail =
+                    format!("an earlier item of this batch has the same key and differs in: {}", fields.join(", "));
+                return Some((*index, Problem::new(Code::KeyMismatch, detail).with("differs", fields)));
+            }
+        }
+        None
+    }
+
     fn answer_batch(
         &self,
         caller: &Caller,
-        named: BTreeMap<usize, Named>,
+        (count, named): (usize, BTreeMap<usize, Named>),
         answers: Vec<Accept>,
         mut faults: Vec<(usize, Problem)>,
         now: Time,
@@ -288,9 +328,18 @@ impl Engine {
             }
         }
         faults.sort_by_key(|(index, _)| *index);
-        let count = named.len() + faults.iter().filter(|(index, _)| !named.contains_key(index)).count();
         BatchAnswer { items: (0..count).map(|index| items.remove(&index)).collect(), faults, replayed }
     }
+}
+
+/// What a batch means: its items in order, and what happens to those that fault.
+fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32] {
+    let meaning = |item: &Result<SendRequest, Problem>| match item {
+        Ok(request) => Digest::of(&request.content).whole(),
+        Err(_) => [0; 32],
+    };
+    let body: Vec<u8> = items.iter().flat_map(meaning).collect();
+    mailonce_core::digest::of_operation("batch", if strict { "strict" } else { "permissive" }, &body)
 }
 
 /// Works out the name of a wish: its header, its intent, or its place in a batch.
@@ -366,11 +415,15 @@ fn bound_elsewhere(name: Option<&KeyName>) -> Problem {
 
 fn batch_mismatch(bound: &Bound) -> Problem {
     match bound {
-        Bound::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to the single email {}", email.id))
-            .with("differs", vec!["operation"])
-            .with("original", email.id.to_string()),
-        Bound::Operation { .. } => Problem::new(Code::KeyMismatch, "this key was used for a batch or call with another body")
-            .with("differs", vec!["body"]),
+        Bound::Email(email) => {
+            Problem::new(Code::KeyMismatch, format!("this key belongs to the single email {}", email.id))
+                .with("differs", vec!["operation"])
+                .with("original", email.id.to_string())
+        }
+        Bound::Operation { .. } => {
+            Problem::new(Code::KeyMismatch, "this key was used for a batch or call with another body")
+                .with("differs", vec!["body"])
+        }
     }
 }
 

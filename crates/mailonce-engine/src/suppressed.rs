@@ -11,16 +11,13 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Emails noted between two writes. More are still counted against the ones that are there.
-const EMAILS: usize = 50_000;
-
 #[derive(Default)]
 struct Pending {
     count: u64,
     latest: VecDeque<SuppressedCall>,
 }
 
-/// What waits to be written.
+/// What waits to be written. Bounded by what can be answered without the store: the keys seen lately.
 #[derive(Default)]
 pub(crate) struct Suppressions(Mutex<BTreeMap<(TeamId, EmailId), Pending>>);
 
@@ -32,9 +29,6 @@ impl Suppressions {
     /// Notes a call. How many of this email wait to be written, this one included.
     pub(crate) fn note(&self, team: TeamId, email: EmailId, call: SuppressedCall) -> u64 {
         let mut waiting = self.lock();
-        if waiting.len() >= EMAILS && !waiting.contains_key(&(team, email)) {
-            return 1;
-        }
         let pending = waiting.entry((team, email)).or_default();
         pending.count += 1;
         if pending.latest.len() == limits::SUPPRESSED_KEPT {

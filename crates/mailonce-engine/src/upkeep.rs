@@ -9,7 +9,8 @@ use crate::{Engine, SANDBOX};
 const CAPTURED_AT_ONCE: usize = 64;
 /// The longest sleep of the hand-off; wake-ups make it shorter, and a lost one costs no more than this.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-const NOTE_EVERY: Duration = Duration::from_millis(500);
+/// One `email.duplicate` event a second and key at most.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const TOUCH_EVERY: Duration = Duration::from_secs(30);
 const SWEPT_AT_ONCE: usize = 500;

@@ -67,10 +67,16 @@ fn next_of_replay(state: EmailState) -> &'static str {
         EmailState::Sent | EmailState::Delivered => "Already sent; there is nothing to do.",
         EmailState::Bounced => "Already sent and it bounced; check the address before you use a new key.",
         EmailState::Complained => "Already sent and the recipient complained; do not write again.",
-        EmailState::Failed => "Already accepted but the next hop refused it; use POST /v1/emails/{id}/resend to try again on purpose.",
-        EmailState::Unknown => "Already accepted but nobody can tell whether it arrived; do not send again, resolve it.",
+        EmailState::Failed => {
+            "Already accepted but the next hop refused it; use POST /v1/emails/{id}/resend to try again on purpose."
+        }
+        EmailState::Unknown => {
+            "Already accepted but nobody can tell whether it arrived; do not send again, resolve it."
+        }
         EmailState::Abandoned => "Already accepted and given up by a person; ask before you send again.",
         EmailState::Held => "Already accepted but held until a person decides; do not send again.",
-        EmailState::Cancelled => "Already accepted and then cancelled; use POST /v1/emails/{id}/resend if it should go after all.",
+        EmailState::Cancelled => {
+            "Already accepted and then cancelled; use POST /v1/emails/{id}/resend if it should go after all."
+        }
     }
 }

@@ -6,10 +6,11 @@
  *                    MODE    off     nothing fails
  *                            enospc  writes, truncations and allocations fail with ENOSPC
  *                            eio     fsync and fdatasync fail with EIO
+ *                            slow    writes, truncations and allocations wait SKIP microseconds, and succeed
  *                    SKIP    matching calls that still succeed after the line changed
  *                    TIMES   matching calls that fail after that; 0 for all of them
  *                    SUFFIX  only files whose name ends so; * for all
- *   FAULT_LOG      a file that gets a line for every call that was made to fail
+ *   FAULT_LOG      a file that gets a line for every call that was made to fail, and for the first that had to wait
  *
  * Calls go to the kernel directly, so nothing here is caught by itself.
  */
@@ -23,6 +24,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LINE 256
@@ -74,25 +76,36 @@ static void tell(const char *mode, const char *call, const char *path)
     syscall(SYS_close, fd);
 }
 
-/* Whether this call is to fail now. */
-static int fails(const char *wanted, const char *call, int fd)
+/* Whether the mode is about calls of this kind: "enospc" for writes, "eio" for syncs. */
+static int about(const char *mode, const char *kind)
+{
+    return strcmp(mode, kind) == 0 || (strcmp(mode, "slow") == 0 && strcmp(kind, "enospc") == 0);
+}
+
+/* Whether this call is to fail now. One that only has to wait waits here. */
+static int fails(const char *kind, const char *call, int fd)
 {
     int saved = errno;
     char line[LINE], mode[LINE], suffix[LINE] = "*", path[4096];
     long skip = 0, times = 0;
     int hit = 0;
     if (control(line) && sscanf(line, "%255s %ld %ld %255s", mode, &skip, &times, suffix) >= 1 &&
-        strcmp(mode, wanted) == 0 && ours(fd, suffix, path, sizeof path)) {
+        about(mode, kind) && ours(fd, suffix, path, sizeof path)) {
         pthread_mutex_lock(&lock);
         if (strcmp(line, last) != 0) {
             memcpy(last, line, sizeof last);
             seen = 0;
         }
         seen++;
-        hit = seen > skip && (times == 0 || seen <= skip + times);
+        int slow = strcmp(mode, "slow") == 0, first = seen == 1;
+        hit = !slow && seen > skip && (times == 0 || seen <= skip + times);
         pthread_mutex_unlock(&lock);
-        if (hit)
+        if (hit || (slow && first))
             tell(mode, call, path);
+        if (slow) {
+            struct timespec wait = {skip / 1000000, skip % 1000000 * 1000};
+            nanosleep(&wait, NULL);
+        }
     }
     errno = saved;
     return hit;

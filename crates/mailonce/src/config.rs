@@ -88,18 +88,22 @@ impl Config {
         let http = file.http.unwrap_or_default();
         let smtp = file.smtp.unwrap_or_default();
         let secret_file = env("MAILONCE_STORE_FILE").map(PathBuf::from).or(file.store_file);
-        let from_file = secret_file.map(|path| std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display())));
+        let from_file = secret_file
+            .map(|path| std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display())));
         let store = flags.store.clone().or(from_file.transpose()?.map(|url| url.trim().to_owned())).or(file.store);
         let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen);
         let listen = listen.unwrap_or_else(|| "127.0.0.1:6245".into());
         let smtp = flags.smtp.clone().or_else(|| env("MAILONCE_SMTP_LISTEN")).or(smtp.listen);
         if let Some(smtp) = smtp {
-            smtp.parse::<SocketAddr>().with_context(|| format!("smtp.listen `{smtp}` is not an address such as 127.0.0.1:6225"))?;
+            smtp.parse::<SocketAddr>()
+                .with_context(|| format!("smtp.listen `{smtp}` is not an address such as 127.0.0.1:6225"))?;
         }
         Ok(Self {
             data: flags.data.clone().or(file.data).unwrap_or_else(|| "./mailonce-data".into()),
             store: store_at(store.as_deref().unwrap_or("sqlite"))?,
-            http: listen.parse().with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
+            http: listen
+                .parse()
+                .with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
             public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url),
             handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
         })

@@ -139,7 +139,7 @@ fn connection(
 async fn until_broken(engine: &Engine) -> StoreError {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        if let Err(error @ StoreError::Corrupt(_)) = engine.store().health().await {
+        if let Some(error) = engine.store().stopped() {
             return error;
         }
     }

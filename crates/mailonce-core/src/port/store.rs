@@ -346,6 +346,8 @@ pub struct Swept {
 pub struct Health {
     /// The engine's name.
     pub engine: &'static str,
+    /// Whether what it acknowledges could be lost: weaker settings, asynchronous replicas.
+    pub degraded: bool,
     /// What a person should know, good or bad: durability, replicas.
     pub notes: Vec<String>,
 }
@@ -444,6 +446,8 @@ pub trait Store: Send + Sync + 'static {
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept>;
     /// How the store is. Fails when it cannot commit.
     async fn health(&self) -> Result<Health>;
+    /// Why the store has stopped for good, if it has. Costs nothing.
+    fn stopped(&self) -> Option<StoreError>;
     /// Figures for the metrics.
     fn gauges(&self) -> Gauges;
     /// Registers who is told of changed emails after each commit. Engines that are not alone on their data tell

@@ -18,11 +18,7 @@ pub(super) enum Parsed {
     /// An answer that is not all there yet.
     Partial,
     /// A whole answer.
-    Whole {
-        status: u16,
-        body: Range<usize>,
-        keep_alive: bool,
-    },
+    Whole { status: u16, body: Range<usize>, keep_alive: bool },
     /// Not an answer that we understand.
     Garbage(&'static str),
 }
@@ -47,25 +43,13 @@ pub(super) fn parse(bytes: &mut [u8]) -> Parsed {
     };
     match length {
         Length::Known(length) if bytes.len() < end + length => Parsed::Partial,
-        Length::Known(length) => Parsed::Whole {
-            status,
-            body: end..end + length,
-            keep_alive,
-        },
+        Length::Known(length) => Parsed::Whole { status, body: end..end + length, keep_alive },
         Length::Chunked => match unchunk(&mut bytes[end..]) {
-            Ok(Some(length)) => Parsed::Whole {
-                status,
-                body: end..end + length,
-                keep_alive,
-            },
+            Ok(Some(length)) => Parsed::Whole { status, body: end..end + length, keep_alive },
             Ok(None) => Parsed::Partial,
             Err(why) => Parsed::Garbage(why),
         },
-        Length::None if matches!(status, 204 | 304) => Parsed::Whole {
-            status,
-            body: end..end,
-            keep_alive,
-        },
+        Length::None if matches!(status, 204 | 304) => Parsed::Whole { status, body: end..end, keep_alive },
         Length::None => Parsed::Garbage("an answer without a length"),
     }
 }
@@ -80,10 +64,7 @@ pub(crate) fn parse_whole(bytes: &mut [u8]) -> io::Result<Option<(u16, Range<usi
 }
 
 fn head_end(bytes: &[u8]) -> Option<usize> {
-    bytes
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .map(|at| at + 4)
+    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
 fn status(bytes: &[u8]) -> Option<u16> {
@@ -97,13 +78,8 @@ fn headers(head: &[u8]) -> Result<(Length, bool), &'static str> {
         // The few names that matter differ in length, so most lines cost one comparison.
         if let Some(value) = value_of(line, b"content-length") {
             let text = std::str::from_utf8(value).unwrap_or_default();
-            length = Length::Known(
-                text.parse()
-                    .map_err(|_why| "a Content-Length that is no number")?,
-            );
-        } else if value_of(line, b"transfer-encoding")
-            .is_some_and(|value| value.eq_ignore_ascii_case(b"chunked"))
-        {
+            length = Length::Known(text.parse().map_err(|_why| "a Content-Length that is no number")?);
+        } else if value_of(line, b"transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"chunked")) {
             length = Length::Chunked;
         } else if value_of(line, b"connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close")) {
             keep_alive = false;
@@ -140,10 +116,7 @@ fn chunks(bytes: &[u8], mut each: impl FnMut(usize, usize)) -> Result<Option<()>
         let Some(line) = bytes[at..].windows(2).position(|two| two == b"\r\n") else {
             return Ok(None);
         };
-        let digits = bytes[at..at + line]
-            .split(|byte| *byte == b';')
-            .next()
-            .unwrap_or_default();
+        let digits = bytes[at..at + line].split(|byte| *byte == b';').next().unwrap_or_default();
         let text = std::str::from_utf8(digits.trim_ascii()).unwrap_or_default();
         let length = usize::from_str_radix(text, 16).map_err(|_why| "a chunk without a length")?;
         at += line + 2;
@@ -168,15 +141,9 @@ mod tests {
             assert_eq!(parse(&mut bytes[..cut].to_vec()), Parsed::Partial, "cut at {cut}");
         }
         match parse(&mut bytes) {
-            Parsed::Whole {
-                status,
-                body,
-                keep_alive,
-            } => (
-                status,
-                String::from_utf8(bytes[body].to_vec()).unwrap(),
-                keep_alive,
-            ),
+            Parsed::Whole { status, body, keep_alive } => {
+                (status, String::from_utf8(bytes[body].to_vec()).unwrap(), keep_alive)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -189,8 +156,7 @@ mod tests {
 
     #[test]
     fn a_body_in_chunks() {
-        let text =
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=1\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
+        let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=1\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
         assert_eq!(whole(text), (200, "hello world".to_owned(), true));
     }
 
@@ -202,15 +168,8 @@ mod tests {
 
     #[test]
     fn what_is_not_an_answer() {
-        for text in [
-            "SSH-2.0\r\n\r\n",
-            "HTTP/1.1 200 OK\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-        ] {
-            assert!(
-                matches!(parse(&mut text.as_bytes().to_vec()), Parsed::Garbage(_)),
-                "{text}"
-            );
+        for text in ["SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"] {
+            assert!(matches!(parse(&mut text.as_bytes().to_vec()), Parsed::Garbage(_)), "{text}");
         }
     }
 }

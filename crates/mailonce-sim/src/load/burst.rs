@@ -66,11 +66,7 @@ fn fire<C: Caller>(
         tokio::time::timeout(patience, all).await.is_ok()
     });
     if !runtime.block_on(all) {
-        let why = format!(
-            "not all answers came in {} s: {}",
-            patience.as_secs(),
-            tally.borrow()
-        );
+        let why = format!("not all answers came in {} s: {}", patience.as_secs(), tally.borrow());
         return Err(io::Error::new(io::ErrorKind::TimedOut, why));
     }
     tally.borrow_mut().elapsed = began.elapsed();

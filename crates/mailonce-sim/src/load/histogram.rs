@@ -18,11 +18,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self {
-            buckets: vec![0; BUCKETS],
-            count: 0,
-            max: Duration::ZERO,
-        }
+        Self { buckets: vec![0; BUCKETS], count: 0, max: Duration::ZERO }
     }
 }
 
@@ -92,10 +88,7 @@ mod tests {
 
     #[test]
     fn every_value_lies_in_its_bucket_and_near_its_top() {
-        for micros in (0..20)
-            .map(|bit| 1_u64 << bit)
-            .flat_map(|power| [power - 1, power, power + power / 3])
-        {
+        for micros in (0..20).map(|bit| 1_u64 << bit).flat_map(|power| [power - 1, power, power + power / 3]) {
             let top = upper(index(micros) as u64);
             assert!(top >= micros, "{micros} above its bucket's top {top}");
             assert!(top - micros <= micros / 64, "{micros} too far below {top}");
@@ -108,8 +101,7 @@ mod tests {
         for millis in 1..=100 {
             histogram.record(Duration::from_millis(millis));
         }
-        let close =
-            |q: f64, millis: f64| (histogram.quantile(q).as_secs_f64() * 1e3 / millis - 1.0).abs() < 0.02;
+        let close = |q: f64, millis: f64| (histogram.quantile(q).as_secs_f64() * 1e3 / millis - 1.0).abs() < 0.02;
         assert!(close(0.50, 50.0) && close(0.99, 99.0) && close(1.0, 100.0));
         assert_eq!(histogram.max(), Duration::from_millis(100));
     }

@@ -20,8 +20,7 @@ impl Template {
     /// A JSON `POST` to `path`. [`NUMBER`] may occur anywhere, any number of times.
     pub fn post(path: &str, headers: &[(&str, &str)], body: &str) -> Self {
         let length = body.len() + body.matches(NUMBER).count() * (WIDTH - NUMBER.len());
-        let mut text =
-            format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n");
+        let mut text = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n");
         for (name, value) in headers {
             // Writing to a `String` cannot fail.
             let _infallible = write!(text, "{name}: {value}\r\n");
@@ -74,11 +73,7 @@ mod tests {
 
     #[test]
     fn numbers_fill_every_slot_and_the_length_counts_them() {
-        let template = Template::post(
-            "/send",
-            &[("Idempotency-Key", "k-{n}")],
-            r#"{"to":"u{n}@example.org"}"#,
-        );
+        let template = Template::post("/send", &[("Idempotency-Key", "k-{n}")], r#"{"to":"u{n}@example.org"}"#);
         let mut out = Vec::new();
         template.write(42, &mut out);
         let text = String::from_utf8(out).unwrap();

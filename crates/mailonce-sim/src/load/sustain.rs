@@ -65,19 +65,9 @@ impl Limits {
             Until::Window { warm_up, window } => {
                 let from = now + warm_up;
                 let to = from + window;
-                Self {
-                    from,
-                    to: Some(to),
-                    deadline: to + PATIENCE,
-                    count: u64::MAX,
-                }
+                Self { from, to: Some(to), deadline: to + PATIENCE, count: u64::MAX }
             }
-            Until::Count { count, patience } => Self {
-                from: now,
-                to: None,
-                deadline: now + patience,
-                count,
-            },
+            Until::Count { count, patience } => Self { from: now, to: None, deadline: now + patience, count },
         }
     }
 

@@ -25,13 +25,7 @@ pub struct Tally {
 impl Default for Tally {
     fn default() -> Self {
         let (latency, elapsed) = (Histogram::default(), Duration::ZERO);
-        Self {
-            statuses: vec![0; STATUSES],
-            broken: 0,
-            reason: None,
-            latency,
-            elapsed,
-        }
+        Self { statuses: vec![0; STATUSES], broken: 0, reason: None, latency, elapsed }
     }
 }
 
@@ -92,27 +86,10 @@ impl Tally {
 /// `1×202 9999×200`, and what broke.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<_> = self
-            .statuses()
-            .iter()
-            .map(|(status, count)| format!("{count}×{status}"))
-            .collect();
-        write!(
-            f,
-            "{}",
-            if parts.is_empty() {
-                "no answers".to_owned()
-            } else {
-                parts.join(" ")
-            }
-        )?;
+        let parts: Vec<_> = self.statuses().iter().map(|(status, count)| format!("{count}×{status}")).collect();
+        write!(f, "{}", if parts.is_empty() { "no answers".to_owned() } else { parts.join(" ") })?;
         if self.broken > 0 {
-            write!(
-                f,
-                ", {} broken ({})",
-                self.broken,
-                self.reason.as_deref().unwrap_or("no reason")
-            )?;
+            write!(f, ", {} broken ({})", self.broken, self.reason.as_deref().unwrap_or("no reason"))?;
         }
         Ok(())
     }

@@ -44,15 +44,10 @@ pub(super) fn side_by_side<T: Send>(
 }
 
 fn join<T>(handle: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
-    handle
-        .join()
-        .unwrap_or_else(|_panic| Err(io::Error::other("a load thread panicked")))
+    handle.join().unwrap_or_else(|_panic| Err(io::Error::other("a load thread panicked")))
 }
 
-fn open(
-    to: SocketAddr,
-    mut numbers: impl Iterator<Item = usize>,
-) -> io::Result<(Runtime, Vec<(usize, Wire)>)> {
+fn open(to: SocketAddr, mut numbers: impl Iterator<Item = usize>) -> io::Result<(Runtime, Vec<(usize, Wire)>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let wires = runtime.block_on(async {
         let mut wires = Vec::new();

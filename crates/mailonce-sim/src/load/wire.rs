@@ -20,11 +20,7 @@ impl Wire {
     pub(super) async fn open(to: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
-        Ok(Self {
-            stream,
-            buffer: vec![0; ROOM],
-            open: true,
-        })
+        Ok(Self { stream, buffer: vec![0; ROOM], open: true })
     }
 
     /// Whether the last answer left the connection usable.
@@ -43,25 +39,15 @@ impl Wire {
             }
             let read = self.stream.read(&mut self.buffer[filled..]).await?;
             if read == 0 {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "closed before the answer ended",
-                ));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the answer ended"));
             }
             filled += read;
             match parse(&mut self.buffer[..filled]) {
                 Parsed::Partial => {}
                 Parsed::Garbage(why) => return Err(io::Error::new(io::ErrorKind::InvalidData, why)),
-                Parsed::Whole {
-                    status,
-                    body,
-                    keep_alive,
-                } => {
+                Parsed::Whole { status, body, keep_alive } => {
                     self.open = keep_alive;
-                    return Ok(Answer {
-                        status,
-                        body: &self.buffer[body],
-                    });
+                    return Ok(Answer { status, body: &self.buffer[body] });
                 }
             }
         }

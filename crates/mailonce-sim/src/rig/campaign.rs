@@ -4,6 +4,7 @@ use super::chance::Chance;
 use super::check::{Violation, check, check_reread, check_settled};
 use super::children::{Children, pause};
 use super::drive::{Load, Shared, ask_again, until};
+use super::fault::{Disk, Fault};
 use super::history::{Counts, End};
 use super::ledger::Ledger;
 use super::server::{Server, Setup};
@@ -21,6 +22,8 @@ const JUDGED_EVERY: u32 = 5;
 const TOLD_EVERY: u32 = 10;
 /// Milliseconds of load before a kill.
 const LOAD_MS: (u64, u64) = (20, 150);
+/// Microseconds that a write takes longer on a slow disk.
+const SLOW_MICROS: (u64, u64) = (20, 400);
 /// How long the load goes on against nobody.
 const AFTERMATH: Duration = Duration::from_millis(10);
 /// How long events may come behind the emails they tell of.
@@ -43,6 +46,8 @@ pub struct Campaign<'a> {
     pub data: &'a Path,
     /// The PostgreSQL to keep the ledger in, else SQLite.
     pub store: Option<&'a str>,
+    /// The disk under the data directory, which is slow in every other cycle.
+    pub disk: Option<&'a Disk>,
     /// The randomness.
     pub seed: u64,
     /// How many kills.
@@ -148,10 +153,7 @@ impl Progress<'_> {
         let server = self.start(false)?;
         self.judge_all(server.at)?;
         let status = server.stop()?;
-        ensure!(
-            status.success(),
-            "the server ended with {status} when it was asked to"
-        );
+        ensure!(status.success(), "the server ended with {status} when it was asked to");
         Ok(())
     }
 
@@ -176,37 +178,26 @@ impl Progress<'_> {
             }
         }
         let life = Duration::from_millis(chance.between(LOAD_MS.0, LOAD_MS.1));
+        let slow = Fault::Slow(chance.between(SLOW_MICROS.0, SLOW_MICROS.1));
+        self.break_disk(if cycle.is_multiple_of(2) { Fault::None } else { slow })?;
         let (seed, window) = (self.campaign.seed, life + AFTERMATH);
-        Load {
-            at,
-            seed,
-            cycle,
-            window,
-        }
-        .run(&self.history, || {
+        let killed = Load { at, seed, cycle, window }.run(&self.history, || {
             pause(life);
             server.kill()
-        })
+        });
+        self.break_disk(Fault::None)?;
+        killed
+    }
+
+    fn break_disk(&self, fault: Fault) -> Result<()> {
+        self.campaign.disk.map_or(Ok(()), |disk| disk.set(fault))
     }
 
     fn start(&mut self, paused: bool) -> Result<Server> {
         let began = Instant::now();
-        let Campaign {
-            binary,
-            data,
-            store,
-            children,
-            ..
-        } = *self.campaign;
-        let env = &[];
-        let server = Setup {
-            binary,
-            data,
-            store,
-            paused,
-            env,
-        }
-        .start(children)?;
+        let Campaign { binary, data, store, children, .. } = *self.campaign;
+        let env = &self.campaign.disk.map(|disk| disk.env().to_vec()).unwrap_or_default();
+        let server = Setup { binary, data, store, paused, env }.start(children)?;
         self.report.slowest_start = self.report.slowest_start.max(began.elapsed());
         Ok(server)
     }
@@ -214,6 +205,9 @@ impl Progress<'_> {
     /// Judges what survived, then asks again for everything since the last time.
     fn judge(&mut self, at: SocketAddr) -> Result<()> {
         self.look(at)?;
+        if !self.report.violations.is_empty() {
+            return Ok(());
+        }
         let wishes = self.history.lock().wishes(self.judged);
         self.ask(at, wishes.into_iter().collect())?;
         self.judged = self.history.lock().calls.len();
@@ -252,9 +246,7 @@ impl Progress<'_> {
         let calls = history.by_wish();
         let made_now = |wish: &&Wish| {
             let calls = calls.get(*wish).map_or(&[][..], Vec::as_slice);
-            calls
-                .iter()
-                .any(|call| matches!(call.end, End::Ok { first: true, .. }))
+            calls.iter().any(|call| matches!(call.end, End::Ok { first: true, .. }))
         };
         let made = open.iter().filter(made_now).count();
         self.report.open.0 += open.len();

@@ -54,11 +54,7 @@ pub struct Violation {
 
 impl Violation {
     fn new(rule: Rule, about: impl ToString, found: impl Into<String>) -> Self {
-        Self {
-            rule,
-            about: about.to_string(),
-            found: found.into(),
-        }
+        Self { rule, about: about.to_string(), found: found.into() }
     }
 }
 
@@ -113,11 +109,7 @@ fn check_answers(wishes: &BTreeMap<Wish, Vec<&Call>>, found: &mut Vec<Violation>
             found.push(Violation::new(Rule::TwoIds, wish, format!("{ids:?}")));
         }
         if firsts > 1 {
-            found.push(Violation::new(
-                Rule::TwoFirsts,
-                wish,
-                format!("{firsts} times 202"),
-            ));
+            found.push(Violation::new(Rule::TwoFirsts, wish, format!("{firsts} times 202")));
         }
     }
 }
@@ -135,11 +127,7 @@ fn check_emails(wishes: &BTreeMap<Wish, Vec<&Call>>, ledger: &Ledger, found: &mu
             match by_id.get(id.as_str()) {
                 None => found.push(Violation::new(Rule::Lost, slot, id)),
                 Some(row) if row.to != *slot => {
-                    found.push(Violation::new(
-                        Rule::OutOfOrder,
-                        slot,
-                        format!("{id} is to {}", row.to),
-                    ));
+                    found.push(Violation::new(Rule::OutOfOrder, slot, format!("{id} is to {}", row.to)));
                 }
                 Some(_) => {}
             }
@@ -178,20 +166,12 @@ fn check_slots(wishes: &BTreeMap<Wish, Vec<&Call>>, emails: &[Row], found: &mut 
 fn check_events(ledger: &Ledger, found: &mut Vec<Violation>) {
     for (expected, event) in (1..).zip(&ledger.events) {
         if event.seq != expected {
-            found.push(Violation::new(
-                Rule::Gap,
-                expected,
-                format!("{} stands there", event.seq),
-            ));
+            found.push(Violation::new(Rule::Gap, expected, format!("{} stands there", event.seq)));
             break;
         }
     }
     let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for event in ledger
-        .events
-        .iter()
-        .filter(|event| event.kind.starts_with("email."))
-    {
+    for event in ledger.events.iter().filter(|event| event.kind.starts_with("email.")) {
         kinds.entry(&event.about).or_default().push(&event.kind);
     }
     let born = |kind: &&str| matches!(*kind, "email.accepted" | "email.held");
@@ -217,11 +197,7 @@ pub fn check_reread(before: &Ledger, now: &Ledger) -> Vec<Violation> {
     for (index, event) in before.events.iter().enumerate() {
         if now.events.get(index) != Some(event) {
             let now = now.events.get(index);
-            found.push(Violation::new(
-                Rule::Rewritten,
-                event.seq,
-                format!("{event:?} is now {now:?}"),
-            ));
+            found.push(Violation::new(Rule::Rewritten, event.seq, format!("{event:?} is now {now:?}")));
         }
     }
     found

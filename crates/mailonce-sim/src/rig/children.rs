@@ -19,14 +19,11 @@ pub struct Children(Arc<Mutex<Vec<Pid>>>);
 impl Children {
     /// Ends all children and this program when it is told to end; `work` is removed before.
     pub fn watch_signals(&self, work: Option<PathBuf>) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let children = self.clone();
         std::thread::spawn(move || {
             let code = runtime.block_on(async {
-                let (Ok(mut int), Ok(mut term)) =
-                    (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+                let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
                 else {
                     return None;
                 };
@@ -58,13 +55,7 @@ impl Children {
             .with_context(|| format!("cannot start {name}"))?;
         let pid = Pid::from_child(&child);
         self.pids().push(pid);
-        Ok(Running {
-            name,
-            child,
-            pid,
-            log: log.to_owned(),
-            children: self.clone(),
-        })
+        Ok(Running { name, child, pid, log: log.to_owned(), children: self.clone() })
     }
 
     fn pids(&self) -> std::sync::MutexGuard<'_, Vec<Pid>> {
@@ -91,12 +82,7 @@ impl Running {
                 bail!("{} ended ({status}){}", self.name, self.last_words());
             }
             if Instant::now() > deadline {
-                bail!(
-                    "{} was not ready after {} s{}",
-                    self.name,
-                    patience.as_secs(),
-                    self.last_words()
-                );
+                bail!("{} was not ready after {} s{}", self.name, patience.as_secs(), self.last_words());
             }
             pause(Duration::from_millis(20));
         }
@@ -121,11 +107,7 @@ impl Running {
                 return Ok(status);
             }
             if Instant::now() > deadline {
-                bail!(
-                    "{} did not end within {} s of SIGTERM",
-                    self.name,
-                    GRACE.as_secs()
-                );
+                bail!("{} did not end within {} s of SIGTERM", self.name, GRACE.as_secs());
             }
             pause(Duration::from_millis(10));
         }
@@ -167,11 +149,7 @@ impl Running {
         let text = self.log();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(8)..].join("\n    ");
-        if last.is_empty() {
-            String::new()
-        } else {
-            format!(":\n    {last}")
-        }
+        if last.is_empty() { String::new() } else { format!(":\n    {last}") }
     }
 }
 
@@ -185,10 +163,7 @@ impl Drop for Running {
 }
 
 /// Waits.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "benches and rigs serve nobody while they wait"
-)]
+#[expect(clippy::disallowed_methods, reason = "benches and rigs serve nobody while they wait")]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -41,12 +41,7 @@ struct Recorder<F> {
 
 impl<F: Fn(u64) -> Wish + Send + Sync + 'static> Recorder<F> {
     fn new(history: &Shared, wish: F, began: Option<Sender<()>>) -> Arc<Self> {
-        Arc::new(Self {
-            history: history.clone(),
-            wish,
-            calls: Mutex::default(),
-            began: Mutex::new(began),
-        })
+        Arc::new(Self { history: history.clone(), wish, calls: Mutex::default(), began: Mutex::new(began) })
     }
 
     fn calls(&self) -> MutexGuard<'_, HashMap<u64, (usize, Wish)>> {
@@ -90,24 +85,11 @@ pub struct Load {
 impl Load {
     /// Runs the load, and `meanwhile` beside it from the moment of its first request.
     pub fn run<T>(&self, history: &Shared, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
-        let Self {
-            at,
-            seed,
-            cycle,
-            window,
-        } = *self;
+        let Self { at, seed, cycle, window } = *self;
         let (tell, told) = channel();
         let caller = Recorder::new(history, move |n| wish(seed, cycle, n), Some(tell));
-        let until = Until::Window {
-            warm_up: Duration::ZERO,
-            window,
-        };
-        let plan = Sustain {
-            to: at,
-            connections: CONNECTIONS,
-            threads: 1,
-            until,
-        };
+        let until = Until::Window { warm_up: Duration::ZERO, window };
+        let plan = Sustain { to: at, connections: CONNECTIONS, threads: 1, until };
         std::thread::scope(|scope| {
             let load = scope.spawn(|| sustain(&plan, &caller));
             let began = told.recv_timeout(START).context("the load did not begin");
@@ -127,16 +109,8 @@ pub fn ask_again(at: SocketAddr, history: &Shared, wishes: &[Wish]) -> Result<()
     }
     let (count, wishes) = (wishes.len() as u64, wishes.to_vec());
     let caller = Recorder::new(history, move |n| wishes[n as usize], None);
-    let until = Until::Count {
-        count,
-        patience: PATIENCE,
-    };
-    let plan = Sustain {
-        to: at,
-        connections: CONNECTIONS,
-        threads: 1,
-        until,
-    };
+    let until = Until::Count { count, patience: PATIENCE };
+    let plan = Sustain { to: at, connections: CONNECTIONS, threads: 1, until };
     sustain(&plan, &caller).context("asking again").map(drop)
 }
 

@@ -13,6 +13,9 @@ pub enum Fault {
     None,
     /// It is full.
     Full,
+    /// Writes to the log of the ledger take so many microseconds more. A commit has many, so that a kill finds one
+    /// half written, and an answer that did not wait for its commit is found out.
+    Slow(u64),
     /// It cannot sync.
     Sync {
         /// Syncs that still succeed.
@@ -75,6 +78,7 @@ impl Disk {
         let line = match fault {
             Fault::None => "off\n".to_owned(),
             Fault::Full => "enospc 0 0 *\n".to_owned(),
+            Fault::Slow(micros) => format!("slow {micros} 0 -wal\n"),
             Fault::Sync { skip, times, suffix } => {
                 format!("eio {skip} {} {}\n", times.unwrap_or(0), suffix.unwrap_or("*"))
             }
@@ -84,7 +88,7 @@ impl Disk {
         Ok(std::fs::rename(&fresh, &self.control)?)
     }
 
-    /// The calls that were made to fail: `eio fdatasync /…/ledger.db-wal`.
+    /// The calls that were made to fail, and the first of those that were slow: `eio fdatasync /…/ledger.db-wal`.
     pub fn fired(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

@@ -120,11 +120,7 @@ pub fn end_of(wish: &Wish, status: u16, body: &[u8]) -> End {
         Kind::Batch => value["data"].as_array().map_or(&[][..], Vec::as_slice),
         Kind::Single | Kind::Intent => one,
     };
-    let ids: Vec<_> = data
-        .iter()
-        .filter_map(|email| email["id"].as_str())
-        .map(str::to_owned)
-        .collect();
+    let ids: Vec<_> = data.iter().filter_map(|email| email["id"].as_str()).map(str::to_owned).collect();
     let first = status == 202;
     let word = if first { "first" } else { "replayed" };
     let said_so = data.iter().all(|email| email["dedupe"]["outcome"] == word);

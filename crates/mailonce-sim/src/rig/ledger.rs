@@ -70,31 +70,20 @@ impl Ledger {
 
 fn page(at: SocketAddr, path: &str) -> Result<Value> {
     let reply = http::get(at, path)?;
-    ensure!(
-        reply.status == 200,
-        "GET {path} answered {}: {}",
-        reply.status,
-        reply.body
-    );
+    ensure!(reply.status == 200, "GET {path} answered {}: {}", reply.status, reply.body);
     Ok(reply.body)
 }
 
 fn rows<T>(page: &Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
     let data = page["data"].as_array().context("a page without data")?;
-    data.iter()
-        .map(|value| read(value).with_context(|| format!("a row that lacks something: {value}")))
-        .collect()
+    data.iter().map(|value| read(value).with_context(|| format!("a row that lacks something: {value}"))).collect()
 }
 
 fn row(value: &Value) -> Option<Row> {
     let [to] = value["to"].as_array()?.as_slice() else {
         return None;
     };
-    Some(Row {
-        id: text(&value["id"])?,
-        to: text(to)?,
-        key: text(&value["key"])?,
-    })
+    Some(Row { id: text(&value["id"])?, to: text(to)?, key: text(&value["key"])? })
 }
 
 fn told(value: &Value) -> Option<Told> {

@@ -27,17 +27,9 @@ impl Postgres {
 
     /// Makes a fresh database.
     pub fn create(&self, name: &str) -> Result<Database> {
-        let (server, _) = self
-            .admin
-            .rsplit_once('/')
-            .context("MAILONCE_TEST_POSTGRES names no database")?;
+        let (server, _) = self.admin.rsplit_once('/').context("MAILONCE_TEST_POSTGRES names no database")?;
         self.psql(&self.admin, &format!("CREATE DATABASE {name}"))?;
-        Ok(Database {
-            postgres: self.clone(),
-            name: name.to_owned(),
-            url: format!("{server}/{name}"),
-            exists: true,
-        })
+        Ok(Database { postgres: self.clone(), name: name.to_owned(), url: format!("{server}/{name}"), exists: true })
     }
 
     /// Runs statements.
@@ -49,9 +41,7 @@ impl Postgres {
 
     /// One of its programs.
     pub fn program(&self, name: &str) -> Command {
-        self.bin
-            .as_ref()
-            .map_or_else(|| Command::new(name), |dir| Command::new(dir.join(name)))
+        self.bin.as_ref().map_or_else(|| Command::new(name), |dir| Command::new(dir.join(name)))
     }
 }
 
@@ -92,15 +82,7 @@ impl Drop for Database {
 /// What a program that succeeded printed.
 pub fn output(mut command: Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().with_context(|| format!("cannot run {name}"))?;
-    ensure!(
-        status.success(),
-        "{name} failed ({status}): {}",
-        String::from_utf8_lossy(&stderr).trim()
-    );
+    let Output { status, stdout, stderr } = command.output().with_context(|| format!("cannot run {name}"))?;
+    ensure!(status.success(), "{name} failed ({status}): {}", String::from_utf8_lossy(&stderr).trim());
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }

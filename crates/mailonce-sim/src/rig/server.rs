@@ -84,8 +84,7 @@ pub fn binary(named: Option<&PathBuf>) -> Result<PathBuf> {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("mailonce"),
     };
-    path.canonicalize()
-        .with_context(|| format!("no server binary at {}", path.display()))
+    path.canonicalize().with_context(|| format!("no server binary at {}", path.display()))
 }
 
 /// The server's binary of the profile that this test belongs to, built once when it is not there.
@@ -123,11 +122,7 @@ fn find_or_build() -> Result<PathBuf> {
 impl Server {
     /// Starts what `command` makes of a free address, and waits until it is ready there. Only a port that somebody
     /// else took meanwhile is a reason to try again: a server that cannot start is what a rig wants to see.
-    pub fn start(
-        children: &Children,
-        log: &Path,
-        command: impl Fn(SocketAddr) -> Result<Command>,
-    ) -> Result<Self> {
+    pub fn start(children: &Children, log: &Path, command: impl Fn(SocketAddr) -> Result<Command>) -> Result<Self> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -168,10 +163,7 @@ impl Server {
 }
 
 fn port_was_taken(running: &Running) -> bool {
-    running
-        .log()
-        .to_ascii_lowercase()
-        .contains("address already in use")
+    running.log().to_ascii_lowercase().contains("address already in use")
 }
 
 /// An address that nobody listens on.

@@ -68,11 +68,7 @@ pub fn wish(seed: u64, cycle: u32, n: u64) -> Wish {
                 80.. => Kind::Intent,
                 _ => Kind::Single,
             };
-            return Wish {
-                cycle: cycle as u32,
-                n: n as u32,
-                kind,
-            };
+            return Wish { cycle: cycle as u32, n: n as u32, kind };
         }
     }
 }
@@ -125,22 +121,14 @@ impl Wish {
     /// Appends the whole request, and gives the hash of its body.
     pub fn write(&self, turn: u64, out: &mut Vec<u8>) -> u64 {
         let body = self.body(turn);
-        let path = if self.kind == Kind::Batch {
-            "/v1/emails/batch"
-        } else {
-            "/v1/emails"
-        };
-        let mut head =
-            format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {API_KEY}\r\n");
+        let path = if self.kind == Kind::Batch { "/v1/emails/batch" } else { "/v1/emails" };
+        let mut head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {API_KEY}\r\n");
         if self.kind != Kind::Intent {
             // Writing to a `String` cannot fail.
             let _infallible = write!(head, "Idempotency-Key: {self}\r\n");
         }
         let length = body.len();
-        let _infallible = write!(
-            head,
-            "Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-        );
+        let _infallible = write!(head, "Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(body.as_bytes());
         let mut hash = DefaultHasher::new();
@@ -171,10 +159,7 @@ mod tests {
             repeated += usize::from(!seen.insert(wish));
         }
         assert!(kinds[&Kind::Single] > 400 && kinds[&Kind::Intent] > 80 && kinds[&Kind::Batch] > 10);
-        assert!(
-            earlier > 20 && repeated > 150,
-            "{earlier} earlier, {repeated} repeated"
-        );
+        assert!(earlier > 20 && repeated > 150, "{earlier} earlier, {repeated} repeated");
     }
 
     #[test]

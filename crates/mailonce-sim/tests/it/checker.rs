@@ -16,10 +16,7 @@ fn ids(wish: &Wish) -> Vec<String> {
 }
 
 fn ok(wish: &Wish, first: bool) -> End {
-    End::Ok {
-        first,
-        ids: ids(wish),
-    }
+    End::Ok { first, ids: ids(wish) }
 }
 
 fn call(history: &mut History, wish: Wish, end: End) {
@@ -35,11 +32,7 @@ fn honest() -> (History, Ledger) {
             call(&mut history, wish, end);
         }
         for (slot, id) in wish.slots().into_iter().zip(ids(&wish)) {
-            ledger.emails.push(Row {
-                id: id.clone(),
-                key: format!("key-of-{slot}"),
-                to: slot,
-            });
+            ledger.emails.push(Row { id: id.clone(), key: format!("key-of-{slot}"), to: slot });
             for kind in ["email.accepted", "email.sent", "email.duplicate"] {
                 tell(&mut ledger, kind, &id);
             }
@@ -50,22 +43,14 @@ fn honest() -> (History, Ledger) {
 
 fn tell(ledger: &mut Ledger, kind: &str, about: &str) {
     let seq = ledger.events.len() as u64 + 1;
-    ledger.events.push(Told {
-        seq,
-        id: format!("event-{seq}"),
-        kind: kind.to_owned(),
-        about: about.to_owned(),
-    });
+    ledger.events.push(Told { seq, id: format!("event-{seq}"), kind: kind.to_owned(), about: about.to_owned() });
 }
 
 /// Forges an honest history and gives the rules that the checker says were broken.
 fn convicted(forge: impl FnOnce(&mut History, &mut Ledger)) -> Vec<Rule> {
     let (mut history, mut ledger) = honest();
     forge(&mut history, &mut ledger);
-    let mut rules: Vec<_> = check_settled(&history, &ledger)
-        .iter()
-        .map(|found| found.rule)
-        .collect();
+    let mut rules: Vec<_> = check_settled(&history, &ledger).iter().map(|found| found.rule).collect();
     rules.dedup();
     rules
 }
@@ -81,11 +66,7 @@ fn erase(ledger: &mut Ledger, at: usize) {
 
 /// Adds a twin of an email, told of as if it were right.
 fn double(ledger: &mut Ledger, at: usize, key: &str) {
-    let twin = Row {
-        id: "the-twin".to_owned(),
-        key: key.to_owned(),
-        ..ledger.emails[at].clone()
-    };
+    let twin = Row { id: "the-twin".to_owned(), key: key.to_owned(), ..ledger.emails[at].clone() };
     ledger.emails.push(twin);
     tell(ledger, "email.accepted", "the-twin");
 }
@@ -108,10 +89,7 @@ fn an_email_lost_before_anything_was_asked_again_is_convicted() {
     history.calls.truncate(2);
     ledger.emails.clear();
     let found = check(&history, &ledger);
-    assert_eq!(
-        found.iter().map(|found| found.rule).collect::<Vec<_>>(),
-        [Rule::Lost]
-    );
+    assert_eq!(found.iter().map(|found| found.rule).collect::<Vec<_>>(), [Rule::Lost]);
 }
 
 #[test]
@@ -132,10 +110,7 @@ fn two_first_answers_are_convicted() {
 
 #[test]
 fn a_second_email_that_nobody_was_told_of_is_convicted() {
-    assert_eq!(
-        convicted(|_, ledger| double(ledger, 0, "another-key")),
-        [Rule::Duplicated]
-    );
+    assert_eq!(convicted(|_, ledger| double(ledger, 0, "another-key")), [Rule::Duplicated]);
     let same_key = convicted(|_, ledger| {
         let key = ledger.emails[1].key.clone();
         double(ledger, 1, &key);
@@ -145,10 +120,7 @@ fn a_second_email_that_nobody_was_told_of_is_convicted() {
 
 #[test]
 fn a_duplicated_item_of_a_batch_is_convicted() {
-    assert_eq!(
-        convicted(|_, ledger| double(ledger, 7, "another-key")),
-        [Rule::Duplicated]
-    );
+    assert_eq!(convicted(|_, ledger| double(ledger, 7, "another-key")), [Rule::Duplicated]);
 }
 
 #[test]
@@ -183,28 +155,15 @@ fn a_batch_answered_without_an_item_is_no_answer() {
     let batch = wishes()[2];
     let email = r#"{"id":"a","dedupe":{"outcome":"first"}}"#;
     let body = |items: usize| format!(r#"{{"data":[{}]}}"#, vec![email; items].join(","));
-    assert!(matches!(
-        end_of(&batch, 202, body(20).as_bytes()),
-        End::Ok { first: true, .. }
-    ));
-    assert!(matches!(
-        end_of(&batch, 202, body(19).as_bytes()),
-        End::Refused { .. }
-    ));
-    assert!(matches!(
-        end_of(&batch, 200, body(20).as_bytes()),
-        End::Refused { .. }
-    ));
+    assert!(matches!(end_of(&batch, 202, body(20).as_bytes()), End::Ok { first: true, .. }));
+    assert!(matches!(end_of(&batch, 202, body(19).as_bytes()), End::Refused { .. }));
+    assert!(matches!(end_of(&batch, 200, body(20).as_bytes()), End::Refused { .. }));
 }
 
 #[test]
 fn an_email_that_nobody_asked_for_is_convicted() {
     let forged = convicted(|_, ledger| {
-        let row = |n: &str| Row {
-            id: n.to_owned(),
-            to: n.to_owned(),
-            key: n.to_owned(),
-        };
+        let row = |n: &str| Row { id: n.to_owned(), to: n.to_owned(), key: n.to_owned() };
         for row in [row("single-9-9-0@example.org"), row("eve@example.com")] {
             tell(ledger, "email.accepted", &row.id);
             ledger.emails.push(row);
@@ -269,19 +228,13 @@ fn a_hand_over_told_twice_or_too_early_is_convicted() {
 
 #[test]
 fn events_of_an_email_that_is_not_there_are_convicted() {
-    assert_eq!(
-        convicted(|_, ledger| tell(ledger, "email.sent", "nobody")),
-        [Rule::Ghost]
-    );
+    assert_eq!(convicted(|_, ledger| tell(ledger, "email.sent", "nobody")), [Rule::Ghost]);
 }
 
 #[test]
 fn a_wish_without_an_answer_is_convicted() {
     let forged = convicted(|history, _| {
-        let wish = Wish {
-            cycle: 1,
-            ..wishes()[0]
-        };
+        let wish = Wish { cycle: 1, ..wishes()[0] };
         call(history, wish, End::Unknown);
     });
     assert_eq!(forged, [Rule::Unanswered]);
@@ -296,9 +249,6 @@ fn events_that_changed_or_went_are_convicted() {
     gone.events.pop();
     for now in [changed, gone] {
         let found = check_reread(&before, &now);
-        assert_eq!(
-            found.iter().map(|found| found.rule).collect::<Vec<_>>(),
-            [Rule::Rewritten]
-        );
+        assert_eq!(found.iter().map(|found| found.rule).collect::<Vec<_>>(), [Rule::Rewritten]);
     }
 }

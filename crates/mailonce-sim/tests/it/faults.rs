@@ -1,20 +1,18 @@
 //! A disk that is full, and a disk that cannot sync, under the embedded engine.
 
-use crate::setting::{Place, binary, children};
+use crate::setting::{Place, binary, children, disk};
 use mailonce_sim::rig::campaign::say;
 use mailonce_sim::rig::chance::seed;
 use mailonce_sim::rig::check::check_settled;
 use mailonce_sim::rig::children::pause;
 use mailonce_sim::rig::drive::{Load, Shared, ask_again, until};
-use mailonce_sim::rig::fault::{Disk, Fault, build_shim};
+use mailonce_sim::rig::fault::{Disk, Fault};
 use mailonce_sim::rig::history::End;
 use mailonce_sim::rig::http::{Reply, exchange};
 use mailonce_sim::rig::ledger::Ledger;
 use mailonce_sim::rig::server::{Server, Setup};
 use mailonce_sim::rig::wish::{Kind, Wish};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a server with a disk that cannot be trusted may go on.
@@ -26,22 +24,10 @@ const FULL: Duration = Duration::from_millis(700);
 /// How long the load lasts.
 const WINDOW: Duration = Duration::from_millis(1600);
 
-fn shim() -> PathBuf {
-    static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap())
-        .clone()
-}
-
 fn start(place: &Place, disk: Option<&Disk>) -> Server {
     let (binary, data) = (binary(), place.data());
     let env = disk.map(|disk| disk.env().to_vec()).unwrap_or_default();
-    let setup = Setup {
-        binary: &binary,
-        data: &data,
-        store: None,
-        paused: false,
-        env: &env,
-    };
+    let setup = Setup { binary: &binary, data: &data, store: None, paused: false, env: &env };
     setup.start(children()).unwrap()
 }
 
@@ -49,12 +35,7 @@ fn start(place: &Place, disk: Option<&Disk>) -> Server {
 fn probe(at: SocketAddr, n: u32) -> anyhow::Result<Reply> {
     let mut request = Vec::new();
     let kind = Kind::Single;
-    Wish {
-        cycle: u32::MAX,
-        n,
-        kind,
-    }
-    .write(0, &mut request);
+    Wish { cycle: u32::MAX, n, kind }.write(0, &mut request);
     exchange(at, &request)
 }
 
@@ -68,12 +49,8 @@ fn judge(at: SocketAddr, history: &Shared) {
     ask_again(at, history, &open.into_iter().collect::<Vec<_>>()).unwrap();
     let mut ledger = Ledger::read(at).unwrap();
     // The probes are no part of the history.
-    let probes: Vec<_> = ledger
-        .emails
-        .iter()
-        .filter(|row| row.to.contains("-4294967295-"))
-        .map(|row| row.id.clone())
-        .collect();
+    let probes: Vec<_> =
+        ledger.emails.iter().filter(|row| row.to.contains("-4294967295-")).map(|row| row.id.clone()).collect();
     ledger.emails.retain(|row| !probes.contains(&row.id));
     ledger
         .events
@@ -82,56 +59,31 @@ fn judge(at: SocketAddr, history: &Shared) {
         .for_each(|event| event.kind = "probe".to_owned());
     let found = check_settled(&history.lock(), &ledger);
     let shown: Vec<_> = found.iter().take(10).map(ToString::to_string).collect();
-    assert!(
-        found.is_empty(),
-        "{} violations:\n{}",
-        found.len(),
-        shown.join("\n")
-    );
+    assert!(found.is_empty(), "{} violations:\n{}", found.len(), shown.join("\n"));
 }
 
 /// How many calls of the history from `from` on made an email, and how many were told `503`.
 fn made_and_unavailable(history: &Shared, from: usize) -> (usize, usize) {
     let history = history.lock();
     let calls = history.calls.get(from..).unwrap_or_default();
-    let made = calls
-        .iter()
-        .filter(|call| matches!(call.end, End::Ok { first: true, .. }))
-        .count();
-    let unavailable = calls
-        .iter()
-        .filter(|call| matches!(call.end, End::Refused { status: 503, .. }))
-        .count();
+    let made = calls.iter().filter(|call| matches!(call.end, End::Ok { first: true, .. })).count();
+    let unavailable = calls.iter().filter(|call| matches!(call.end, End::Refused { status: 503, .. })).count();
     (made, unavailable)
 }
 
 fn assert_unavailable(reply: &Reply) {
-    assert_eq!(
-        (reply.status, reply.body["code"].as_str()),
-        (503, Some("unavailable")),
-        "{reply:?}"
-    );
-    let wait = reply
-        .header("retry-after")
-        .and_then(|value| value.parse::<u32>().ok());
-    assert!(
-        wait.is_some_and(|seconds| seconds > 0),
-        "no Retry-After: {reply:?}"
-    );
+    assert_eq!((reply.status, reply.body["code"].as_str()), (503, Some("unavailable")), "{reply:?}");
+    let wait = reply.header("retry-after").and_then(|value| value.parse::<u32>().ok());
+    assert!(wait.is_some_and(|seconds| seconds > 0), "no Retry-After: {reply:?}");
 }
 
 #[test]
 fn a_full_disk_is_unavailable_until_there_is_space_again() {
     let (place, history, seed) = (Place::new(), Shared::default(), seed());
-    let disk = Disk::new(shim(), &place.data(), place.root()).unwrap();
+    let disk = disk(&place);
     let mut server = start(&place, Some(&disk));
     let at = server.at;
-    let load = Load {
-        at,
-        seed,
-        cycle: 0,
-        window: WINDOW,
-    };
+    let load = Load { at, seed, cycle: 0, window: WINDOW };
     let (full, free) = load
         .run(&history, || {
             pause(Duration::from_millis(250));
@@ -147,11 +99,7 @@ fn a_full_disk_is_unavailable_until_there_is_space_again() {
             disk.set(Fault::None)?;
             // The same key that was refused: it must be free, and accepted now.
             let recovered = until(RECOVERS_WITHIN, || Ok(probe(at, 2)?.status == 202))?;
-            assert!(
-                recovered,
-                "no accept {} s after there was space again",
-                RECOVERS_WITHIN.as_secs()
-            );
+            assert!(recovered, "no accept {} s after there was space again", RECOVERS_WITHIN.as_secs());
             Ok((full, free))
         })
         .unwrap_or_else(|why| panic!("seed {seed}: {why:#}\n{}", server.log()));
@@ -159,16 +107,8 @@ fn a_full_disk_is_unavailable_until_there_is_space_again() {
     let (_, unavailable) = made_and_unavailable(&history, full);
     let (made, _) = made_and_unavailable(&history, free);
     assert!(unavailable > 0, "nobody was told 503 while the disk was full");
-    assert!(
-        made > 0,
-        "nothing of the load was accepted after there was space again"
-    );
-    assert_eq!(
-        server.ended(Duration::ZERO).unwrap(),
-        None,
-        "the server ended: {}",
-        server.log()
-    );
+    assert!(made > 0, "nothing of the load was accepted after there was space again");
+    assert_eq!(server.ended(Duration::ZERO).unwrap(), None, "the server ended: {}", server.log());
     judge(at, &history);
     assert!(server.stop().unwrap().success());
     // And it is on the disk, not only in memory.
@@ -187,14 +127,9 @@ struct Stopped {
 /// Loads a server, breaks its syncs, and sees it stop; then starts it on a sound disk and judges what it kept.
 fn stops_when(fault: Fault) -> Stopped {
     let (place, history, seed) = (Place::new(), Shared::default(), seed());
-    let disk = Disk::new(shim(), &place.data(), place.root()).unwrap();
+    let disk = disk(&place);
     let mut server = start(&place, Some(&disk));
-    let load = Load {
-        at: server.at,
-        seed,
-        cycle: 0,
-        window: WINDOW,
-    };
+    let load = Load { at: server.at, seed, cycle: 0, window: WINDOW };
     let ended = load.run(&history, || {
         pause(Duration::from_millis(250));
         disk.set(fault)?;
@@ -211,10 +146,7 @@ fn stops_when(fault: Fault) -> Stopped {
         let late = STOPS_WITHIN.as_secs();
         panic!("after `{first}` the server still runs {late} s later, {made} emails accepted (seed {seed}): {log}")
     });
-    assert!(
-        status.code().is_some_and(|code| code != 0),
-        "it ended with {status}: {log}"
-    );
+    assert!(status.code().is_some_and(|code| code != 0), "it ended with {status}: {log}");
     say(&format!(
         "disk: {} failed, the first `{first}`; {made} emails, {unavailable} times 503; {status} after {} ms",
         fired.len(),
@@ -228,22 +160,14 @@ fn stops_when(fault: Fault) -> Stopped {
 
 #[test]
 fn a_disk_that_cannot_sync_stops_the_server() {
-    let stopped = stops_when(Fault::Sync {
-        skip: 0,
-        times: None,
-        suffix: None,
-    });
+    let stopped = stops_when(Fault::Sync { skip: 0, times: None, suffix: None });
     assert!(stopped.unavailable > 0, "nobody was told 503");
 }
 
 #[test]
 fn one_failed_sync_of_the_log_is_never_tried_again() {
     let (times, suffix) = (Some(1), Some("ledger.db-wal"));
-    let stopped = stops_when(Fault::Sync {
-        skip: 5,
-        times,
-        suffix,
-    });
+    let stopped = stops_when(Fault::Sync { skip: 5, times, suffix });
     assert_eq!(stopped.fired.len(), 1);
     assert!(stopped.unavailable > 0, "nobody was told 503");
 }
@@ -252,10 +176,6 @@ fn one_failed_sync_of_the_log_is_never_tried_again() {
 fn one_failed_sync_of_the_file_itself_is_never_tried_again() {
     // The log is moved into the file when it is quiet, so that nobody may be there to be told.
     let (times, suffix) = (Some(1), Some("ledger.db"));
-    let stopped = stops_when(Fault::Sync {
-        skip: 0,
-        times,
-        suffix,
-    });
+    let stopped = stops_when(Fault::Sync { skip: 0, times, suffix });
     assert_eq!(stopped.fired.len(), 1);
 }

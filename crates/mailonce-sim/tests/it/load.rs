@@ -48,10 +48,7 @@ fn serve_connection(mut stream: TcpStream, answer: &dyn Fn(&str) -> String) -> O
 }
 
 fn answered(status: &str, body: &str) -> String {
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
+    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Sends its number and keeps what came back.
@@ -63,10 +60,7 @@ struct Keeps {
 impl Keeps {
     fn new() -> Arc<Self> {
         let template = Template::post("/", &[], r#"{"n":"{n}"}"#);
-        Arc::new(Self {
-            template,
-            bodies: Mutex::default(),
-        })
+        Arc::new(Self { template, bodies: Mutex::default() })
     }
 }
 
@@ -82,16 +76,8 @@ impl Caller for Keeps {
 }
 
 fn count(to: SocketAddr, count: u64) -> Sustain {
-    let until = Until::Count {
-        count,
-        patience: Duration::from_secs(10),
-    };
-    Sustain {
-        to,
-        connections: 7,
-        threads: 2,
-        until,
-    }
+    let until = Until::Count { count, patience: Duration::from_secs(10) };
+    Sustain { to, connections: 7, threads: 2, until }
 }
 
 #[test]
@@ -99,18 +85,11 @@ fn a_count_sends_every_number_once_and_pairs_answers_with_requests() {
     let to = serve(|body| answered("200 OK", body));
     let caller = Keeps::new();
     let tally = sustain(&count(to, 500), &caller).unwrap();
-    assert_eq!(
-        (tally.count(200), tally.total(), tally.broken),
-        (500, 500, 0),
-        "{tally}"
-    );
+    assert_eq!((tally.count(200), tally.total(), tally.broken), (500, 500, 0), "{tally}");
     let mut bodies = caller.bodies.lock().unwrap().clone();
     bodies.sort_unstable();
     for (expected, (n, body)) in bodies.iter().enumerate() {
-        assert_eq!(
-            (*n, body.as_str()),
-            (expected as u64, format!(r#"{{"n":"{n:012}"}}"#).as_str())
-        );
+        assert_eq!((*n, body.as_str()), (expected as u64, format!(r#"{{"n":"{n:012}"}}"#).as_str()));
     }
 }
 
@@ -123,18 +102,9 @@ fn a_window_counts_what_ends_inside_it() {
         answered("202 Accepted", "{}")
     });
     let (warm_up, window) = (Duration::from_millis(100), Duration::from_millis(300));
-    let plan = Sustain {
-        to,
-        connections: 4,
-        threads: 1,
-        until: Until::Window { warm_up, window },
-    };
+    let plan = Sustain { to, connections: 4, threads: 1, until: Until::Window { warm_up, window } };
     let template = Template::post("/", &[], "{}");
-    let tally = sustain(
-        &plan,
-        &Arc::new(move |n: u64, out: &mut Vec<u8>| template.write(n, out)),
-    )
-    .unwrap();
+    let tally = sustain(&plan, &Arc::new(move |n: u64, out: &mut Vec<u8>| template.write(n, out))).unwrap();
     assert!(tally.total() > 0 && tally.total() < seen.load(Ordering::Relaxed));
     assert_eq!((tally.count(202), tally.elapsed), (tally.total(), window));
     assert!(tally.latency.quantile(0.5) <= tally.latency.quantile(0.99));
@@ -154,13 +124,7 @@ fn closed_connections_are_opened_again_and_chunks_are_read() {
     let caller = Keeps::new();
     let tally = sustain(&count(to, 50), &caller).unwrap();
     assert_eq!((tally.count(200), tally.broken), (50, 0), "{tally}");
-    assert!(
-        caller
-            .bodies
-            .lock()
-            .unwrap()
-            .contains(&(49, r#"{"n":"000000000049"}"#.to_owned()))
-    );
+    assert!(caller.bodies.lock().unwrap().contains(&(49, r#"{"n":"000000000049"}"#.to_owned())));
 }
 
 #[test]
@@ -168,10 +132,7 @@ fn broken_exchanges_are_counted_with_their_reason() {
     let to = serve(|_| "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhel".to_owned());
     let tally = sustain(&count(to, 10), &Keeps::new()).unwrap();
     assert_eq!((tally.total(), tally.broken), (0, 10));
-    assert!(
-        tally.to_string().contains("closed before the answer ended"),
-        "{tally}"
-    );
+    assert!(tally.to_string().contains("closed before the answer ended"), "{tally}");
 }
 
 #[test]
@@ -183,34 +144,17 @@ fn a_burst_sends_one_request_on_each_connection() {
     });
     let caller = Keeps::new();
     let patience = Duration::from_secs(10);
-    let plan = Burst {
-        to,
-        connections: 300,
-        threads: 2,
-        patience,
-    };
+    let plan = Burst { to, connections: 300, threads: 2, patience };
     let tally = burst(&plan, &caller).unwrap();
-    assert_eq!(
-        (tally.count(202), tally.count(200), tally.broken),
-        (1, 299, 0),
-        "{tally}"
-    );
+    assert_eq!((tally.count(202), tally.count(200), tally.broken), (1, 299, 0), "{tally}");
     assert_eq!(tally.to_string(), "299×200 1×202");
     assert_eq!(caller.bodies.lock().unwrap().len(), 300);
 }
 
 #[test]
 fn a_burst_at_nobody_fails() {
-    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let patience = Duration::from_secs(1);
-    let plan = Burst {
-        to: nobody,
-        connections: 3,
-        threads: 2,
-        patience,
-    };
+    let plan = Burst { to: nobody, connections: 3, threads: 2, patience };
     assert!(burst(&plan, &Keeps::new()).is_err());
 }

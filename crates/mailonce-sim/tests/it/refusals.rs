@@ -22,20 +22,11 @@ fn refused(setup: &Setup<'_>, verb: &str, place: &Place) -> (ExitStatus, String)
     let mut running = children().spawn(command, &log).unwrap();
     let status = running.ended(PATIENCE).unwrap();
     let said = running.log();
-    (
-        status.unwrap_or_else(|| panic!("{verb} was not refused: {said}")),
-        said,
-    )
+    (status.unwrap_or_else(|| panic!("{verb} was not refused: {said}")), said)
 }
 
 fn setup<'a>(binary: &'a Path, data: &'a Path) -> Setup<'a> {
-    Setup {
-        binary,
-        data,
-        store: None,
-        paused: false,
-        env: &[],
-    }
+    Setup { binary, data, store: None, paused: false, env: &[] }
 }
 
 #[test]
@@ -45,36 +36,17 @@ fn a_second_process_on_one_data_directory_is_refused_and_the_first_goes_on() {
     let setup = setup(&binary, &data);
     let first = setup.start(children()).unwrap();
     let history = Shared::default();
-    let wish = |n| Wish {
-        cycle: 0,
-        n,
-        kind: Kind::Single,
-    };
+    let wish = |n| Wish { cycle: 0, n, kind: Kind::Single };
     ask_again(first.at, &history, &[wish(0)]).unwrap();
     for verb in ["dev", "serve"] {
         let (status, said) = refused(&setup, verb, &place);
-        assert!(
-            status.code().is_some_and(|code| code != 0),
-            "{verb} ended with {status}"
-        );
-        assert!(
-            said.contains(&*data.to_string_lossy()),
-            "{verb} does not name the directory: {said}"
-        );
+        assert!(status.code().is_some_and(|code| code != 0), "{verb} ended with {status}");
+        assert!(said.contains(&*data.to_string_lossy()), "{verb} does not name the directory: {said}");
     }
     ask_again(first.at, &history, &[wish(0), wish(1)]).unwrap();
     let ends: Vec<_> = history.lock().calls.iter().map(|call| call.end.clone()).collect();
-    let [
-        End::Ok {
-            first: true,
-            ids: made,
-        },
-        End::Ok {
-            first: false,
-            ids: again,
-        },
-        End::Ok { first: true, .. },
-    ] = &ends[..]
+    let [End::Ok { first: true, ids: made }, End::Ok { first: false, ids: again }, End::Ok { first: true, .. }] =
+        &ends[..]
     else {
         panic!("the first does not go on: {ends:?}");
     };
@@ -94,16 +66,10 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     sql(&file, &format!("PRAGMA user_version={FUTURE}"));
     for verb in ["dev", "serve"] {
         let (status, said) = refused(&setup, verb, &place);
-        assert!(
-            status.code().is_some_and(|code| code != 0),
-            "{verb} ended with {status}"
-        );
+        assert!(status.code().is_some_and(|code| code != 0), "{verb} ended with {status}");
         let numbers: Vec<&str> = said.split(|letter: char| !letter.is_ascii_digit()).collect();
         for number in [FUTURE, known] {
-            assert!(
-                numbers.contains(&number.to_string().as_str()),
-                "{verb} does not say {number}: {said}"
-            );
+            assert!(numbers.contains(&number.to_string().as_str()), "{verb} does not say {number}: {said}");
         }
     }
     assert_eq!(sql(&file, "PRAGMA user_version").trim(), FUTURE.to_string());

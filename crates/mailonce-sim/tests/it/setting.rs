@@ -1,6 +1,7 @@
 //! What every rig needs: the binary, a keeper of children, directories that go away.
 
 use mailonce_sim::rig::children::Children;
+use mailonce_sim::rig::fault::{Disk, build_shim};
 use mailonce_sim::rig::server::built_binary;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,6 +20,13 @@ pub(crate) fn children() -> &'static Children {
 /// The server's binary.
 pub(crate) fn binary() -> PathBuf {
     built_binary().unwrap_or_else(|why| panic!("{why:#}"))
+}
+
+/// A healthy disk under a place's data directory, which can be broken.
+pub(crate) fn disk(place: &Place) -> Disk {
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
+    let shim = SHIM.get_or_init(|| build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap());
+    Disk::new(shim.clone(), &place.data(), place.root()).unwrap()
 }
 
 /// A directory with an empty data directory in it; logs lie beside that.

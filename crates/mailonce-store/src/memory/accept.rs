@@ -62,9 +62,7 @@ impl World {
             let row = self.keys.get(&(wish.team, key));
             row.and_then(|row| row.slot).is_some_and(|id| self.occupies(id, now))
         };
-        let bound_alone = |key: KeyHash| {
-            matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if email.occupies_slots(now))
-        };
+        let bound_alone = |key: KeyHash| matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if email.occupies_slots(now));
         wish.key.is_some_and(stands_for) || wish.slots.iter().any(|slot| stands_for(*slot) || bound_alone(*slot))
     }
 

@@ -15,7 +15,8 @@ use mailonce_core::{
     limits,
     port::store::{
         Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
-        KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, SuppressedCall, Swept, Watcher, Wish,
+        KeyView, Once, Operation, Page, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher,
+        Wish,
     },
     team::{ApiKey, Team},
     time::Time,
@@ -296,7 +297,9 @@ impl Store for Memory {
     async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
         let mut world = self.world();
         for note in calls {
-            let Some(email) = world.emails.get_mut(&note.email).filter(|email| email.team == note.team) else { continue };
+            let Some(email) = world.emails.get_mut(&note.email).filter(|email| email.team == note.team) else {
+                continue;
+            };
             email.suppressed += note.count;
             let mut event = email.event(Kind::EmailDuplicate, now);
             event.data["calls"] = note.count.into();
@@ -431,7 +434,8 @@ impl Store for Memory {
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
         let mut world = self.world();
         let mut swept = Swept::default();
-        let due: Vec<EmailId> = world.sweep_at.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).take(max).collect();
+        let due: Vec<EmailId> =
+            world.sweep_at.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).take(max).collect();
         for id in due {
             world.sweep_one(id, now, &mut swept);
         }
@@ -440,7 +444,11 @@ impl Store for Memory {
     }
 
     async fn health(&self) -> Result<Health> {
-        Ok(Health { engine: "memory", notes: vec!["nothing is durable".into()] })
+        Ok(Health { engine: "memory", degraded: true, notes: vec!["nothing is durable".into()] })
+    }
+
+    fn stopped(&self) -> Option<StoreError> {
+        None
     }
 
     fn gauges(&self) -> Gauges {

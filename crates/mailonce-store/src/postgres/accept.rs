@@ -22,8 +22,8 @@ use super::{
     ground::{Ground, bound_to, scopes_of_wish},
     lanes::{Became, Round, Waiting},
     row::{
-        KEY_COLUMNS, KeyRow, Scope, email_columns, email_joins, hash_column, key_columns, read_emails,
-        read_key, scope_columns,
+        KEY_COLUMNS, KeyRow, Scope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
+        scope_columns,
     },
     trouble::{Tried, Trouble, insist},
     write::ask,
@@ -76,19 +76,12 @@ impl Ledger {
     pub(super) async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
         let (waiting, answered) = Waiting::new(wish, now)?;
         self.lanes.join(waiting);
-        answered
-            .await
-            .unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))
+        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))
     }
 
     /// Answers every wish of a round.
     pub(super) async fn answer(&self, round: Round) {
-        let Round {
-            plain,
-            followers,
-            mut careful,
-            ..
-        } = round;
+        let Round { plain, followers, mut careful, .. } = round;
         let (became, lost) = self.answer_plain(plain).await;
         let mut open = lost;
         for follower in followers {
@@ -130,11 +123,7 @@ impl Ledger {
                 continue;
             }
             let email = email.clone();
-            became.extend(
-                waiting
-                    .key()
-                    .map(|key| (key, Ok(Accept::Bound(Bound::Email(email.clone()))))),
-            );
+            became.extend(waiting.key().map(|key| (key, Ok(Accept::Bound(Bound::Email(email.clone()))))));
             waiting.answer(Ok(Accept::First(email)));
         }
         (became, lost)
@@ -143,9 +132,7 @@ impl Ledger {
     async fn answer_alone(&self, plain: Vec<Waiting>, became: &mut Became) {
         for waiting in plain {
             let answers = insist!(self.decide(vec![(waiting.wish.clone(), waiting.now)]));
-            let answer = answers
-                .map_err(StoreError::from)
-                .and_then(|mut answers| answers.pop().ok_or_else(no_answer));
+            let answer = answers.map_err(StoreError::from).and_then(|mut answers| answers.pop().ok_or_else(no_answer));
             let told = answer.clone().map(|accept| match accept {
                 Accept::First(email) => Accept::Bound(Bound::Email(email)),
                 bound @ Accept::Bound(_) => bound,
@@ -159,9 +146,7 @@ impl Ledger {
     async fn bind_plain(&self, plain: &[Waiting]) -> Tried<HashSet<EmailId>> {
         let client = self.link.lane().await?;
         let (warnings, begun) = (self.link.warnings(), Instant::now());
-        let drafts = plain
-            .iter()
-            .map(|waiting| (&waiting.draft, waiting.wish.key.map(hash_column)));
+        let drafts = plain.iter().map(|waiting| (&waiting.draft, waiting.wish.key.map(hash_column)));
         let won = match insert(&client, drafts).await {
             Err(trouble @ Trouble::Store(_)) => {
                 // The next round must not inherit a dying session.
@@ -208,10 +193,7 @@ impl Ledger {
         if careful.is_empty() {
             return;
         }
-        let wishes: Vec<(Wish, Time)> = careful
-            .iter()
-            .map(|waiting| (waiting.wish.clone(), waiting.now))
-            .collect();
+        let wishes: Vec<(Wish, Time)> = careful.iter().map(|waiting| (waiting.wish.clone(), waiting.now)).collect();
         match insist!(self.decide(wishes.clone())) {
             Ok(answers) => {
                 for (waiting, answer) in careful.into_iter().zip(answers) {
@@ -238,10 +220,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load(&tx, &scopes, &[]).await?;
-        let answers = wishes
-            .into_iter()
-            .map(|(wish, now)| ground.accept(wish, now))
-            .collect();
+        let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
         self.settle(tx, &ground, verbs).await?;
         Ok(answers)
     }
@@ -253,12 +232,7 @@ impl Ledger {
 
     async fn try_accept_batch(&self, batch: &BatchWish, now: Time) -> Tried<AcceptBatch> {
         let mut scopes: BTreeSet<Scope> = batch.items.iter().flat_map(scopes_of_wish).collect();
-        scopes.extend(
-            batch
-                .operation
-                .iter()
-                .map(|operation| (operation.team, operation.key)),
-        );
+        scopes.extend(batch.operation.iter().map(|operation| (operation.team, operation.key)));
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
@@ -277,13 +251,7 @@ fn decide_batch(ground: &mut Ground, batch: &BatchWish, now: Time) -> AcceptBatc
             None => ground.bind_operation(operation),
         }
     }
-    AcceptBatch::Items(
-        batch
-            .items
-            .iter()
-            .map(|wish| ground.accept(wish.clone(), now))
-            .collect(),
-    )
+    AcceptBatch::Items(batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect())
 }
 
 fn no_answer() -> StoreError {

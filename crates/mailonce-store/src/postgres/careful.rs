@@ -17,9 +17,7 @@ use tokio_postgres::Row;
 use super::{
     Ledger,
     ground::{Ground, Scoped},
-    row::{
-        KeyRow, Scope, Target, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns,
-    },
+    row::{KeyRow, Scope, Target, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
     trouble::{Tried, Trouble},
     write::{ask, email_columns_of, run, write},
 };
@@ -107,31 +105,16 @@ pub(super) async fn load(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>, others:
         wanted.extend(targets(key).map(|id| (*team, id)));
     }
     let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
-    let mut ground = Ground {
-        keys: read.clone(),
-        read,
-        ..Ground::default()
-    };
+    let mut ground = Ground { keys: read.clone(), read, ..Ground::default() };
     ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
     Ok(ground)
 }
 
 /// Loads more emails onto a ground.
-pub(super) async fn load_more(
-    tx: &Transaction<'_>,
-    ground: &mut Ground,
-    team: TeamId,
-    ids: &[EmailId],
-) -> Tried<()> {
-    let wanted = ids
-        .iter()
-        .filter(|id| !ground.emails.contains_key(id))
-        .map(|id| (team, *id))
-        .collect();
+pub(super) async fn load_more(tx: &Transaction<'_>, ground: &mut Ground, team: TeamId, ids: &[EmailId]) -> Tried<()> {
+    let wanted = ids.iter().filter(|id| !ground.emails.contains_key(id)).map(|id| (team, *id)).collect();
     let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
-    ground
-        .emails
-        .extend(emails.into_iter().map(|email| (email.id, email)));
+    ground.emails.extend(emails.into_iter().map(|email| (email.id, email)));
     Ok(())
 }
 

@@ -48,16 +48,12 @@ impl Ledger {
         operation: Option<&Operation>,
         now: Time,
     ) -> Tried<Once<Change>> {
-        self.change(team, id, operation, now, |email| email.cancel(now))
-            .await
+        self.change(team, id, operation, now, |email| email.cancel(now)).await
     }
 
     /// Moves a scheduled email to another time.
     pub(super) async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Tried<Change> {
-        match self
-            .change(team, id, None, now, |email| email.reschedule(due, now).map(Some))
-            .await?
-        {
+        match self.change(team, id, None, now, |email| email.reschedule(due, now).map(Some)).await? {
             Once::Done(change) => Ok(change),
             // Without an operation there is nothing to repeat or to mistake.
             Once::Repeated(_) | Once::Mismatch(_) => Ok(Change::Missing),
@@ -73,10 +69,7 @@ impl Ledger {
         now: Time,
         rule: impl FnOnce(&mut Email) -> Ruled + Send,
     ) -> Tried<Once<Change>> {
-        let scopes: BTreeSet<Scope> = operation
-            .iter()
-            .map(|operation| (operation.team, operation.key))
-            .collect();
+        let scopes: BTreeSet<Scope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
@@ -88,12 +81,7 @@ impl Ledger {
     }
 
     /// Makes the next version of an email, once.
-    pub(super) async fn resend(
-        &self,
-        wish: &Wish,
-        operation: Option<&Operation>,
-        now: Time,
-    ) -> Tried<Once<Resend>> {
+    pub(super) async fn resend(&self, wish: &Wish, operation: Option<&Operation>, now: Time) -> Tried<Once<Resend>> {
         let Some(previous) = wish.head.resend_of else {
             return Ok(Once::Done(Resend::Missing));
         };
@@ -104,12 +92,7 @@ impl Ledger {
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
         let mut ground = load(&tx, &scopes, &[(wish.team, previous)]).await?;
-        let next: Vec<EmailId> = ground
-            .emails
-            .get(&previous)
-            .and_then(|email| email.resent_as)
-            .into_iter()
-            .collect();
+        let next: Vec<EmailId> = ground.emails.get(&previous).and_then(|email| email.resent_as).into_iter().collect();
         load_more(&tx, &mut ground, wish.team, &next).await?;
         let answer = ground.resend(wish.clone(), operation, now);
         self.settle(tx, &ground, 1).await?;
@@ -122,10 +105,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         let mut due: Vec<(Scoped, u16)> = Vec::new();
         for row in ask(&tx, DUE, &[&transport, &now.0, &(max as i64)]).await? {
-            let scoped = (
-                TeamId(row.try_get::<_, Uuid>(0)?),
-                EmailId(row.try_get::<_, Uuid>(1)?),
-            );
+            let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
             due.push((scoped, row.try_get::<_, i32>(2)? as u16));
         }
         let held: BTreeSet<Scoped> = due.iter().map(|(scoped, _)| *scoped).collect();
@@ -154,23 +134,13 @@ impl Ledger {
     }
 
     /// Gives a key another memory.
-    pub(super) async fn extend_key(
-        &self,
-        team: TeamId,
-        key: KeyHash,
-        ttl: Ttl,
-        now: Time,
-    ) -> Tried<KeyChange> {
-        self.change_key(team, key, now, |email| Some(email.extend(ttl, now)))
-            .await
+    pub(super) async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Tried<KeyChange> {
+        self.change_key(team, key, now, |email| Some(email.extend(ttl, now))).await
     }
 
     /// Forgets a key now, if its email is terminal.
     pub(super) async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<KeyChange> {
-        self.change_key(team, key, now, |email| {
-            email.state().is_terminal().then(|| email.forget(now))
-        })
-        .await
+        self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget(now))).await
     }
 
     /// Changes how long a key is remembered. Every scope of its email is locked, because who else is decided by them
@@ -240,9 +210,7 @@ fn key_changed(
         return Ok(KeyChange::Missing);
     };
     if email.id != seen {
-        return Err(Trouble::Again(
-            "the key was bound to another email meanwhile".into(),
-        ));
+        return Err(Trouble::Again("the key was bound to another email meanwhile".into()));
     }
     let Some(event) = rule(&mut email) else {
         return Ok(KeyChange::NotTerminal(email));

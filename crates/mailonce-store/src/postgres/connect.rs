@@ -72,14 +72,9 @@ impl Place {
                 _ => rest.push(pair),
             }
         }
-        let plain = if rest.is_empty() {
-            base.to_owned()
-        } else {
-            format!("{base}?{}", rest.join("&"))
-        };
-        let mut config: Config = plain
-            .parse()
-            .map_err(|error| unreachable_for(format!("the URL of the store: {error}")))?;
+        let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        let mut config: Config =
+            plain.parse().map_err(|error| unreachable_for(format!("the URL of the store: {error}")))?;
         config
             .ssl_mode(mode)
             .application_name("mailonce")
@@ -89,23 +84,14 @@ impl Place {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3);
-        let tls = if mode == SslMode::Disable {
-            None
-        } else {
-            Some(tls(roots.as_deref())?)
-        };
+        let tls = if mode == SslMode::Disable { None } else { Some(tls(roots.as_deref())?) };
         Ok(Self { config, tls })
     }
 
     /// A pool of sessions. Warnings that concern commits are counted in `warnings`.
     pub(super) fn pool(&self, size: usize, warnings: &Arc<AtomicU64>) -> Result<Pool, StoreError> {
-        let opener = Opener {
-            tls: self.tls.clone(),
-            warnings: warnings.clone(),
-        };
-        let recycling = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
+        let opener = Opener { tls: self.tls.clone(), warnings: warnings.clone() };
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(self.config.clone(), opener, recycling);
         Pool::builder(manager)
             .max_size(size)
@@ -127,13 +113,10 @@ fn tls(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
         None => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(path) => {
             let unreadable = |why: String| unreachable_for(format!("sslrootcert {path}: {why}"));
-            let certificates =
-                CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
+            let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
             for certificate in certificates {
                 let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
-                store
-                    .add(certificate)
-                    .map_err(|error| unreadable(error.to_string()))?;
+                store.add(certificate).map_err(|error| unreadable(error.to_string()))?;
             }
         }
     }
@@ -176,11 +159,7 @@ where
             match message {
                 Ok(AsyncMessage::Notice(notice)) => {
                     let warns = notice.parsed_severity() == Some(Severity::Warning);
-                    if warns
-                        && notice
-                            .routine()
-                            .is_some_and(|routine| DOUBTERS.contains(&routine))
-                    {
+                    if warns && notice.routine().is_some_and(|routine| DOUBTERS.contains(&routine)) {
                         warnings.fetch_add(1, Ordering::SeqCst);
                     }
                     if warns {
@@ -189,10 +168,7 @@ where
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(
-                        "a connection to the database ended: {}",
-                        super::trouble::told(&error)
-                    );
+                    tracing::warn!("a connection to the database ended: {}", super::trouble::told(&error));
                     return;
                 }
             }
@@ -214,11 +190,7 @@ impl Link {
     /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
     pub(super) fn new(place: &Place, lanes: usize, others: usize) -> Result<Self, StoreError> {
         let warnings = Arc::default();
-        Ok(Self {
-            accepts: place.pool(lanes, &warnings)?,
-            verbs: place.pool(others, &warnings)?,
-            warnings,
-        })
+        Ok(Self { accepts: place.pool(lanes, &warnings)?, verbs: place.pool(others, &warnings)?, warnings })
     }
 
     /// A session for accepts.
@@ -258,15 +230,9 @@ mod tests {
         ] {
             assert_eq!(Place::parse(url).unwrap().tls.is_some(), tls, "{url}");
         }
-        for bad in [
-            "postgres://u@h/d?sslmode=maybe",
-            "postgres://u@h/d?sslmode=require&sslrootcert=/no/such/file",
-            "x",
-        ] {
-            assert!(
-                matches!(Place::parse(bad), Err(StoreError::Unreachable(_))),
-                "{bad}"
-            );
+        for bad in ["postgres://u@h/d?sslmode=maybe", "postgres://u@h/d?sslmode=require&sslrootcert=/no/such/file", "x"]
+        {
+            assert!(matches!(Place::parse(bad), Err(StoreError::Unreachable(_))), "{bad}");
         }
     }
 }

@@ -59,11 +59,7 @@ pub(super) struct Draft {
 impl Draft {
     /// Writes down what a wish became.
     pub(super) fn new(email: Email, body: Arc<[u8]>, event: NewEvent) -> Tried<Self> {
-        let recipients = email
-            .handoffs
-            .iter()
-            .map(|handoff| write_json(&handoff.recipients))
-            .collect::<Tried<_>>()?;
+        let recipients = email.handoffs.iter().map(|handoff| write_json(&handoff.recipients)).collect::<Tried<_>>()?;
         Ok(Self {
             body,
             head: write_json(&email.head)?,
@@ -166,9 +162,6 @@ pub(super) async fn insert(
         sheet.add(draft, hash);
     }
     let statement = client.prepare_cached(NEW).await?;
-    let rows = client
-        .query(&statement, &sheet.params())
-        .await
-        .map_err(|error| Trouble::at_commit(&error))?;
+    let rows = client.query(&statement, &sheet.params()).await.map_err(|error| Trouble::at_commit(&error))?;
     rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
 }

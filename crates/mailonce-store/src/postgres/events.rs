@@ -118,15 +118,8 @@ impl Ledger {
     pub(super) async fn events(&self, team: TeamId, after: u64, limit: usize) -> Tried<Vec<Event>> {
         self.catch_up(team).await?;
         let client = self.link.client().await?;
-        let (after, limit) = (
-            i64::try_from(after).unwrap_or(i64::MAX),
-            i64::try_from(limit).unwrap_or(i64::MAX),
-        );
-        ask(&client, EVENTS, &[&team.0, &after, &limit])
-            .await?
-            .iter()
-            .map(read_event)
-            .collect()
+        let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+        ask(&client, EVENTS, &[&team.0, &after, &limit]).await?.iter().map(read_event).collect()
     }
 
     /// Numbers the team's events, or waits while another does it.
@@ -158,8 +151,5 @@ fn read_event(row: &Row) -> Tried<Event> {
         rev: row.try_get::<_, i32>(3)? as u32,
         data: read_json(row.try_get(5)?, "the data of an event")?,
     };
-    Ok(Event {
-        seq: row.try_get::<_, i64>(0)? as u64,
-        event,
-    })
+    Ok(Event { seq: row.try_get::<_, i64>(0)? as u64, event })
 }

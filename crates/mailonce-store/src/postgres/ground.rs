@@ -71,9 +71,7 @@ impl Ground {
         }
         let guard = self.overlaps(&wish, now).then_some(Guard::Overlaps);
         let (key, slots) = (wish.key, wish.slots.clone());
-        let bind = key.map_or(0, |key| {
-            self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind) + 1
-        });
+        let bind = key.map_or(0, |key| self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind) + 1);
         let (email, body) = wish.become_email(bind, guard, now);
         self.bind(&email, key, &slots, now);
         self.fresh.push((email.id, body, email.accepted_event()));
@@ -106,21 +104,14 @@ impl Ground {
     fn overlaps(&self, wish: &Wish, now: Time) -> bool {
         let stands_for = |key: KeyHash| {
             let row = self.keys.get(&(wish.team, key));
-            row.and_then(|row| row.slot)
-                .is_some_and(|id| self.occupies(id, now))
+            row.and_then(|row| row.slot).is_some_and(|id| self.occupies(id, now))
         };
         let bound_alone = |key: KeyHash| matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if email.occupies_slots(now));
-        wish.key.is_some_and(stands_for)
-            || wish
-                .slots
-                .iter()
-                .any(|slot| stands_for(*slot) || bound_alone(*slot))
+        wish.key.is_some_and(stands_for) || wish.slots.iter().any(|slot| stands_for(*slot) || bound_alone(*slot))
     }
 
     fn occupies(&self, id: EmailId, now: Time) -> bool {
-        self.emails
-            .get(&id)
-            .is_some_and(|email| email.occupies_slots(now))
+        self.emails.get(&id).is_some_and(|email| email.occupies_slots(now))
     }
 
     /// The answer to an operation whose key is bound already. `None` when it is free.
@@ -236,10 +227,7 @@ impl Ground {
         };
         let stands = row.target.is_none() && row.bind == email.bind;
         if stands {
-            *row = KeyRow {
-                slot: row.slot,
-                ..KeyRow::default()
-            };
+            *row = KeyRow { slot: row.slot, ..KeyRow::default() };
         }
         stands
     }
@@ -256,19 +244,16 @@ pub(super) fn bound_to<'a>(
             let email = email(*id)?;
             (!email.is_forgotten(now)).then(|| Bound::Email(email.clone()))
         }
-        Target::Operation {
-            digest, expires_at, ..
-        } => (*expires_at > now).then_some(Bound::Operation { digest: *digest }),
+        Target::Operation { digest, expires_at, .. } => {
+            (*expires_at > now).then_some(Bound::Operation { digest: *digest })
+        }
     }
 }
 
 /// The scopes that an email's own row in the ledger touches: its key and its slots.
 pub(super) fn scopes_of(email: &Email) -> BTreeSet<Scope> {
     let key = email.head.key.as_ref().map(|name| name.hash(email.team));
-    key.into_iter()
-        .chain(email.head.slots(email.team))
-        .map(|hash| (email.team, hash))
-        .collect()
+    key.into_iter().chain(email.head.slots(email.team)).map(|hash| (email.team, hash)).collect()
 }
 
 /// The scopes of a wish: its key and its slots.

@@ -35,22 +35,11 @@ pub(super) struct Waiting {
 impl Waiting {
     /// A wish, and where its answer will be.
     pub(super) fn new(wish: Wish, now: Time) -> Tried<(Self, oneshot::Receiver<Result<Accept>>)> {
-        let (email, body) = wish
-            .clone()
-            .become_email(u32::from(wish.key.is_some()), None, now);
+        let (email, body) = wish.clone().become_email(u32::from(wish.key.is_some()), None, now);
         let event = email.accepted_event();
         let draft = Draft::new(email, body, event)?;
         let (answer, answered) = oneshot::channel();
-        Ok((
-            Self {
-                wish,
-                now,
-                draft,
-                answer,
-                contended: false,
-            },
-            answered,
-        ))
+        Ok((Self { wish, now, draft, answer, contended: false }, answered))
     }
 
     /// Whether one free row decides it: no recipients of their own to look after.
@@ -171,10 +160,7 @@ impl Line {
             }
             let scopes: Vec<Scope> = scopes_of_wish(&next.wish).collect();
             // Who shares a scope with a wish that is left behind stays behind it, or that one might starve.
-            if scopes
-                .iter()
-                .any(|scope| self.busy.contains(scope) || passed.contains(scope))
-            {
+            if scopes.iter().any(|scope| self.busy.contains(scope) || passed.contains(scope)) {
                 contended += usize::from(!mem::replace(&mut next.contended, true));
                 passed.extend(scopes);
                 left.push(next);
@@ -223,10 +209,7 @@ pub(super) async fn lane(ledger: Arc<Ledger>) {
             tokio::task::yield_now().await;
             continue;
         }
-        let hold = Hold {
-            lanes: &ledger.lanes,
-            scopes: mem::take(&mut round.scopes),
-        };
+        let hold = Hold { lanes: &ledger.lanes, scopes: mem::take(&mut round.scopes) };
         ledger.answer(round).await;
         drop(hold);
     }

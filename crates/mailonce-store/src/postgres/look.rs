@@ -69,10 +69,7 @@ pub(super) async fn looks(
         let scopes: BTreeSet<Scope> = together.iter().map(|look| look.scope).collect();
         let found = ledger.find(&scopes).await.map_err(StoreError::from);
         for look in together.drain(..) {
-            let answer = found
-                .as_ref()
-                .map(|found| bound_in(found, look.scope, look.now))
-                .map_err(StoreError::clone);
+            let answer = found.as_ref().map(|found| bound_in(found, look.scope, look.now)).map_err(StoreError::clone);
             look.answer.send(answer).ok();
         }
     }
@@ -91,16 +88,8 @@ impl Ledger {
     /// What a key is bound to and remembered for.
     pub(super) async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
         let (answer, answered) = oneshot::channel();
-        self.looks
-            .send(Look {
-                scope: (team, key),
-                now,
-                answer,
-            })
-            .ok();
-        answered
-            .await
-            .unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
+        self.looks.send(Look { scope: (team, key), now, answer }).ok();
+        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
     }
 
     /// One email.
@@ -123,11 +112,8 @@ impl Ledger {
             return Ok(None);
         };
         let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
-        let (bodies, attempts, suppressed) = tokio::try_join!(
-            ask(&tx, BODY, &params),
-            ask(&tx, ATTEMPTS, &params),
-            ask(&tx, SUPPRESSED, &params)
-        )?;
+        let (bodies, attempts, suppressed) =
+            tokio::try_join!(ask(&tx, BODY, &params), ask(&tx, ATTEMPTS, &params), ask(&tx, SUPPRESSED, &params))?;
         Ok(Some(EmailDetail {
             email,
             body: bodies.first().map(|row| row.try_get(0)).transpose()?,
@@ -142,24 +128,14 @@ impl Ledger {
             return self.emails_by_key(team, key, query).await;
         }
         let client = self.link.client().await?;
-        let mut page = Page {
-            rows: Vec::new(),
-            next: None,
-        };
+        let mut page = Page { rows: Vec::new(), next: None };
         let (mut before, mut looked) = (query.before, 0);
         loop {
             // One more than fits tells whether there is more; later pieces are larger, because little matches.
-            let chunk = if looked == 0 {
-                query.limit.saturating_add(1).min(CHUNK)
-            } else {
-                CHUNK
-            };
+            let chunk = if looked == 0 { query.limit.saturating_add(1).min(CHUNK) } else { CHUNK };
             // Without a place to go on from, from the very end.
             let after = before.map_or(Uuid::max(), |id| id.0);
-            let emails = read_emails(
-                &ask(&client, OLDER, &[&team.0, &after, &(chunk as i64)]).await?,
-                0,
-            )?;
+            let emails = read_emails(&ask(&client, OLDER, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
             let ended = emails.len() < chunk;
             for email in emails {
                 if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
@@ -181,17 +157,9 @@ impl Ledger {
 
     /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
     async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> Tried<Page<Email>> {
-        let email = self
-            .find_one(team, key)
-            .await?
-            .remove(&(team, key))
-            .and_then(|(_, email)| email);
-        let wanted =
-            |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
-        Ok(Page {
-            rows: email.filter(wanted).into_iter().collect(),
-            next: None,
-        })
+        let email = self.find_one(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
+        let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+        Ok(Page { rows: email.filter(wanted).into_iter().collect(), next: None })
     }
 
     /// What a key is, forgotten or not.
@@ -211,12 +179,7 @@ impl Ledger {
             Some(Bound::Email(email)) => self.suppressed_of(team, email.id).await?,
             _ => Vec::new(),
         };
-        Ok(Some(KeyView {
-            bind: row.bind,
-            bound,
-            forgotten_at,
-            suppressed,
-        }))
+        Ok(Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed }))
     }
 
     async fn suppressed_of(&self, team: TeamId, id: EmailId) -> Tried<Vec<SuppressedCall>> {
@@ -232,8 +195,7 @@ fn newest_first(row: Option<&Row>) -> Tried<Vec<SuppressedCall>> {
 
 fn read_attempt(row: &Row) -> Tried<Attempt> {
     let outcome: Option<&str> = row.try_get(3)?;
-    let read =
-        |word: &str| Outcome::parse(word).ok_or_else(|| Trouble::unreadable("the outcome of an attempt"));
+    let read = |word: &str| Outcome::parse(word).ok_or_else(|| Trouble::unreadable("the outcome of an attempt"));
     Ok(Attempt {
         handoff: row.try_get::<_, i32>(0)? as u16,
         number: row.try_get::<_, i32>(1)? as u32,

@@ -65,17 +65,8 @@ mod tests {
 
     #[test]
     fn buckets_are_powers_of_two() {
-        for (figure, wanted) in [
-            (0, 0),
-            (1, 0),
-            (2, 1),
-            (3, 2),
-            (4, 2),
-            (5, 3),
-            (1024, 10),
-            (1025, 11),
-            (1 << 40, 11),
-        ] {
+        for (figure, wanted) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1024, 10), (1025, 11), (1 << 40, 11)]
+        {
             assert_eq!(bucket(figure), wanted, "{figure}");
         }
     }

@@ -39,8 +39,8 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, TeamId},
     key::KeyHash,
     port::store::{
-        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install,
-        KeyChange, KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
+        KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
     },
     team::{ApiKey, Team},
     time::Time,
@@ -69,10 +69,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            lanes: 4,
-            sessions: 12,
-        }
+        Self { lanes: 4, sessions: 12 }
     }
 }
 
@@ -104,28 +101,17 @@ impl Postgres {
         let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
         schema::migrate(&mut link.client().await?, secret_if_new).await?;
         let (looks, asked) = mpsc::unbounded_channel();
-        let ledger = Arc::new(Ledger {
-            link,
-            lanes: Lanes::default(),
-            looks,
-            meter: Meter::default(),
-            nudge: Notify::new(),
-        });
+        let ledger =
+            Arc::new(Ledger { link, lanes: Lanes::default(), looks, meter: Meter::default(), nudge: Notify::new() });
         for note in ledger.health().await?.notes.iter().skip(1) {
             tracing::warn!("the database: {note}");
         }
         let (closing, closed) = watch::channel(false);
-        let lanes = (0..options.lanes.max(1))
-            .map(|_| tokio::spawn(lanes::lane(ledger.clone())))
-            .collect();
+        let lanes = (0..options.lanes.max(1)).map(|_| tokio::spawn(lanes::lane(ledger.clone()))).collect();
         tokio::spawn(look::looks(ledger.clone(), asked, closed.clone()));
         tokio::spawn(events::sequencer(ledger.clone(), closed.clone()));
         tokio::spawn(tend(ledger.clone(), closed));
-        Ok(Self {
-            ledger,
-            closing,
-            lanes: Mutex::new(lanes),
-        })
+        Ok(Self { ledger, closing, lanes: Mutex::new(lanes) })
     }
 
     /// The version of the tables, without touching them. `None` when mailonce was never there.
@@ -179,13 +165,7 @@ impl Store for Postgres {
         self.ledger.bound(team, key, now).await
     }
 
-    async fn cancel(
-        &self,
-        team: TeamId,
-        id: EmailId,
-        operation: Option<Operation>,
-        now: Time,
-    ) -> Result<Once<Change>> {
+    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
         told(insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
     }
 
@@ -281,6 +261,10 @@ impl Store for Postgres {
         told(self.ledger.health().await)
     }
 
+    fn stopped(&self) -> Option<mailonce_core::port::store::StoreError> {
+        None
+    }
+
     fn gauges(&self) -> Gauges {
         self.ledger.meter.gauges()
     }
@@ -292,12 +276,7 @@ impl Store for Postgres {
 
     async fn close(&self) {
         self.ledger.lanes.close();
-        let lanes: Vec<JoinHandle<()>> = self
-            .lanes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .drain(..)
-            .collect();
+        let lanes: Vec<JoinHandle<()>> = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
         for lane in lanes {
             if let Err(error) = lane.await {
                 tracing::error!("a lane ended badly: {error}");

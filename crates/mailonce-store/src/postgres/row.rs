@@ -61,11 +61,7 @@ pub(super) struct KeyRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Email(EmailId),
-    Operation {
-        digest: [u8; 32],
-        answer: Vec<u8>,
-        expires_at: Time,
-    },
+    Operation { digest: [u8; 32], answer: Vec<u8>, expires_at: Time },
 }
 
 impl KeyRow {
@@ -82,26 +78,18 @@ pub(super) fn hash_column(key: KeyHash) -> Uuid {
 
 /// Scopes as two columns.
 pub(super) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a Scope>) -> (Vec<Uuid>, Vec<Uuid>) {
-    scopes
-        .into_iter()
-        .map(|(team, key)| (team.0, hash_column(*key)))
-        .unzip()
+    scopes.into_iter().map(|(team, key)| (team.0, hash_column(*key))).unzip()
 }
 
 /// Reads [`key_columns`].
 pub(super) fn read_key(row: &Row) -> Tried<(Scope, KeyRow)> {
-    let scope = (
-        TeamId(row.try_get(0)?),
-        KeyHash(row.try_get::<_, Uuid>(1)?.into_bytes()),
-    );
+    let scope = (TeamId(row.try_get(0)?), KeyHash(row.try_get::<_, Uuid>(1)?.into_bytes()));
     let email: Option<Uuid> = row.try_get(3)?;
     let digest: Option<&[u8]> = row.try_get(4)?;
     let target = match (email, digest) {
         (Some(id), _) => Some(Target::Email(EmailId(id))),
         (None, Some(digest)) => Some(Target::Operation {
-            digest: digest
-                .try_into()
-                .map_err(|_short| Trouble::unreadable("the digest of an operation"))?,
+            digest: digest.try_into().map_err(|_short| Trouble::unreadable("the digest of an operation"))?,
             answer: row.try_get::<_, Option<Vec<u8>>>(5)?.unwrap_or_default(),
             expires_at: Time(row.try_get::<_, Option<i64>>(6)?.unwrap_or_default()),
         }),
@@ -149,9 +137,7 @@ fn read_email(row: &Row, at: usize) -> Tried<Email> {
         ttl: Ttl(row.try_get(at + 5)?),
         rev: row.try_get::<_, i32>(at + 6)? as u32,
         settled_at: row.try_get::<_, Option<i64>>(at + 7)?.map(Time),
-        guard: guard
-            .map(|word| Guard::parse(word).ok_or_else(|| Trouble::unreadable("a guard")))
-            .transpose()?,
+        guard: guard.map(|word| Guard::parse(word).ok_or_else(|| Trouble::unreadable("a guard"))).transpose()?,
         resent_as: row.try_get::<_, Option<Uuid>>(at + 9)?.map(EmailId),
         handoffs: Vec::new(),
         suppressed: row.try_get::<_, Option<i64>>(at + 10)?.unwrap_or_default() as u64,
@@ -177,9 +163,7 @@ fn read_handoff(row: &Row, at: usize) -> Tried<Option<Handoff>> {
 
 /// Reads suppressed calls, oldest first.
 pub(super) fn read_calls(latest: Option<&str>) -> Tried<Vec<SuppressedCall>> {
-    latest.map_or(Ok(Vec::new()), |text| {
-        read_json(text, "the suppressed calls of an email")
-    })
+    latest.map_or(Ok(Vec::new()), |text| read_json(text, "the suppressed calls of an email"))
 }
 
 /// Reads JSON that this store wrote.

@@ -55,20 +55,11 @@ impl Ledger {
     }
 
     /// Makes a credential.
-    pub(super) async fn create_api_key(
-        &self,
-        key: &ApiKey,
-        operation: Option<&Operation>,
-    ) -> Tried<Once<()>> {
+    pub(super) async fn create_api_key(&self, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
         self.create(None, key, operation).await
     }
 
-    async fn create(
-        &self,
-        team: Option<&Team>,
-        key: &ApiKey,
-        operation: Option<&Operation>,
-    ) -> Tried<Once<()>> {
+    async fn create(&self, team: Option<&Team>, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         if let Some(operation) = operation {
@@ -94,11 +85,7 @@ impl Ledger {
     /// Every team.
     pub(super) async fn teams(&self) -> Tried<Vec<Team>> {
         let client = self.link.client().await?;
-        ask(&client, TEAMS, &[])
-            .await?
-            .iter()
-            .map(|row| read_team(row, 0))
-            .collect()
+        ask(&client, TEAMS, &[]).await?.iter().map(|row| read_team(row, 0)).collect()
     }
 
     /// Changes whether a team requires keys.
@@ -110,28 +97,17 @@ impl Ledger {
     /// The credentials of a team, newest first.
     pub(super) async fn api_keys(&self, team: TeamId) -> Tried<Vec<ApiKey>> {
         let client = self.link.client().await?;
-        ask(&client, API_KEYS, &[&team.0])
-            .await?
-            .iter()
-            .map(read_api_key)
-            .collect()
+        ask(&client, API_KEYS, &[&team.0]).await?.iter().map(read_api_key).collect()
     }
 
     /// The credential with this hash, and its team.
     pub(super) async fn api_key_by_hash(&self, hash: [u8; 32]) -> Tried<Option<(ApiKey, Team)>> {
         let rows = ask(&self.link.client().await?, BY_HASH, &[&hash.as_slice()]).await?;
-        rows.first()
-            .map(|row| Ok((read_api_key(row)?, read_team(row, 7)?)))
-            .transpose()
+        rows.first().map(|row| Ok((read_api_key(row)?, read_team(row, 7)?))).transpose()
     }
 
     /// Takes a credential back.
-    pub(super) async fn revoke_api_key(
-        &self,
-        team: TeamId,
-        id: ApiKeyId,
-        now: Time,
-    ) -> Tried<Option<ApiKey>> {
+    pub(super) async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Tried<Option<ApiKey>> {
         let rows = self.change_rows(REVOKE, &[&team.0, &id.0, &now.0]).await?;
         rows.first().map(read_api_key).transpose()
     }
@@ -151,11 +127,7 @@ impl Ledger {
     }
 
     /// One statement in a transaction of its own.
-    async fn change_rows(
-        &self,
-        sql: &str,
-        params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
-    ) -> Tried<Vec<Row>> {
+    async fn change_rows(&self, sql: &str, params: &[&(dyn tokio_postgres::types::ToSql + Sync)]) -> Tried<Vec<Row>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         let rows = ask(&tx, sql, params).await?;
@@ -168,20 +140,8 @@ async fn insert_api_key(tx: &Transaction<'_>, key: &ApiKey) -> Tried<()> {
     let about = write_json(&key.about)?;
     let (revoked_at, last_used_at) = (key.revoked_at.map(|at| at.0), key.last_used_at.map(|at| at.0));
     let hash = key.hash.as_slice();
-    run(
-        tx,
-        NEW_API_KEY,
-        &[
-            &key.id.0,
-            &key.team.0,
-            &hash,
-            &about,
-            &key.created_at.0,
-            &revoked_at,
-            &last_used_at,
-        ],
-    )
-    .await?;
+    run(tx, NEW_API_KEY, &[&key.id.0, &key.team.0, &hash, &about, &key.created_at.0, &revoked_at, &last_used_at])
+        .await?;
     Ok(())
 }
 
@@ -199,9 +159,7 @@ fn read_api_key(row: &Row) -> Tried<ApiKey> {
     Ok(ApiKey {
         id: ApiKeyId(row.try_get(0)?),
         team: TeamId(row.try_get(1)?),
-        hash: hash
-            .try_into()
-            .map_err(|_short| Trouble::unreadable("the hash of a credential"))?,
+        hash: hash.try_into().map_err(|_short| Trouble::unreadable("the hash of a credential"))?,
         about: read_json(row.try_get(3)?, "what a credential may do")?,
         created_at: Time(row.try_get(4)?),
         revoked_at: row.try_get::<_, Option<i64>>(5)?.map(Time),

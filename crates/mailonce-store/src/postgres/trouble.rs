@@ -82,11 +82,7 @@ impl From<Trouble> for StoreError {
 }
 
 fn is_conflict(code: &SqlState) -> bool {
-    [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-    ]
-    .contains(code)
+    [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
 }
 
 /// Class XX: the server found its own files or invariants broken.

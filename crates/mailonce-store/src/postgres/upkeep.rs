@@ -52,8 +52,7 @@ const OUTGROWN: &str = "
        AND pg_relation_size(oid) > 8192 * 4 * greatest(relpages, 1)";
 const COUNT_KEYS: &str = "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'keys'::regclass";
 
-const SWEEP_DUE: &str =
-    "SELECT team, id FROM emails WHERE sweep_at <= $1 ORDER BY sweep_at, team, id LIMIT $2";
+const SWEEP_DUE: &str = "SELECT team, id FROM emails WHERE sweep_at <= $1 ORDER BY sweep_at, team, id LIMIT $2";
 const HOLD_DUE: &str = "
     SELECT e.team, e.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN emails e ON e.team = w.team AND e.id = w.id
@@ -110,20 +109,14 @@ impl Ledger {
     pub(super) async fn install(&self) -> Tried<Install> {
         let client = self.link.client().await?;
         let rows = ask(&client, INSTALL, &[]).await?;
-        let row = rows
-            .first()
-            .ok_or_else(|| Trouble::unreadable("the installation"))?;
+        let row = rows.first().ok_or_else(|| Trouble::unreadable("the installation"))?;
         let secret: &[u8] = row.try_get(0)?;
         let mut last_id: i64 = row.try_get(2)?;
         for row in ask(&client, HIGHEST, &[]).await? {
             last_id = last_id.max(row.try_get::<_, Option<Uuid>>(0)?.map_or(0, ordered_bits));
         }
         Ok(Install {
-            secret: InstallSecret(
-                secret
-                    .try_into()
-                    .map_err(|_short| Trouble::unreadable("the install secret"))?,
-            ),
+            secret: InstallSecret(secret.try_into().map_err(|_short| Trouble::unreadable("the install secret"))?),
             epoch: row.try_get::<_, i32>(1)? as u32,
             last_id,
         })
@@ -136,37 +129,25 @@ impl Ledger {
         run(&tx, COMMIT_SOMETHING, &[]).await?;
         tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
         let rows = ask(&client, DURABILITY, &[]).await?;
-        let row = rows
-            .first()
-            .ok_or_else(|| Trouble::unreadable("the settings of the server"))?;
+        let row = rows.first().ok_or_else(|| Trouble::unreadable("the settings of the server"))?;
         let setting = |at: usize| row.try_get::<_, &str>(at);
-        let mut notes = vec![format!(
-            "PostgreSQL {}, synchronous_commit = {}",
-            setting(0)?,
-            setting(3)?
-        )];
+        let mut notes = vec![format!("PostgreSQL {}, synchronous_commit = {}", setting(0)?, setting(3)?)];
         if setting(1)? != "on" {
             notes.push("fsync is off: what was accepted can be lost when the machine fails".into());
         }
         if setting(2)? != "on" {
-            notes.push(
-                "full_page_writes is off: a torn page can damage the ledger when the machine fails".into(),
-            );
+            notes.push("full_page_writes is off: a torn page can damage the ledger when the machine fails".into());
         }
         let (replicas, lagging): (i64, Option<&str>) = (row.try_get(5)?, row.try_get(6)?);
         if let Some(names) = lagging {
-            notes.push(format!(
-                "asynchronous replicas: {names}; a failover to them can lose what was accepted"
-            ));
+            notes.push(format!("asynchronous replicas: {names}; a failover to them can lose what was accepted"));
         } else if replicas > 0 && setting(4)?.is_empty() {
             notes.push(format!(
                 "{replicas} replicas and no synchronous_standby_names: a failover can lose what was accepted"
             ));
         }
-        Ok(Health {
-            engine: "postgres",
-            notes,
-        })
+        // The first note names the server; every further one is a way to lose something.
+        Ok(Health { engine: "postgres", degraded: notes.len() > 1, notes })
     }
 
     /// Asks how many keys there are, about, and has tables looked at that have outgrown their statistics.
@@ -187,10 +168,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         let named: BTreeSet<Scoped> = calls.iter().map(|note| (note.team, note.email)).collect();
         let emails = read_emails(&read_many(&tx, &named).await?, 0)?;
-        let known: BTreeMap<Scoped, _> = emails
-            .iter()
-            .map(|email| ((email.team, email.id), email))
-            .collect();
+        let known: BTreeMap<Scoped, _> = emails.iter().map(|email| ((email.team, email.id), email)).collect();
         if known.is_empty() {
             return Ok(());
         }
@@ -217,10 +195,7 @@ impl Ledger {
         }
         let (teams, ids) = email_columns_of(kept.keys().copied());
         let counts: Vec<i64> = kept.values().map(|(count, _)| *count).collect();
-        let latest = kept
-            .values()
-            .map(|(_, latest)| write_json(latest))
-            .collect::<Tried<Vec<String>>>()?;
+        let latest = kept.values().map(|(_, latest)| write_json(latest)).collect::<Tried<Vec<String>>>()?;
         run(&tx, NOTE_SUPPRESSED, &[&teams, &ids, &counts, &latest]).await?;
         write_events(&tx, &events).await?;
         self.commit(tx, 1).await
@@ -230,19 +205,15 @@ impl Ledger {
     pub(super) async fn sweep(&self, max: usize, now: Time) -> Tried<Swept> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        let due: BTreeSet<Scoped> =
-            read_scoped(&ask(&tx, SWEEP_DUE, &[&now.0, &(max as i64)]).await?)?.collect();
+        let due: BTreeSet<Scoped> = read_scoped(&ask(&tx, SWEEP_DUE, &[&now.0, &(max as i64)]).await?)?.collect();
         let mut swept = Swept::default();
         if !due.is_empty() {
             // Seen without a lock: only their heads are used, and those never change.
-            let scopes: BTreeSet<Scope> = read_emails(&read_many(&tx, &due).await?, 0)?
-                .iter()
-                .flat_map(scopes_of)
-                .collect();
+            let scopes: BTreeSet<Scope> =
+                read_emails(&read_many(&tx, &due).await?, 0)?.iter().flat_map(scopes_of).collect();
             lock_keys(&tx, &scopes).await?;
             let (teams, ids) = email_columns_of(due.iter().copied());
-            let held: Vec<Scoped> =
-                read_scoped(&ask(&tx, HOLD_DUE, &[&teams, &ids, &now.0]).await?)?.collect();
+            let held: Vec<Scoped> = read_scoped(&ask(&tx, HOLD_DUE, &[&teams, &ids, &now.0]).await?)?.collect();
             let mut ground = load(&tx, &scopes, &held).await?;
             for (team, id) in held {
                 if let Some(email) = ground.of_team(team, id) {

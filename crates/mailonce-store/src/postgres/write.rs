@@ -85,78 +85,42 @@ pub(super) async fn write(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
 
 async fn write_fresh(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     let draft = |(id, body, event): &(EmailId, Arc<[u8]>, NewEvent)| {
-        let email = ground
-            .emails
-            .get(id)
-            .ok_or_else(|| Trouble::unreadable("an email that was just made"))?;
+        let email = ground.emails.get(id).ok_or_else(|| Trouble::unreadable("an email that was just made"))?;
         Draft::new(email.clone(), body.clone(), event.clone())
     };
     let drafts = ground.fresh.iter().map(draft).collect::<Tried<Vec<Draft>>>()?;
     // A batch may be large; the database takes it in pieces of the same transaction.
     for piece in drafts.chunks(256) {
-        insert(tx, piece.iter().map(|draft| (draft, None)))
-            .await
-            .map_err(Trouble::undone)?;
+        insert(tx, piece.iter().map(|draft| (draft, None))).await.map_err(Trouble::undone)?;
     }
     Ok(())
 }
 
 async fn write_keys(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
-    let changed = || {
-        ground
-            .keys
-            .iter()
-            .filter(|(scope, row)| !row.is_empty() && ground.read.get(scope) != Some(row))
-    };
+    let changed = || ground.keys.iter().filter(|(scope, row)| !row.is_empty() && ground.read.get(scope) != Some(row));
     let (teams, hashes) = scope_columns(changed().map(|(scope, _)| scope));
     if !teams.is_empty() {
-        let (mut email, mut digest, mut answer, mut expires_at) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut email, mut digest, mut answer, mut expires_at) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (_, row) in changed() {
             let (id, operation) = match &row.target {
                 Some(Target::Email(id)) => (Some(id.0), None),
-                Some(Target::Operation {
-                    digest,
-                    answer,
-                    expires_at,
-                }) => (None, Some((digest, answer, expires_at.0))),
+                Some(Target::Operation { digest, answer, expires_at }) => (None, Some((digest, answer, expires_at.0))),
                 None => (None, None),
             };
             email.push(id);
             digest.push(operation.map(|(digest, _, _)| digest.as_slice()));
             answer.push(operation.map(|(_, answer, _)| answer.as_slice()));
-            expires_at.push(
-                operation
-                    .map(|(_, _, at)| at)
-                    .or(row.tombstone_until.map(|at| at.0)),
-            );
+            expires_at.push(operation.map(|(_, _, at)| at).or(row.tombstone_until.map(|at| at.0)));
         }
         let bind: Vec<i32> = changed().map(|(_, row)| row.bind as i32).collect();
         let slot: Vec<Option<Uuid>> = changed().map(|(_, row)| row.slot.map(|id| id.0)).collect();
-        let forgotten_at: Vec<Option<i64>> = changed()
-            .map(|(_, row)| row.forgotten_at.map(|at| at.0))
-            .collect();
-        let params: [&(dyn ToSql + Sync); 9] = [
-            &teams,
-            &hashes,
-            &bind,
-            &email,
-            &digest,
-            &answer,
-            &expires_at,
-            &slot,
-            &forgotten_at,
-        ];
+        let forgotten_at: Vec<Option<i64>> = changed().map(|(_, row)| row.forgotten_at.map(|at| at.0)).collect();
+        let params: [&(dyn ToSql + Sync); 9] =
+            [&teams, &hashes, &bind, &email, &digest, &answer, &expires_at, &slot, &forgotten_at];
         run(tx, CHANGE_KEYS, &params).await?;
     }
     // Rows that were made only to be locked, and rows that say nothing any more.
-    let (teams, hashes) = scope_columns(
-        ground
-            .keys
-            .iter()
-            .filter(|(_, row)| row.is_empty())
-            .map(|(scope, _)| scope),
-    );
+    let (teams, hashes) = scope_columns(ground.keys.iter().filter(|(_, row)| row.is_empty()).map(|(scope, _)| scope));
     if !teams.is_empty() {
         run(tx, REMOVE_KEYS, &[&teams, &hashes]).await?;
     }
@@ -164,59 +128,29 @@ async fn write_keys(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
 }
 
 async fn write_changed(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
-    let changed: Vec<(&Email, Time)> = ground
-        .changed
-        .iter()
-        .filter_map(|(id, swept)| Some((ground.emails.get(id)?, *swept)))
-        .collect();
+    let changed: Vec<(&Email, Time)> =
+        ground.changed.iter().filter_map(|(id, swept)| Some((ground.emails.get(id)?, *swept))).collect();
     if changed.is_empty() {
         return Ok(());
     }
     let (team, id) = email_columns_of(changed.iter().map(|(email, _)| (email.team, email.id)));
     let rev: Vec<i32> = changed.iter().map(|(email, _)| email.rev as i32).collect();
     let ttl: Vec<i64> = changed.iter().map(|(email, _)| email.ttl.0).collect();
-    let settled_at: Vec<Option<i64>> = changed
-        .iter()
-        .map(|(email, _)| email.settled_at.map(|at| at.0))
-        .collect();
-    let sweep_at: Vec<Option<i64>> = changed
-        .iter()
-        .map(|(email, swept)| email.next_sweep(*swept).map(|at| at.0))
-        .collect();
-    let resent_as: Vec<Option<Uuid>> = changed
-        .iter()
-        .map(|(email, _)| email.resent_as.map(|id| id.0))
-        .collect();
-    let guard: Vec<_> = changed
-        .iter()
-        .map(|(email, _)| email.guard.map(mailonce_core::email::Guard::word))
-        .collect();
-    run(
-        tx,
-        CHANGE_EMAILS,
-        &[&team, &id, &rev, &ttl, &settled_at, &sweep_at, &resent_as, &guard],
-    )
-    .await?;
+    let settled_at: Vec<Option<i64>> = changed.iter().map(|(email, _)| email.settled_at.map(|at| at.0)).collect();
+    let sweep_at: Vec<Option<i64>> =
+        changed.iter().map(|(email, swept)| email.next_sweep(*swept).map(|at| at.0)).collect();
+    let resent_as: Vec<Option<Uuid>> = changed.iter().map(|(email, _)| email.resent_as.map(|id| id.0)).collect();
+    let guard: Vec<_> = changed.iter().map(|(email, _)| email.guard.map(mailonce_core::email::Guard::word)).collect();
+    run(tx, CHANGE_EMAILS, &[&team, &id, &rev, &ttl, &settled_at, &sweep_at, &resent_as, &guard]).await?;
 
-    let handoffs = || {
-        changed
-            .iter()
-            .flat_map(|(email, _)| email.handoffs.iter().map(move |h| (*email, h)))
-    };
+    let handoffs = || changed.iter().flat_map(|(email, _)| email.handoffs.iter().map(move |h| (*email, h)));
     let (team, id) = email_columns_of(handoffs().map(|(email, _)| (email.team, email.id)));
     let number: Vec<i32> = handoffs().map(|(_, handoff)| i32::from(handoff.number)).collect();
     let state: Vec<_> = handoffs().map(|(_, handoff)| handoff.state.word()).collect();
-    let due_at: Vec<Option<i64>> = handoffs()
-        .map(|(_, handoff)| handoff.due_at.map(|at| at.0))
-        .collect();
+    let due_at: Vec<Option<i64>> = handoffs().map(|(_, handoff)| handoff.due_at.map(|at| at.0)).collect();
     let attempts: Vec<i32> = handoffs().map(|(_, handoff)| handoff.attempts as i32).collect();
     let fence: Vec<i64> = handoffs().map(|(_, handoff)| handoff.fence as i64).collect();
-    run(
-        tx,
-        CHANGE_HANDOFFS,
-        &[&team, &id, &number, &state, &due_at, &attempts, &fence],
-    )
-    .await?;
+    run(tx, CHANGE_HANDOFFS, &[&team, &id, &number, &state, &due_at, &attempts, &fence]).await?;
     Ok(())
 }
 
@@ -226,23 +160,12 @@ async fn write_attempts(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
         return Ok(());
     }
     let (team, email) = email_columns_of(all.iter().map(|(team, email, _)| (*team, *email)));
-    let handoff: Vec<i32> = all
-        .iter()
-        .map(|(_, _, attempt)| i32::from(attempt.handoff))
-        .collect();
+    let handoff: Vec<i32> = all.iter().map(|(_, _, attempt)| i32::from(attempt.handoff)).collect();
     let number: Vec<i32> = all.iter().map(|(_, _, attempt)| attempt.number as i32).collect();
     let at: Vec<i64> = all.iter().map(|(_, _, attempt)| attempt.at.0).collect();
-    let outcome: Vec<_> = all
-        .iter()
-        .map(|(_, _, a)| a.outcome.map(mailonce_core::handoff::Outcome::word))
-        .collect();
+    let outcome: Vec<_> = all.iter().map(|(_, _, a)| a.outcome.map(mailonce_core::handoff::Outcome::word)).collect();
     let reply: Vec<&str> = all.iter().map(|(_, _, attempt)| attempt.reply.as_str()).collect();
-    run(
-        tx,
-        NEW_ATTEMPTS,
-        &[&team, &email, &handoff, &number, &at, &outcome, &reply],
-    )
-    .await?;
+    run(tx, NEW_ATTEMPTS, &[&team, &email, &handoff, &number, &at, &outcome, &reply]).await?;
     Ok(())
 }
 
@@ -256,10 +179,7 @@ pub(super) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEve
     let about: Vec<Uuid> = events.iter().map(|(_, event)| event.about).collect();
     let rev: Vec<i32> = events.iter().map(|(_, event)| event.rev as i32).collect();
     let kind: Vec<&str> = events.iter().map(|(_, event)| event.kind.word()).collect();
-    let data = events
-        .iter()
-        .map(|(_, event)| write_json(&event.data))
-        .collect::<Tried<Vec<String>>>()?;
+    let data = events.iter().map(|(_, event)| write_json(&event.data)).collect::<Tried<Vec<String>>>()?;
     run(tx, NEW_EVENTS, &[&team, &at, &about, &rev, &kind, &data]).await?;
     Ok(())
 }

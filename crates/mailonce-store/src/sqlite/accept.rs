@@ -23,7 +23,8 @@ use super::{
 const BIND_FREE: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, 1, ?3) ON CONFLICT DO NOTHING";
 const BIND: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT DO UPDATE SET bind = ?3, email = ?4, forgotten_at = NULL, digest = NULL, answer = NULL, expires_at = NULL";
-const BIND_SLOT: &str = "INSERT INTO keys (team, hash, bind, slot) VALUES (?1, ?2, 0, ?3) ON CONFLICT DO UPDATE SET slot = ?3";
+const BIND_SLOT: &str =
+    "INSERT INTO keys (team, hash, bind, slot) VALUES (?1, ?2, 0, ?3) ON CONFLICT DO UPDATE SET slot = ?3";
 const BIND_OPERATION: &str = "INSERT INTO keys (team, hash, bind, digest, answer, expires_at) VALUES (?1, ?2, 1, ?3, ?4, ?5) \
      ON CONFLICT DO UPDATE SET bind = bind + 1, email = NULL, forgotten_at = NULL, digest = ?3, answer = ?4, expires_at = ?5";
 const KEY: &str = "SELECT bind, email, slot, forgotten_at, digest, expires_at FROM keys WHERE team = ?1 AND hash = ?2";
@@ -49,7 +50,12 @@ pub(super) struct KeyRow {
 /// The statements of the plain accept.
 pub(super) fn statements(conn: &Connection) -> Result<AcceptStatements<'_>> {
     let prepare = |sql: &str| conn.prepare(sql).map_err(told);
-    Ok(AcceptStatements { key: prepare(BIND_FREE)?, email: prepare(EMAIL)?, body: prepare(BODY)?, handoff: prepare(HANDOFF)? })
+    Ok(AcceptStatements {
+        key: prepare(BIND_FREE)?,
+        email: prepare(EMAIL)?,
+        body: prepare(BODY)?,
+        handoff: prepare(HANDOFF)?,
+    })
 }
 
 /// A wish with everything worked out that does not need the ledger, so that the writer only binds and steps. It is
@@ -246,7 +252,12 @@ pub(super) fn bind_operation(ledger: &Ledger<'_>, operation: &Operation) -> Resu
 }
 
 /// Makes the next version of an email, once.
-pub(super) fn resend(ledger: &mut Ledger<'_>, wish: Wish, operation: Option<&Operation>, now: Time) -> Result<Once<Resend>> {
+pub(super) fn resend(
+    ledger: &mut Ledger<'_>,
+    wish: Wish,
+    operation: Option<&Operation>,
+    now: Time,
+) -> Result<Once<Resend>> {
     let team = ledger.team_number(wish.team).ok_or_else(|| no_team(wish.team))?;
     let previous = wish.head.resend_of.map(|id| rows::email_by_id(ledger.conn, wish.team, team, id));
     let Some(mut previous) = previous.transpose()?.flatten() else { return Ok(Once::Done(Resend::Missing)) };
@@ -262,7 +273,13 @@ pub(super) fn resend(ledger: &mut Ledger<'_>, wish: Wish, operation: Option<&Ope
     Ok(answer)
 }
 
-fn next_version(ledger: &mut Ledger<'_>, team: i64, previous: &mut Email, wish: Wish, now: Time) -> Result<Once<Resend>> {
+fn next_version(
+    ledger: &mut Ledger<'_>,
+    team: i64,
+    previous: &mut Email,
+    wish: Wish,
+    now: Time,
+) -> Result<Once<Resend>> {
     if let Some(id) = previous.resent_as
         && let Some(email) = rows::email_by_id(ledger.conn, wish.team, team, id)?
     {

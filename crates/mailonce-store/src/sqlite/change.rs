@@ -19,7 +19,8 @@ const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5,
      WHERE email = ?2 AND team = ?1";
 const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7 \
      WHERE team = ?1 AND email = ?2 AND number = ?3";
-const SAVE_ATTEMPT: &str = "INSERT INTO attempts (email, handoff, number, at, outcome, reply) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const SAVE_ATTEMPT: &str =
+    "INSERT INTO attempts (email, handoff, number, at, outcome, reply) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
      ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
 const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 \
@@ -97,9 +98,8 @@ pub(super) fn cancel(
 pub(super) fn capture(ledger: &mut Ledger<'_>, transport: &str, max: usize, now: Time) -> Result<usize> {
     let due: Vec<(i64, i64, u16)> = {
         let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
-        let rows = statement.query_map(params![now.0, transport, max as i64], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        });
+        let rows = statement
+            .query_map(params![now.0, transport, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
         rows.and_then(Iterator::collect).map_err(told)?
     };
     for (team, bits, number) in &due {
@@ -155,7 +155,13 @@ fn bound_email(ledger: &Ledger<'_>, team: TeamId, number: i64, key: KeyHash, now
 }
 
 /// Gives a key another memory.
-pub(super) fn extend_key(ledger: &mut Ledger<'_>, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
+pub(super) fn extend_key(
+    ledger: &mut Ledger<'_>,
+    team: TeamId,
+    key: KeyHash,
+    ttl: Ttl,
+    now: Time,
+) -> Result<KeyChange> {
     let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
     let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
     let event = email.extend(ttl, now);

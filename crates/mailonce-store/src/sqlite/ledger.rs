@@ -66,7 +66,12 @@ pub(super) struct Ledger<'c> {
 }
 
 impl<'c> Ledger<'c> {
-    pub(super) fn new(conn: &'c Connection, teams: TeamNumbers, watchers: Watchers, leftovers: Arc<AtomicBool>) -> Result<Self> {
+    pub(super) fn new(
+        conn: &'c Connection,
+        teams: TeamNumbers,
+        watchers: Watchers,
+        leftovers: Arc<AtomicBool>,
+    ) -> Result<Self> {
         Ok(Self {
             conn,
             accepts: accept::statements(conn)?,
@@ -193,11 +198,11 @@ impl<'c> Ledger<'c> {
     }
 
     /// Moves the few frames that were written while the checkpointer worked, so that the log can start over.
-    pub(super) fn checkpoint_leftovers(&self) {
-        if self.leftovers.swap(false, Ordering::Relaxed)
-            && let Err(error) = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
-        {
-            tracing::warn!(%error, "moving the rest of the log into the file");
+    pub(super) fn checkpoint_leftovers(&self) -> Result<()> {
+        if !self.leftovers.swap(false, Ordering::Relaxed) {
+            return Ok(());
         }
+        let moved = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(told);
+        moved.inspect_err(|error| tracing::warn!(%error, "moving the rest of the log into the file"))
     }
 }

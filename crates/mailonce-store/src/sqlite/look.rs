@@ -13,7 +13,8 @@ use rusqlite::{Connection, params};
 use super::{accept, rows, schema::told};
 
 const ALL: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
-const RARE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 ORDER BY email DESC LIMIT ?4";
+const RARE: &str =
+    "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 ORDER BY email DESC LIMIT ?4";
 
 /// Everything about one email.
 pub(super) fn detail(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<EmailDetail>> {

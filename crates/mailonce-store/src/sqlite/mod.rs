@@ -31,7 +31,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -50,6 +50,7 @@ const READERS: usize = 4;
 /// Verbs after which the log is moved into the file, and the pause between two looks.
 const VERBS_PER_CHECKPOINT: u64 = 6_000;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
+const COUNT_PAUSE: Duration = Duration::from_secs(60);
 
 /// The embedded engine.
 pub struct Sqlite {
@@ -61,6 +62,8 @@ pub struct Sqlite {
     reading: Semaphore,
     threads: Mutex<Vec<JoinHandle<()>>>,
     closing: Arc<AtomicBool>,
+    /// Keys remembered, about: counted by the checkpointer now and then.
+    keys: Arc<AtomicU64>,
     _lock: DirectoryLock,
 }
 
@@ -79,6 +82,7 @@ impl Sqlite {
         let leftovers = Arc::new(AtomicBool::new(false));
         let checkpointer = schema::open_checkpointer(&path)?;
         let writer = Writer::new();
+        let (tell, told) = std::sync::mpsc::channel();
         let closing = Arc::new(AtomicBool::new(false));
         let store = Self {
             path,
@@ -89,19 +93,36 @@ impl Sqlite {
             reading: Semaphore::new(READERS),
             threads: Mutex::default(),
             closing: Arc::clone(&closing),
+            keys: Arc::default(),
             _lock: lock,
         };
         store.start("ledger-writer", {
-            let (writer, teams, watchers) = (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.watchers));
+            let (writer, teams, watchers) =
+                (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.watchers));
             let leftovers = Arc::clone(&leftovers);
             // The ledger borrows the connection for its prepared statements, so both live on the thread.
             move || match Ledger::new(&conn, teams, watchers, leftovers) {
-                Ok(ledger) => writer.work(ledger),
-                Err(error) => writer.give_up(error),
+                Ok(ledger) => {
+                    drop(tell.send(Ok(())));
+                    writer.work(ledger);
+                }
+                Err(error) => drop(tell.send(Err(error))),
             }
         })?;
+        told.recv().map_err(|_ended| schema::unreachable("the writer ended at its start"))??;
+        let keys = Arc::clone(&store.keys);
         store.start("ledger-checkpointer", move || checkpoint(&checkpointer, &writer, &leftovers, &closing))?;
+        let counter = schema::open_reader(&store.path)?;
+        store.start("ledger-counter", {
+            let closing = Arc::clone(&store.closing);
+            move || count_keys(&counter, &keys, &closing)
+        })?;
         Ok(store)
+    }
+
+    /// Whether another process holds the data directory.
+    pub fn is_busy(directory: &Path) -> bool {
+        directory.exists() && DirectoryLock::take(directory).is_err()
     }
 
     /// The schema of the ledger in a data directory, without changing it. `None` when there is none yet.
@@ -121,7 +142,10 @@ impl Sqlite {
     }
 
     /// Has a verb other than accept run and committed.
-    async fn write<T: Send + 'static>(&self, verb: impl FnOnce(&mut Ledger<'_>) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn write<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&mut Ledger<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.writer.run(Turn::Other, verb, |_, _| {}).await
     }
 
@@ -157,10 +181,25 @@ fn checkpoint(conn: &Connection, writer: &Writer, leftovers: &AtomicBool, closin
             continue;
         }
         moved = written;
-        match conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))) {
+        match conn
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
+        {
             Ok((frames, done)) => leftovers.store(done < frames || !quiet, Ordering::Relaxed),
-            Err(error) => tracing::warn!(%error, "moving the log into the file"),
+            Err(error) => match told(error) {
+                error @ StoreError::Corrupt(_) => return writer.give_up(error),
+                error => tracing::warn!(%error, "moving the log into the file"),
+            },
         }
+    }
+}
+
+/// Counts the keys for the metrics, seldom: it walks the whole tree.
+fn count_keys(conn: &Connection, keys: &AtomicU64, closing: &AtomicBool) {
+    while !closing.load(Ordering::Relaxed) {
+        if let Ok(count) = conn.query_row("SELECT COUNT(*) FROM keys", [], |row| row.get::<_, i64>(0)) {
+            keys.store(count as u64, Ordering::Relaxed);
+        }
+        std::thread::park_timeout(COUNT_PAUSE);
     }
 }
 
@@ -168,7 +207,8 @@ fn checkpoint(conn: &Connection, writer: &Writer, leftovers: &AtomicBool, closin
 impl Store for Sqlite {
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
         let prepared = Prepared::new(wish, now)?;
-        let tell = |answer: &Accept, ledger: &Ledger<'_>| accept::told_of(answer).into_iter().for_each(|e| ledger.tell(e));
+        let tell =
+            |answer: &Accept, ledger: &Ledger<'_>| accept::told_of(answer).into_iter().for_each(|e| ledger.tell(e));
         self.writer.run(Turn::Accept, move |ledger| accept::accept(ledger, prepared, now), tell).await
     }
 
@@ -312,13 +352,16 @@ impl Store for Sqlite {
     }
 
     async fn health(&self) -> Result<Health> {
-        self.writer.check()?;
         self.write(|_| Ok(())).await?;
-        Ok(Health { engine: "sqlite", notes: vec!["journal_mode=wal synchronous=full".into()] })
+        Ok(Health { engine: "sqlite", degraded: false, notes: vec!["journal_mode=wal synchronous=full".into()] })
+    }
+
+    fn stopped(&self) -> Option<StoreError> {
+        self.writer.broken()
     }
 
     fn gauges(&self) -> Gauges {
-        self.writer.gauges()
+        Gauges { keys: self.keys.load(Ordering::Relaxed), ..self.writer.gauges() }
     }
 
     fn watch(&self, watcher: Watcher) -> bool {

@@ -18,7 +18,8 @@ const ONE_EMAIL: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, 
      WHERE email = ?2 AND team = ?1";
 const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence FROM handoffs \
      WHERE team = ?1 AND email = ?2 ORDER BY number";
-const ATTEMPTS: &str = "SELECT handoff, number, at, outcome, reply FROM attempts WHERE email = ?1 ORDER BY handoff, number";
+const ATTEMPTS: &str =
+    "SELECT handoff, number, at, outcome, reply FROM attempts WHERE email = ?1 ORDER BY handoff, number";
 const SUPPRESSED: &str = "SELECT count, latest FROM suppressed WHERE email = ?1";
 const BODY: &str = "SELECT COALESCE(body, (SELECT body FROM bodies WHERE email = ?1)) FROM emails WHERE email = ?1";
 

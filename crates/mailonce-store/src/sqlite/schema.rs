@@ -44,8 +44,11 @@ pub(super) fn open_writer(path: &Path, secret_if_new: [u8; 32]) -> Result<Connec
     settle(&conn, WRITER_CACHE_KIB)?;
     assert_durable(&conn)?;
     migrate(&mut conn)?;
-    conn.execute("INSERT OR IGNORE INTO install (one, secret, epoch, last_id) VALUES (1, ?1, 1, 0)", [secret_if_new.as_slice()])
-        .map_err(told)?;
+    conn.execute(
+        "INSERT OR IGNORE INTO install (one, secret, epoch, last_id) VALUES (1, ?1, 1, 0)",
+        [secret_if_new.as_slice()],
+    )
+    .map_err(told)?;
     Ok(conn)
 }
 
@@ -69,8 +72,10 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection> {
 pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(told)?;
-    conn.execute_batch(&format!("PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA busy_timeout = 5000"))
-        .map_err(told)?;
+    conn.execute_batch(&format!(
+        "PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA busy_timeout = 5000"
+    ))
+    .map_err(told)?;
     conn.set_prepared_statement_cache_capacity(64);
     Ok(conn)
 }
@@ -94,7 +99,9 @@ fn assert_durable(conn: &Connection) -> Result<()> {
     if mode == "wal" && synchronous == 2 {
         return Ok(());
     }
-    Err(StoreError::Corrupt(format!("SQLite runs with journal_mode={mode}, synchronous={synchronous}; WAL and FULL are needed")))
+    Err(StoreError::Corrupt(format!(
+        "SQLite runs with journal_mode={mode}, synchronous={synchronous}; WAL and FULL are needed"
+    )))
 }
 
 /// Brings the schema up to date, each step in a transaction of its own.

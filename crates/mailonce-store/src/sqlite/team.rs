@@ -11,12 +11,14 @@ use uuid::Uuid;
 
 use super::{accept, ledger::Ledger, schema::told};
 
-const TEAM: &str = "INSERT INTO teams (id, name, created_at, require_keys) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+const TEAM: &str =
+    "INSERT INTO teams (id, name, created_at, require_keys) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
 const REQUIRE: &str = "UPDATE teams SET require_keys = ?2 WHERE id = ?1 RETURNING id, name, created_at, require_keys";
 const API_KEY: &str = "INSERT INTO api_keys (id, team, hash, about, created_at, revoked_at, last_used_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
-const API_KEYS: &str = "SELECT id, hash, about, created_at, revoked_at, last_used_at FROM api_keys WHERE team = ?1 ORDER BY id DESC";
+const API_KEYS: &str =
+    "SELECT id, hash, about, created_at, revoked_at, last_used_at FROM api_keys WHERE team = ?1 ORDER BY id DESC";
 const BY_HASH: &str = "SELECT k.id, k.hash, k.about, k.created_at, k.revoked_at, k.last_used_at, \
      t.id, t.name, t.created_at, t.require_keys FROM api_keys k JOIN teams t ON t.number = k.team WHERE k.hash = ?1";
 const REVOKE: &str = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, ?3) WHERE team = ?1 AND id = ?2 \
@@ -34,7 +36,8 @@ fn team_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Team> {
 
 fn api_key_row(row: &Row<'_>, team: TeamId) -> rusqlite::Result<ApiKey> {
     let about: String = row.get(2)?;
-    let broken = |e: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, Box::new(e));
+    let broken =
+        |e: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, Box::new(e));
     Ok(ApiKey {
         id: ApiKeyId(Uuid::from_bytes(row.get(0)?)),
         team,
@@ -54,7 +57,12 @@ pub(super) fn numbers(conn: &Connection) -> Result<Vec<(TeamId, i64)>> {
 }
 
 /// Makes a team together with its first credential. The number it got.
-pub(super) fn create_team(ledger: &Ledger<'_>, team: &Team, key: &ApiKey, operation: Option<&Operation>) -> Result<Once<i64>> {
+pub(super) fn create_team(
+    ledger: &Ledger<'_>,
+    team: &Team,
+    key: &ApiKey,
+    operation: Option<&Operation>,
+) -> Result<Once<i64>> {
     if let Some(operation) = operation {
         if let Some(answer) = accept::repeat_of(ledger, operation, key.created_at)? {
             return Ok(answer);

@@ -50,7 +50,8 @@ fn sweep_one(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time, swept: &m
         swept.keys += forget(ledger, team, email, now)?;
     }
     if email.body_until().is_some_and(|at| at <= now) {
-        swept.bodies += ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
+        swept.bodies +=
+            ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
         swept.bodies += ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
     }
     if email.traces_until().is_some_and(|at| at <= now) {

@@ -114,9 +114,9 @@ impl Writer {
         self.ready.notify_all();
     }
 
-    /// Whether it still takes verbs.
-    pub(super) fn check(&self) -> Result<()> {
-        self.lock().broken.clone().map_or(Ok(()), Err)
+    /// Why it takes no verb any more, if so.
+    pub(super) fn broken(&self) -> Option<StoreError> {
+        self.lock().broken.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
@@ -125,7 +125,7 @@ impl Writer {
 
     /// Takes no verb any more.
     pub(super) fn give_up(&self, error: StoreError) {
-        tracing::error!(%error, "the writer cannot work");
+        tracing::error!(%error, "the writer stops");
         let mut queues = self.lock();
         queues.broken = Some(error);
         queues.accepts.clear();
@@ -139,13 +139,18 @@ impl Writer {
             let began = Instant::now();
             let (replies, fate) = commit_group(&mut ledger, group);
             self.count(size, began.elapsed().as_micros() as u64);
+            let broken = fate.clone().err().filter(|error| matches!(error, StoreError::Corrupt(_)));
+            let ends = broken.is_some();
+            broken.into_iter().for_each(|error| self.give_up(error));
             for reply in replies {
                 reply(&fate, &ledger);
             }
-            if let Err(error @ StoreError::Corrupt(_)) = fate {
+            if ends {
+                return;
+            }
+            if let Err(error @ StoreError::Corrupt(_)) = ledger.checkpoint_leftovers() {
                 return self.give_up(error);
             }
-            ledger.checkpoint_leftovers();
         }
     }
 
@@ -206,4 +211,3 @@ fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Reply>, Re
 fn closed() -> StoreError {
     StoreError::Unreachable("the ledger is closing".into())
 }
-

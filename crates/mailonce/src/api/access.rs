@@ -1,11 +1,6 @@
 //! Credentials and teams.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-    http::StatusCode,
-    response::IntoResponse,
-};
+use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
 use mailonce_core::{
     address::Address,
     id::ApiKeyId,
@@ -17,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App,
+    Answer, App, PathOf,
     door::{Door, RawBody},
     wire::words,
 };
@@ -50,13 +45,17 @@ impl NewApiKeyBody {
         words("name", &self.name)?;
         let fault = |path: &str, message: &str| Problem::from(vec![FieldError::new(path, message)]);
         let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
-        let scope = |word: &String| Scope::parse(word).ok_or_else(|| fault("scopes", "are among send, read, reply, secrets, admin, operator"));
+        let scope = |word: &String| {
+            Scope::parse(word).ok_or_else(|| fault("scopes", "are among send, read, reply, secrets, admin, operator"))
+        };
         let sender = |rule: String| match rule.strip_prefix('@') {
             Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
             None => Address::parse(&rule).map(|address| address.as_str().to_owned()),
         };
         let senders = self.senders.unwrap_or_default().into_iter().take(100).map(sender).collect::<Result<_, _>>();
-        let expires_at = self.expires_at.map(|text| Time::parse(&text).ok_or_else(|| fault("expires_at", "is an RFC 3339 time with an offset")));
+        let expires_at = self
+            .expires_at
+            .map(|text| Time::parse(&text).ok_or_else(|| fault("expires_at", "is an RFC 3339 time with an offset")));
         if self.rate_per_s == Some(0) {
             return Err(fault("rate_per_s", "is at least 1"));
         }
@@ -132,9 +131,10 @@ pub(super) struct ApiKeyPage {
 pub(super) async fn create_api_key(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
     let about = body.parse::<NewApiKeyBody>()?.read()?;
-    let asked = door.asked("api-keys", "", &body.0);
+    let asked = door.asked("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
     let made = app.engine.create_api_key(&door.caller, about, asked).await?;
-    let body = MadeApiKeyBody { id: made.id.to_string(), api_key: made.secret, created_at: made.created_at.to_string() };
+    let body =
+        MadeApiKeyBody { id: made.id.to_string(), api_key: made.secret, created_at: made.created_at.to_string() };
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
 
@@ -149,9 +149,10 @@ pub(super) async fn list_api_keys(State(app): State<App>, door: Door) -> Answer 
 /// Take an API key back.
 #[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "access", params(("id" = String, Path)),
     responses((status = 200, description = "The key", body = ApiKeyBody)))]
-pub(super) async fn revoke_api_key(State(app): State<App>, door: Door, Path(id): Path<String>) -> Answer {
+pub(super) async fn revoke_api_key(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let id: ApiKeyId = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
+    let id: ApiKeyId =
+        id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
     let key = app.engine.revoke_api_key(&door.caller, id).await?;
     Ok(Json(ApiKeyBody::from(&key)).into_response())
 }
@@ -207,7 +208,7 @@ pub(super) async fn create_team(State(app): State<App>, door: Door, body: RawBod
     door.caller.need(Scope::Operator)?;
     let name = body.parse::<NewTeamBody>()?.name;
     words("name", &name)?;
-    let asked = door.asked("teams", "", &body.0);
+    let asked = door.asked("teams", "", name.as_bytes());
     let scopes = vec![Scope::Send, Scope::Read, Scope::Reply, Scope::Secrets, Scope::Admin];
     let made = app.engine.create_team(&door.caller, &name, crate::serve::about("first key", scopes), asked).await?;
     let body = MadeTeamBody { id: made.team.to_string(), name, api_key: made.secret };
@@ -233,7 +234,7 @@ pub(super) struct TeamChangeBody {
 /// Change a team.
 #[utoipa::path(patch, path = "/v1/teams/{id}", tag = "access", params(("id" = String, Path)), request_body = TeamChangeBody,
     responses((status = 200, description = "The team", body = TeamBody)))]
-pub(super) async fn change_team(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+pub(super) async fn change_team(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Operator)?;
     let id = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no team {id}")))?;
     let require = body.parse::<TeamChangeBody>()?.require_keys;

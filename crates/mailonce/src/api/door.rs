@@ -32,9 +32,8 @@ impl FromRequestParts<App> for Door {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
-        let credential = bearer(&parts.headers).ok_or_else(|| {
-            Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing")
-        })?;
+        let credential = bearer(&parts.headers)
+            .ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing"))?;
         let caller = app.engine.authenticate(credential, channel(&parts.headers)).await?;
         let key = idempotency_key(&parts.headers)?;
         Ok(Self { caller, key })
@@ -130,6 +129,10 @@ impl RawBody {
 
 /// Reads JSON of a shape. Only a fault pays for the search of its path.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Derived readers take a list of values for an object; callers mean objects.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(Problem::new(Code::InvalidType, "a list where an object is expected"));
+    }
     serde_json::from_slice(bytes).map_err(|first| {
         let mut json = serde_json::Deserializer::from_slice(bytes);
         match serde_path_to_error::deserialize::<_, T>(&mut json) {
@@ -158,7 +161,11 @@ fn fault(path: String, error: &serde_json::Error) -> Problem {
     let path = if text.starts_with("missing field") { join(&path, &named(&text).unwrap_or_default()) } else { path };
     let place = text.find(" at line").unwrap_or(text.len());
     let detail = text.get(..place).unwrap_or(&text).to_owned();
-    Problem::field(Code::InvalidType, path, detail)
+    if path.is_empty() {
+        Problem::new(Code::InvalidType, detail)
+    } else {
+        Problem::field(Code::InvalidType, path, detail)
+    }
 }
 
 fn join(path: &str, name: &str) -> String {

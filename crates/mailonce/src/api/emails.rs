@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
@@ -23,7 +23,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Answer, App,
+    Answer, App, PathOf,
     door::{Door, RawBody, parse},
     wire::{BatchBody, BatchError, EmailBody, EmailDetailBody, EmailPage, SendBody, SentBody, words},
 };
@@ -77,7 +77,7 @@ pub(super) async fn batch(State(app): State<App>, door: Door, headers: HeaderMap
     }
     let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.request(None);
     let items = values.iter().map(item).collect();
-    let answer = app.engine.send_batch(&door.caller, door.key, items, strict, &body.0).await?;
+    let answer = app.engine.send_batch(&door.caller, door.key, items, strict).await?;
     let data = answer.items.iter().map(|item| item.as_ref().map(SentBody::from)).collect();
     let error = |(index, problem): (usize, Problem)| BatchError {
         index,
@@ -94,7 +94,11 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
     match value.to_str().unwrap_or_default() {
         "strict" => Ok(true),
         "permissive" => Ok(false),
-        _ => Err(Problem::field(Code::InvalidField, "x-batch-validation", "x-batch-validation is `strict` or `permissive`")),
+        _ => Err(Problem::field(
+            Code::InvalidField,
+            "x-batch-validation",
+            "x-batch-validation is `strict` or `permissive`",
+        )),
     }
 }
 
@@ -136,15 +140,18 @@ impl ListQuery {
             let parsed = text.as_deref().map(|text| Time::parse(text).ok_or(()));
             parsed.transpose().map_err(|()| query_fault(field, format!("{field} is an RFC 3339 time with an offset")))
         };
-        let state = self.state.as_deref().map(|word| EmailState::parse(word).ok_or_else(|| {
-            let all: Vec<&str> = EmailState::ALL.iter().map(|state| state.word()).collect();
-            query_fault("state", format!("state is one of {}", all.join(", ")))
-        }));
-        let to = self.to.as_deref().map(|to| Address::parse(to).map_err(|error| query_fault("to", format!("to {error}"))));
+        let state = self.state.as_deref().map(|word| {
+            EmailState::parse(word).ok_or_else(|| {
+                let all: Vec<&str> = EmailState::ALL.iter().map(|state| state.word()).collect();
+                query_fault("state", format!("state is one of {}", all.join(", ")))
+            })
+        });
+        let to =
+            self.to.as_deref().map(|to| Address::parse(to).map_err(|error| query_fault("to", format!("to {error}"))));
         let key = self.key.as_deref().map(|key| Key::parse(key).map_err(|error| query_fault("key", error.to_string())));
-        let before = self.cursor.as_deref().map(|cursor| cursor.parse().map_err(|_not_an_id| {
-            query_fault("cursor", "cursor is the next_cursor of another page")
-        }));
+        let before = self.cursor.as_deref().map(|cursor| {
+            cursor.parse().map_err(|_not_an_id| query_fault("cursor", "cursor is the next_cursor of another page"))
+        });
         Ok(EmailQuery {
             state: state.transpose()?,
             to: to.transpose()?.map(|address| address.as_str().to_owned()),
@@ -170,7 +177,7 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: super::Query
 /// Read one email, with its envelopes, attempts, timeline and suppressed calls.
 #[utoipa::path(get, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)),
     responses((status = 200, description = "The email", body = EmailDetailBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, Path(id): Path<String>) -> Answer {
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
     door.caller.need(Scope::Read)?;
     let view = app.engine.email_view(&door.caller, email_id(&id)?).await?;
     let message_id = app.engine.message_id(&view.detail.email);
@@ -188,11 +195,13 @@ pub(super) struct RescheduleBody {
 /// Move a scheduled email to another time.
 #[utoipa::path(patch, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
     responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Not scheduled", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn reschedule(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+pub(super) async fn reschedule(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Send)?;
     let id = email_id(&id)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at;
-    let fault = |error: mailonce_core::schedule::ScheduleError| Problem::from(vec![FieldError::new("scheduled_at", error.to_string())]);
+    let fault = |error: mailonce_core::schedule::ScheduleError| {
+        Problem::from(vec![FieldError::new("scheduled_at", error.to_string())])
+    };
     let schedule = Schedule::parse(&text).map_err(fault)?;
     let email = app.engine.reschedule(&door.caller, id, &schedule).await?;
     Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
@@ -206,7 +215,7 @@ pub(super) struct EmptyBody {}
 /// Take an email back, if nothing can have left yet.
 #[utoipa::path(post, path = "/v1/emails/{id}/cancel", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
     responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Too late", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn cancel(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+pub(super) async fn cancel(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Send)?;
     let id = email_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
@@ -228,7 +237,7 @@ pub(super) struct ResendBody {
 #[utoipa::path(post, path = "/v1/emails/{id}/resend", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
     responses((status = 202, description = "The next version", body = SentBody), (status = 200, description = "Made before", body = SentBody),
         (status = 409, description = "Not now", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn resend(State(app): State<App>, door: Door, Path(id): Path<String>, body: RawBody) -> Answer {
+pub(super) async fn resend(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Send)?;
     let id = email_id(&id)?;
     let reason = body.parse_or_empty::<ResendBody>()?.reason;

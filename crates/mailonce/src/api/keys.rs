@@ -1,10 +1,6 @@
 //! The key inspector: what a name is bound to, for how long, and who came again.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-    response::IntoResponse,
-};
+use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     email::Email,
     key::Key,
@@ -17,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App,
+    Answer, App, PathOf,
     door::{Door, RawBody},
     wire::{SuppressedBody, TtlBody},
 };
@@ -64,7 +60,7 @@ impl KeyBody {
             Some(Bound::Operation { .. }) => "operation",
             None => "forgotten",
         };
-        let derivation = |email: &Email| if email.head.intent.is_some() && key.as_str().starts_with("i1_") { "intent" } else { "header" };
+        let derivation = |email: &Email| if email.head.is_named_by_intent() { "intent" } else { "header" };
         Self {
             key: key.to_string(),
             bound_to,
@@ -86,7 +82,7 @@ impl KeyBody {
 /// Inspect a key.
 #[utoipa::path(get, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody)))]
-pub(super) async fn inspect(State(app): State<App>, door: Door, Path(text): Path<String>) -> Answer {
+pub(super) async fn inspect(State(app): State<App>, door: Door, PathOf(text): PathOf) -> Answer {
     door.caller.need(Scope::Read)?;
     let key = key(&text)?;
     let view = app.engine.key(&door.caller, &key).await?;
@@ -103,7 +99,7 @@ pub(super) struct ExtendBody {
 /// Give a key another memory.
 #[utoipa::path(patch, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)), request_body = ExtendBody,
     responses((status = 200, description = "The key", body = KeyBody)))]
-pub(super) async fn extend(State(app): State<App>, door: Door, Path(text): Path<String>, body: RawBody) -> Answer {
+pub(super) async fn extend(State(app): State<App>, door: Door, PathOf(text): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
     let key = key(&text)?;
     let ttl = body.parse::<ExtendBody>()?.ttl.read().map_err(|fault| Problem::from(vec![fault]))?;
@@ -115,7 +111,7 @@ pub(super) async fn extend(State(app): State<App>, door: Door, Path(text): Path<
 /// Forget a key. The next call with it is a new wish.
 #[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email is not finished", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn forget(State(app): State<App>, door: Door, Path(text): Path<String>) -> Answer {
+pub(super) async fn forget(State(app): State<App>, door: Door, PathOf(text): PathOf) -> Answer {
     door.caller.need(Scope::Admin)?;
     let key = key(&text)?;
     app.engine.forget_key(&door.caller, &key).await?;

@@ -13,7 +13,7 @@ mod wire;
 use axum::{
     Router,
     body::Bytes,
-    extract::{FromRequestParts, Query, Request},
+    extract::{FromRequestParts, Path, Query, Request},
     http::request::Parts,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -21,7 +21,7 @@ use axum::{
 use mailonce_core::problem::{Code, Problem, nearest};
 use mailonce_engine::Engine;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::{
     ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
@@ -89,8 +89,7 @@ async fn bench_echo(body: Bytes) -> Answer {
 
 async fn no_such_path(request: Request) -> Refused {
     let path = request.uri().path().to_owned();
-    let document = openapi();
-    let near = nearest(&path, document.paths.paths.keys().map(String::as_str));
+    let near = nearest(&path, openapi().paths.paths.keys().map(String::as_str));
     let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     Refused(Problem::new(Code::NotFound, format!("there is no path {path}{hint}")))
 }
@@ -106,6 +105,20 @@ fn after_panic(_: Box<dyn std::any::Any + Send>) -> Response {
     Refused(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
 }
 
+/// The one parameter of a path.
+pub(crate) struct PathOf(pub(crate) String);
+
+impl FromRequestParts<App> for PathOf {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        match Path::<String>::from_request_parts(parts, app).await {
+            Ok(Path(text)) => Ok(Self(text)),
+            Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
+        }
+    }
+}
+
 /// Query parameters of a shape; unknown ones are refused.
 pub(crate) struct QueryOf<T>(pub(crate) T);
 
@@ -113,14 +126,32 @@ impl<T: DeserializeOwned> FromRequestParts<App> for QueryOf<T> {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refused> {
-        let Query(query) = Query::try_from_uri(&parts.uri)
-            .map_err(|rejection| Problem::new(Code::InvalidQuery, rejection.body_text()))?;
+        let Query(query) = Query::try_from_uri(&parts.uri).map_err(|rejection| bad_query(&rejection.body_text()))?;
         Ok(Self(query))
     }
 }
 
-/// The document that describes the routes.
-pub fn openapi() -> OpenApi {
+/// Names the parameter that does not exist, and the nearest that does.
+fn bad_query(text: &str) -> Problem {
+    let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    match names.split_first().filter(|_| text.contains("unknown field")) {
+        Some((wrong, right)) => {
+            let hint = nearest(wrong, right.iter().copied())
+                .map(|near| format!("; did you mean `{near}`?"))
+                .unwrap_or_default();
+            Problem::field(Code::InvalidQuery, *wrong, format!("there is no parameter `{wrong}`{hint}"))
+        }
+        None => Problem::field(Code::InvalidQuery, "", text),
+    }
+}
+
+/// The document that describes the routes, made once.
+pub fn openapi() -> &'static OpenApi {
+    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(describe);
+    &DOCUMENT
+}
+
+fn describe() -> OpenApi {
     let (_, mut document) = routes().split_for_parts();
     document.info.title = "mailonce".into();
     document.info.version = env!("CARGO_PKG_VERSION").into();
@@ -144,7 +175,8 @@ pub fn openapi() -> OpenApi {
 
 /// Problems that any call of a kind may meet.
 fn problems(public: bool) -> &'static [(&'static str, &'static str)] {
-    const PUBLIC: [(&str, &str); 3] = [("404", "No such thing"), ("500", "Our fault"), ("503", "The ledger cannot answer")];
+    const PUBLIC: [(&str, &str); 3] =
+        [("404", "No such thing"), ("500", "Our fault"), ("503", "The ledger cannot answer")];
     const CALLERS: [(&str, &str); 11] = [
         ("400", "Not understood"),
         ("401", "No valid API key"),
@@ -168,7 +200,7 @@ fn problem_response(what: &str) -> RefOr<utoipa::openapi::Response> {
 
 /// The document as it is committed and served.
 pub fn openapi_json() -> String {
-    let mut text = serde_json::to_string_pretty(&openapi()).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(openapi()).unwrap_or_default();
     text.push('\n');
     text
 }

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderValue, header},
     response::{Html, IntoResponse, Redirect, Response},
 };
@@ -11,7 +11,7 @@ use mailonce_engine::unavailable;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Answer, App, error_pages};
+use super::{Answer, App, PathOf, error_pages};
 
 /// How the server is.
 #[derive(Serialize, ToSchema)]
@@ -68,8 +68,9 @@ pub(super) async fn docs() -> Response {
 /// The page of one problem code, in Markdown.
 #[utoipa::path(get, path = "/docs/errors/{code}", tag = "system", security(()), params(("code" = String, Path)),
     responses((status = 200, description = "The page", body = String, content_type = "text/markdown")))]
-pub(super) async fn error_page(Path(code): Path<String>) -> Answer {
-    let page = error_pages::page(&code).ok_or_else(|| Problem::new(Code::NotFound, format!("there is no code `{code}`")))?;
+pub(super) async fn error_page(PathOf(code): PathOf) -> Answer {
+    let page =
+        error_pages::page(&code).ok_or_else(|| Problem::new(Code::NotFound, format!("there is no code `{code}`")))?;
     Ok(typed("text/markdown; charset=utf-8", page.to_owned()))
 }
 

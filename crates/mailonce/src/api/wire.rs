@@ -18,7 +18,10 @@ use mailonce_engine::{
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{RefOr, Schema},
+};
 
 /// One text or a list of them.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +86,42 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
     }
 }
 
+/// An object. Derived readers take a list of values as well; callers mean objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+            type Value = Object<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        from.deserialize_map(Visitor(PhantomData))
+    }
+}
+
+impl<T: ToSchema> PartialSchema for Object<T> {
+    fn schema() -> RefOr<Schema> {
+        T::schema()
+    }
+}
+
+impl<T: ToSchema> ToSchema for Object<T> {
+    fn name() -> std::borrow::Cow<'static, str> {
+        T::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        T::schemas(schemas);
+    }
+}
+
 /// How long a key is remembered.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
@@ -90,7 +129,7 @@ pub(crate) enum TtlBody {
     /// `transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.
     Text(String),
     /// Twice the interval of a mail that recurs.
-    Class(TtlClass),
+    Class(Object<TtlClass>),
 }
 
 /// The memory of a mail that recurs.
@@ -107,7 +146,7 @@ impl TtlBody {
     pub(crate) fn read(&self) -> Result<Ttl, FieldError> {
         let read = match self {
             Self::Text(text) => Ttl::parse(text),
-            Self::Class(TtlClass { class, interval }) if class == "scheduled" => Ttl::scheduled(interval),
+            Self::Class(Object(TtlClass { class, interval })) if class == "scheduled" => Ttl::scheduled(interval),
             Self::Class(_) => Err(mailonce_core::ttl::TtlError),
         };
         read.map_err(|error| FieldError::new("ttl", error.to_string()))
@@ -121,7 +160,7 @@ pub(crate) enum TagBody {
     /// Only a name.
     Name(String),
     /// A name and a value.
-    Pair(TagPair),
+    Pair(Object<TagPair>),
 }
 
 /// A tag with a value.
@@ -197,7 +236,7 @@ pub(crate) struct SendBody {
     #[schema(value_type = Option<BTreeMap<String, String>>)]
     headers: Option<Pairs<String>>,
     #[serde(default)]
-    attachments: Option<Vec<AttachmentBody>>,
+    attachments: Option<Vec<Object<AttachmentBody>>>,
     #[serde(default)]
     tags: Option<Vec<TagBody>>,
     /// Strings, numbers up to 2^53-1 and booleans.
@@ -208,7 +247,7 @@ pub(crate) struct SendBody {
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
-    intent: Option<IntentBody>,
+    intent: Option<Object<IntentBody>>,
     #[serde(default)]
     ttl: Option<TtlBody>,
     /// `reject` or `first_wins`.
@@ -229,12 +268,14 @@ impl SendBody {
     /// Checks the words and gives the engine's form of them.
     pub(crate) fn request(self, key: Option<mailonce_core::key::Key>) -> Result<SendRequest, Problem> {
         let mut faults = Vec::new();
-        let on_mismatch = kept(word("on_mismatch", self.on_mismatch.as_deref(), &["reject", "first_wins"]), &mut faults);
-        let on_mismatch = on_mismatch.map(|word| if word == "reject" { OnMismatch::Reject } else { OnMismatch::FirstWins });
+        let on_mismatch =
+            kept(word("on_mismatch", self.on_mismatch.as_deref(), &["reject", "first_wins"]), &mut faults);
+        let on_mismatch =
+            on_mismatch.map(|word| if word == "reject" { OnMismatch::Reject } else { OnMismatch::FirstWins });
         let on_unknown = kept(word("on_unknown", self.on_unknown.as_deref(), &["hold", "resend"]), &mut faults);
         let on_unknown = on_unknown.and_then(OnUnknown::parse).unwrap_or(OnUnknown::Hold);
         let ttl = kept(self.ttl.as_ref().map(TtlBody::read).transpose(), &mut faults);
-        let intent = kept(self.intent.clone().map(IntentBody::read).transpose(), &mut faults);
+        let intent = kept(self.intent.clone().map(|Object(intent)| intent.read()).transpose(), &mut faults);
         let (transport, distinct_token) = (self.transport.clone(), self.distinct_token.clone());
         match Content::check(self.content()) {
             Ok(content) if faults.is_empty() => {
@@ -246,7 +287,7 @@ impl SendBody {
     }
 
     fn content(self) -> RawContent {
-        let attachment = |file: AttachmentBody| RawAttachment {
+        let attachment = |Object(file): Object<AttachmentBody>| RawAttachment {
             filename: file.filename,
             content: file.content,
             content_type: file.content_type,
@@ -254,7 +295,7 @@ impl SendBody {
         };
         let tag = |tag: TagBody| match tag {
             TagBody::Name(name) => (name, None),
-            TagBody::Pair(pair) => (pair.name, pair.value),
+            TagBody::Pair(Object(pair)) => (pair.name, pair.value),
         };
         let metadata = self.metadata.unwrap_or_default().0;
         RawContent {
@@ -278,7 +319,8 @@ impl SendBody {
 
 impl IntentBody {
     fn read(self) -> Result<Intent, FieldError> {
-        let intent = Intent { kind: self.kind, entity: self.entity, version: self.version.unwrap_or(1), period: self.period };
+        let intent =
+            Intent { kind: self.kind, entity: self.entity, version: self.version.unwrap_or(1), period: self.period };
         intent.check().map_err(|error| FieldError::new(&format!("intent.{}", error.field), error.to_string()))?;
         Ok(intent)
     }
@@ -298,7 +340,8 @@ pub(crate) fn word<'a>(path: &str, text: Option<&'a str>, allowed: &[&'a str]) -
     if allowed.contains(&text) {
         return Ok(Some(text));
     }
-    let hint = nearest(text, allowed.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let hint =
+        nearest(text, allowed.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     Err(FieldError::new(path, format!("is one of {}{hint}", allowed.join(", "))))
 }
 
@@ -544,7 +587,9 @@ impl EmailDetailBody {
             text: content.and_then(|c| c.text.clone()),
             html: content.and_then(|c| c.html.clone()),
             reply_to: content.map(|c| c.reply_to.iter().map(shown).collect()).unwrap_or_default(),
-            headers: content.map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect()).unwrap_or_default(),
+            headers: content
+                .map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect())
+                .unwrap_or_default(),
             attachments: files.iter().map(attachment_view).collect(),
             tags: content.map(|c| serde_json::json!(c.tags)).unwrap_or_default(),
             metadata: content.map(|c| serde_json::json!(c.metadata)).unwrap_or_default(),

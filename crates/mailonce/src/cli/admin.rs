@@ -10,8 +10,8 @@ use mailonce_core::{
     problem::Problem,
     team::{ApiKey, Scope},
 };
-use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use mailonce_engine::{Caller, Engine, send::SendRequest};
+use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::json;
 use std::{process::ExitCode, sync::Arc};
 
@@ -155,7 +155,9 @@ pub(super) async fn team(out: &Out, verb: TeamVerb) -> anyhow::Result<ExitCode> 
                 let one = |team: &mailonce_core::team::Team| json!({ "id": team.id.to_string(), "name": team.name });
                 out.value(&json!({ "data": teams.iter().map(one).collect::<Vec<_>>() }));
             } else {
-                let row = |team: &mailonce_core::team::Team| vec![team.id.to_string(), team.name.clone(), team.created_at.to_string()];
+                let row = |team: &mailonce_core::team::Team| {
+                    vec![team.id.to_string(), team.name.clone(), team.created_at.to_string()]
+                };
                 out.table(&["id", "name", "made"], teams.iter().map(row).collect());
             }
         }
@@ -173,7 +175,11 @@ pub(super) async fn migrate(out: &Out, flags: &Flags) -> anyhow::Result<ExitCode
         StoreAt::Postgres(url) => Postgres::schema_version(url).await?.map(i64::from),
     };
     let schema = schema.context("the ledger has no schema")?;
-    if out.is_json() { out.value(&json!({ "schema": schema })) } else { out.line(&format!("the ledger has schema {schema}")) }
+    if out.is_json() {
+        out.value(&json!({ "schema": schema }))
+    } else {
+        out.line(&format!("the ledger has schema {schema}"))
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -190,7 +196,7 @@ pub(crate) struct FillArgs {
 /// Fills a ledger with settled keys, through the same verbs that requests use.
 pub(super) async fn fill(out: &Out, args: FillArgs) -> anyhow::Result<ExitCode> {
     let engine = open(&args.flags).await?;
-    let secret = super::dev::dev_key(&engine).await?;
+    let secret = super::dev::dev_key(&engine, &configured(&args.flags)?.data).await?;
     let bar = indicatif::ProgressBar::new(args.keys);
     let caller = engine.authenticate(&secret, mailonce_core::email::Channel::Cli).await.map_err(told)?;
     fill_ledger(&engine, &caller, args.keys, |done| bar.set_position(done)).await?;
@@ -205,7 +211,7 @@ async fn fill_ledger(engine: &Arc<Engine>, caller: &Caller, count: u64, progress
     const BATCH: u64 = 500;
     for first in (0..count).step_by(BATCH as usize) {
         let items = (first..count.min(first + BATCH)).map(|n| Ok(filler(n)?)).collect();
-        let made = engine.send_batch(caller, None, items, true, b"").await.map_err(told)?;
+        let made = engine.send_batch(caller, None, items, true).await.map_err(told)?;
         while engine.store().capture(mailonce_engine::SANDBOX, BATCH as usize, engine.now()).await? > 0 {}
         progress(first + made.items.len() as u64);
     }
@@ -223,5 +229,14 @@ fn filler(n: u64) -> Result<SendRequest, Problem> {
     };
     let key = Key::parse(&format!("filler-{n}")).ok();
     let content = Content::check(raw)?;
-    Ok(SendRequest { content, intent: None, key, ttl: None, on_mismatch: None, on_unknown: OnUnknown::Hold, transport: None, distinct_token: None })
+    Ok(SendRequest {
+        content,
+        intent: None,
+        key,
+        ttl: None,
+        on_mismatch: None,
+        on_unknown: OnUnknown::Hold,
+        transport: None,
+        distinct_token: None,
+    })
 }

@@ -61,10 +61,13 @@ impl Client {
         let dev = || read_dev_file(&reach.data);
         let (url, api_key) = match (&reach.url, &reach.api_key) {
             (Some(url), Some(key)) => (url.clone(), key.clone()),
-            (Some(url), None) => (url.clone(), dev().context("no API key: set MAILONCE_API_KEY or pass --api-key")?.api_key),
+            (Some(url), None) => {
+                (url.clone(), dev().context("no API key: set MAILONCE_API_KEY or pass --api-key")?.api_key)
+            }
             (None, Some(key)) => (dev().map_or_else(|_| "http://127.0.0.1:6245".into(), |dev| dev.url), key.clone()),
             (None, None) => {
-                let dev = dev().context("no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY")?;
+                let dev =
+                    dev().context("no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY")?;
                 (dev.url, dev.api_key)
             }
         };
@@ -75,7 +78,13 @@ impl Client {
     }
 
     /// Asks, and gives back the status and the JSON of the answer. Problems become errors.
-    pub(crate) async fn ask(&self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> anyhow::Result<(u16, Value)> {
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        key: Option<&str>,
+        body: Option<&Value>,
+    ) -> anyhow::Result<(u16, Value)> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url))

@@ -3,7 +3,12 @@
 use anyhow::Context as _;
 use mailonce_core::team::Scope;
 use mailonce_engine::Engine;
-use std::{io::IsTerminal as _, os::unix::fs::OpenOptionsExt as _, path::Path, process::ExitCode};
+use std::{
+    io::{IsTerminal as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    process::ExitCode,
+};
 
 use super::{
     client::{DEV_FILE, DevFile},
@@ -32,7 +37,7 @@ pub(super) async fn dev(flags: &Flags) -> anyhow::Result<ExitCode> {
     start_logs("warn");
     let config = configured(flags)?;
     let engine = serve::open_engine(&config).await?;
-    let key = dev_key(&engine).await?;
+    let key = dev_key(&engine, &config.data).await?;
     let listener = serve::listen(&config).await?;
     let url = match config.public_url {
         Some(_) => config.url(),
@@ -69,21 +74,29 @@ fn store_word(config: &Config) -> &'static str {
 }
 
 /// The key of `dev`: the one that `MAILONCE_API_KEY` fixes, the one from last time, or a fresh one.
-pub(crate) async fn dev_key(engine: &Engine) -> anyhow::Result<String> {
+pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<String> {
+    let kept = data.join("dev.key");
+    let last = std::fs::read_to_string(&kept).ok();
     let about = about("dev", Scope::ALL.to_vec());
-    let made = engine.first_api_key("default", about, env("MAILONCE_API_KEY")).await;
-    Ok(made.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret)
+    let made = engine.first_api_key("default", about, env("MAILONCE_API_KEY").or(last)).await;
+    let secret = made.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret;
+    write_private(&kept, secret.as_bytes())?;
+    Ok(secret)
 }
 
-/// Leaves a file that client verbs find, readable by its owner alone.
+/// Leaves a file that client verbs find.
 fn leave_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::PathBuf> {
-    std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
     let path = data.join(DEV_FILE);
-    let mut options = std::fs::OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
-    let opened = opened.with_context(|| format!("writing {}", path.display()))?;
-    serde_json::to_writer(opened, file)?;
+    write_private(&path, &serde_json::to_vec(file)?)?;
     Ok(path)
+}
+
+/// Writes a file that its owner alone can read.
+fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let opened = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    opened.and_then(|mut file| file.write_all(bytes)).with_context(|| format!("writing {}", path.display()))
 }
 
 fn greet(config: &Config, url: &str, key: &str) {

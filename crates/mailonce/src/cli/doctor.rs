@@ -1,6 +1,6 @@
 //! `doctor`: looks at what there is and says what to mend.
 
-use mailonce_core::port::store::StoreError;
+use mailonce_core::port::store::Health;
 use mailonce_store::sqlite::{SCHEMA, Sqlite};
 use serde_json::json;
 use std::{os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode};
@@ -33,9 +33,15 @@ impl Check {
 pub(super) async fn doctor(out: &Out, flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = match configured(flags) {
         Ok(config) => config,
-        Err(error) => return Ok(report(out, &[Check::ill("configuration", format!("{error:#}"), "correct the file or the variable it names")])),
+        Err(error) => {
+            return Ok(report(
+                out,
+                &[Check::ill("configuration", format!("{error:#}"), "correct the file or the variable it names")],
+            ));
+        }
     };
-    let mut checks = vec![Check::well("configuration", format!("http {} · data {}", config.http, config.data.display()))];
+    let mut checks =
+        vec![Check::well("configuration", format!("http {} · data {}", config.http, config.data.display()))];
     checks.push(permissions(&config.data));
     checks.push(disk(&config.data));
     checks.extend(ledger(&config).await);
@@ -69,11 +75,16 @@ fn permissions(data: &Path) -> Check {
     if mode & 0o077 == 0 {
         return Check::well("permissions", format!("ledger.db is {mode:o}"));
     }
-    Check::ill("permissions", format!("ledger.db is {mode:o}: others can read mail and hashes"), "chmod 600 ledger.db*, and 700 on the data directory")
+    Check::ill(
+        "permissions",
+        format!("ledger.db is {mode:o}: others can read mail and hashes"),
+        "chmod 600 ledger.db*, and 700 on the data directory",
+    )
 }
 
 fn disk(data: &Path) -> Check {
-    let place = data.ancestors().find(|place| place.exists() && !place.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place =
+        data.ancestors().find(|place| place.exists() && !place.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(about) = rustix::fs::statvfs(place) else { return Check::well("disk", "not known") };
     let free = about.f_bavail * about.f_frsize / (1024 * 1024);
     if free < 1024 {
@@ -95,7 +106,9 @@ async fn ledger(config: &Config) -> Vec<Check> {
                 }
             }
             Ok(None) => return vec![Check::well("ledger", "none yet; it is made at the first start")],
-            Err(error) => return vec![Check::ill("ledger", error.to_string(), "restore a backup, or move the file away")],
+            Err(error) => {
+                return vec![Check::ill("ledger", error.to_string(), "restore a backup, or move the file away")];
+            }
         }
     }
     match serve::open_store(config).await {
@@ -103,20 +116,29 @@ async fn ledger(config: &Config) -> Vec<Check> {
             let health = store.health().await;
             store.close().await;
             match health {
-                Ok(health) => health.notes.into_iter().map(|note| Check::well("durability", format!("{}: {note}", health.engine))).collect(),
+                Ok(health) => health.notes.iter().map(|note| durability(&health, note)).collect(),
                 Err(error) => vec![Check::ill("ledger", error.to_string(), "see the message")],
             }
         }
-        Err(error) => vec![Check::ill("ledger", format!("{error:#}"), "check the store URL, that the database runs, and who may log in")],
+        Err(error) => vec![Check::ill(
+            "ledger",
+            format!("{error:#}"),
+            "check the store URL, that the database runs, and who may log in",
+        )],
     }
+}
+
+fn durability(health: &Health, note: &str) -> Check {
+    let found = format!("{}: {note}", health.engine);
+    if health.degraded {
+        let mend = "what is acknowledged could be lost: turn fsync on, and make replicas synchronous";
+        return Check::ill("durability", found, mend);
+    }
+    Check::well("durability", found)
 }
 
 /// A running server holds the directory; that is well, and its own `/readyz` says more.
 fn busy(config: &Config) -> Option<Check> {
-    match Sqlite::open(&config.data, [0; 32]) {
-        Err(StoreError::Unreachable(why)) if why.contains("another process") => {
-            Some(Check::well("ledger", format!("in use by a running mailonce; ask http://{}/readyz", config.http)))
-        }
-        _ => None,
-    }
+    let text = format!("in use by a running mailonce; ask http://{}/readyz", config.http);
+    Sqlite::is_busy(&config.data).then(|| Check::well("ledger", text))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 
 use super::{
-    Reach,
+    Reach, Usage,
     client::{Client, escaped},
     out::Out,
 };
@@ -61,12 +61,16 @@ pub(super) async fn key(out: &Out, verb: KeyVerb) -> anyhow::Result<ExitCode> {
 }
 
 fn derive(out: &Out, args: DeriveArgs) -> anyhow::Result<()> {
-    let to = args.to.iter().map(|text| Mailbox::parse(text).map_err(|error| anyhow::anyhow!("--to {text}: {error}")));
-    let to = bare_sorted(&to.collect::<anyhow::Result<Vec<_>>>()?);
+    let to = args.to.iter().map(|text| Mailbox::parse(text).map_err(|error| Usage(format!("--to {text}: {error}"))));
+    let to = bare_sorted(&to.collect::<Result<Vec<_>, _>>()?);
     let intent = Intent { kind: args.kind, entity: args.entity, version: args.version, period: args.period };
-    intent.check()?;
+    intent.check().map_err(|error| Usage(error.to_string()))?;
     let key = intent.key(&to);
-    if out.is_json() { out.value(&json!({ "key": key })) } else { out.line(&key) }
+    if out.is_json() {
+        out.value(&json!({ "key": key }))
+    } else {
+        out.line(&key)
+    }
     Ok(())
 }
 
@@ -79,7 +83,19 @@ fn text(value: &Value) -> String {
 }
 
 fn show_key(out: &Out, view: &Value) {
-    let names = ["key", "bound_to", "email", "state", "derivation", "digest", "bind", "ttl", "expires_at", "forgotten_at", "hits"];
+    let names = [
+        "key",
+        "bound_to",
+        "email",
+        "state",
+        "derivation",
+        "digest",
+        "bind",
+        "ttl",
+        "expires_at",
+        "forgotten_at",
+        "hits",
+    ];
     let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, text(&view[*name]))).collect();
     out.facts(&facts);
     show_calls(out, &view["calls"]);
@@ -163,7 +179,8 @@ async fn list(out: &Out, args: ListArgs) -> anyhow::Result<()> {
         ("cursor", args.cursor),
         ("limit", Some(limit)),
     ];
-    let query: Vec<String> = asked.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped(&value?)))).collect();
+    let query: Vec<String> =
+        asked.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped(&value?)))).collect();
     let page = Client::find(&args.reach)?.get(&format!("/v1/emails?{}", query.join("&"))).await?;
     if out.is_json() {
         out.value(&page);
@@ -171,8 +188,16 @@ async fn list(out: &Out, args: ListArgs) -> anyhow::Result<()> {
     }
     let emails = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |email: &Value| {
-        let to = email["to"].as_array().map(|to| to.iter().map(text).collect::<Vec<_>>().join(", ")).unwrap_or_default();
-        vec![text(&email["id"]), text(&email["state"]), text(&email["created_at"]), to, text(&email["subject"]), text(&email["suppressed"])]
+        let to =
+            email["to"].as_array().map(|to| to.iter().map(text).collect::<Vec<_>>().join(", ")).unwrap_or_default();
+        vec![
+            text(&email["id"]),
+            text(&email["state"]),
+            text(&email["created_at"]),
+            to,
+            text(&email["subject"]),
+            text(&email["suppressed"]),
+        ]
     };
     out.table(&["id", "state", "accepted", "to", "subject", "suppressed"], emails.iter().map(row).collect());
     if let Some(cursor) = page["next_cursor"].as_str() {
@@ -182,7 +207,22 @@ async fn list(out: &Out, args: ListArgs) -> anyhow::Result<()> {
 }
 
 fn show_email(out: &Out, email: &Value) {
-    let names = ["id", "state", "rev", "from", "to", "subject", "message_id", "key", "created_at", "settled_at", "expires_at", "guard", "version", "suppressed"];
+    let names = [
+        "id",
+        "state",
+        "rev",
+        "from",
+        "to",
+        "subject",
+        "message_id",
+        "key",
+        "created_at",
+        "settled_at",
+        "expires_at",
+        "guard",
+        "version",
+        "suppressed",
+    ];
     let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, text(&email[*name]))).collect();
     out.facts(&facts);
     let timeline = email["timeline"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -16,7 +16,14 @@ use out::Out;
 
 /// Email happens once.
 #[derive(Debug, Parser)]
-#[command(name = "mailonce", version, about, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "mailonce",
+    version,
+    about,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// Print JSON even on a terminal
     #[arg(long, global = true)]
@@ -70,6 +77,18 @@ enum Verb {
     BenchFill(admin::FillArgs),
 }
 
+/// The command line was used wrongly.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
 /// Exit codes that scripts rely on.
 pub(crate) mod exit {
     /// Accepted and held for a person.
@@ -111,6 +130,9 @@ pub async fn run(cli: Cli) -> ExitCode {
 /// Says what went wrong and gives the code for it.
 pub fn failed(error: &anyhow::Error) -> ExitCode {
     out::complain(&format!("{error:#}"));
+    if error.is::<Usage>() {
+        return ExitCode::from(exit::USAGE);
+    }
     match error.downcast_ref::<client::Told>() {
         Some(told) => ExitCode::from(told.exit_code()),
         None => ExitCode::from(exit::FAILED),
@@ -118,13 +140,11 @@ pub fn failed(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Reads the configuration with the process's environment.
-#[expect(clippy::disallowed_methods, reason = "the one place where the environment comes in")]
 pub(crate) fn configured(flags: &Flags) -> anyhow::Result<Config> {
     Config::load(flags, |name| std::env::var(name).ok())
 }
 
 /// Looks up one variable of the environment.
-#[expect(clippy::disallowed_methods, reason = "the one place where the environment comes in")]
 pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -1,12 +1,12 @@
 //! `send`: one email, once.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
 use std::{io::Read as _, process::ExitCode};
 
-use super::{Reach, client::Client, exit, out::Out, out::say};
+use super::{Reach, Usage, client::Client, exit, out::Out, out::say};
 
 /// An email to send.
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ fn body(args: &SendArgs) -> anyhow::Result<Value> {
         text => text.map(str::to_owned),
     };
     if text.is_none() && args.html.is_none() {
-        bail!("a mail needs a body: --text, --text - or --html");
+        return Err(Usage("a mail needs a body: --text, --text - or --html".into()).into());
     }
     let optional = [
         ("text", json!(text)),

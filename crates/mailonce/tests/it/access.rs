@@ -175,18 +175,9 @@ over_memory_and_sqlite! {
 async fn credentials_survive_a_restart_and_so_does_their_end() {
     let world = World::sqlite().await;
     let kept = world.api_key(&json!({ "name": "kept" })).await;
-    let ended = world
-        .post("/v1/api-keys", &json!({ "name": "ended" }))
-        .await
-        .is(201);
-    world
-        .call(delete(&format!("/v1/api-keys/{}", ended.word("id"))))
-        .await
-        .is(200);
+    let ended = world.post("/v1/api-keys", &json!({ "name": "ended" })).await.is(201);
+    world.call(delete(&format!("/v1/api-keys/{}", ended.word("id")))).await.is(200);
     let world = Box::pin(world.restart()).await;
     world.call(sending(&kept)).await.is(202);
-    world
-        .call(sending(&ended.word("api_key")))
-        .await
-        .refused(401, "unauthorized");
+    world.call(sending(&ended.word("api_key"))).await.refused(401, "unauthorized");
 }

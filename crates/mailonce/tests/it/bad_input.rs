@@ -11,12 +11,7 @@ use crate::{
 async fn refuses(world: &World, what: &str, call: Call, expected: (u16, &str, Option<&str>)) {
     let (status, code, field) = expected;
     let answer = world.call(call.key("k")).await;
-    assert_eq!(
-        (answer.status, answer["code"].as_str()),
-        (status, Some(code)),
-        "{what}: {}",
-        answer.text
-    );
+    assert_eq!((answer.status, answer["code"].as_str()), (status, Some(code)), "{what}: {}", answer.text);
     assert_eq!(answer["field"].as_str(), field, "{what}: {}", answer.text);
     answer.is_problem();
 }
@@ -31,13 +26,7 @@ async fn nothing_happened(world: &World) {
 
 async fn refuses_texts(world: World, status: u16, code: &str, texts: &[(&str, Option<&str>)]) {
     for (text, field) in texts {
-        refuses(
-            &world,
-            text,
-            post("/v1/emails").text((*text).to_owned()),
-            (status, code, *field),
-        )
-        .await;
+        refuses(&world, text, post("/v1/emails").text((*text).to_owned()), (status, code, *field)).await;
     }
     nothing_happened(&world).await;
 }

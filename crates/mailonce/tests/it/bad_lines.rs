@@ -17,22 +17,13 @@ fn places(text: &str) -> Vec<(Value, String)> {
     };
     let mut places = vec![
         (json!({ "from": text }), "from".to_owned()),
-        (
-            json!({ "from": format!("{text} <agent@example.com>") }),
-            "from".into(),
-        ),
-        (
-            json!({ "to": format!("{text} <user@example.com>") }),
-            "to[0]".into(),
-        ),
+        (json!({ "from": format!("{text} <agent@example.com>") }), "from".into()),
+        (json!({ "to": format!("{text} <user@example.com>") }), "to[0]".into()),
         (json!({ "subject": text }), "subject".into()),
         (json!({ "headers": { "X-A": text } }), "headers.X-A".into()),
         (json!({ "headers": { text: "x" } }), "headers".into()),
         (json!({ "tags": [text] }), "tags[0]".into()),
-        (
-            json!({ "tags": [{ "name": "n", "value": text }] }),
-            "tags[0]".into(),
-        ),
+        (json!({ "tags": [{ "name": "n", "value": text }] }), "tags[0]".into()),
     ];
     for field in ["to", "cc", "bcc", "reply_to"] {
         places.push((json!({ field: [text] }), format!("{field}[0]")));

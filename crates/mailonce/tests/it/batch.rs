@@ -14,9 +14,7 @@ async fn batch(world: &World, key: &str, items: &Value) -> Answer {
 
 /// Emails to readers 0, 1, 2 …
 fn numbered(count: usize) -> Value {
-    (0..count)
-        .map(|n| mail_with(json!({ "to": format!("reader{n}@example.com") })))
-        .collect()
+    (0..count).map(|n| mail_with(json!({ "to": format!("reader{n}@example.com") }))).collect()
 }
 
 fn ids(answer: &Answer) -> Vec<Value> {

@@ -8,14 +8,7 @@ use crate::{
 };
 
 async fn permissive(world: &World, key: &str, items: &Value) -> Answer {
-    world
-        .call(
-            post("/v1/emails/batch")
-                .key(key)
-                .header("x-batch-validation", "permissive")
-                .json(items),
-        )
-        .await
+    world.call(post("/v1/emails/batch").key(key).header("x-batch-validation", "permissive").json(items)).await
 }
 
 async fn strict(world: &World, key: &str, items: &Value) -> Answer {

@@ -43,9 +43,7 @@ impl Ran {
 
 impl Desk {
     pub(crate) fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -60,15 +58,8 @@ impl Desk {
     /// The binary, in this place, with nothing of our own environment.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mailonce"));
-        command
-            .args(words)
-            .current_dir(self.path())
-            .env_clear()
-            .kill_on_drop(true);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(words).current_dir(self.path()).env_clear().kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -78,30 +69,18 @@ impl Desk {
 
     pub(crate) async fn run_with(&self, words: &[&str], env: &[(&str, &str)]) -> Ran {
         let running = self.command(words).envs(env.iter().copied()).output();
-        let output = tokio::time::timeout(PATIENCE, running)
-            .await
-            .expect("the command does not end")
-            .unwrap();
+        let output = tokio::time::timeout(PATIENCE, running).await.expect("the command does not end").unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: text(output.stdout),
-            err: text(output.stderr),
-        }
+        Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
     }
 
     /// Starts `dev` on a free port and waits for its greeting.
     pub(crate) async fn dev(&self, env: &[(&str, &str)]) -> Server {
-        let mut server = Server::start(
-            self.command(&["dev", "--http", "127.0.0.1:0"])
-                .envs(env.iter().copied()),
-        );
+        let mut server = Server::start(self.command(&["dev", "--http", "127.0.0.1:0"]).envs(env.iter().copied()));
         let greeting = server.read_until("Ctrl-C stops it.").await;
         let said = |name: &str| {
             let line = greeting.lines().find_map(|line| line.trim().strip_prefix(name));
-            line.unwrap_or_else(|| panic!("no {name} in {greeting}"))
-                .trim()
-                .to_owned()
+            line.unwrap_or_else(|| panic!("no {name} in {greeting}")).trim().to_owned()
         };
         (server.url, server.api_key) = (said("API "), said("key "));
         server.greeting = greeting;
@@ -122,13 +101,7 @@ impl Server {
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        Self {
-            child,
-            errors,
-            greeting: String::new(),
-            url: String::new(),
-            api_key: String::new(),
-        }
+        Self { child, errors, greeting: String::new(), url: String::new(), api_key: String::new() }
     }
 
     /// Reads what it says on stderr up to a line with these words.
@@ -144,9 +117,7 @@ impl Server {
             }
             panic!("it ended without `{words}`: {text}");
         };
-        tokio::time::timeout(PATIENCE, reading)
-            .await
-            .expect("it does not say what it should");
+        tokio::time::timeout(PATIENCE, reading).await.expect("it does not say what it should");
         text
     }
 
@@ -154,10 +125,7 @@ impl Server {
     pub(crate) async fn terminate(mut self) -> ExitStatus {
         let id = rustix::process::Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
-        tokio::time::timeout(PATIENCE, self.child.wait())
-            .await
-            .expect("it does not stop")
-            .unwrap()
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it does not stop").unwrap()
     }
 
     /// Ends it as a power failure would.
@@ -166,18 +134,9 @@ impl Server {
     }
 
     /// One call over a plain socket. The status and the JSON of the answer.
-    pub(crate) async fn call(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &str,
-    ) -> (u16, Value) {
+    pub(crate) async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
         let address = self.url.strip_prefix("http://").unwrap();
-        let headers: String = headers
-            .iter()
-            .flat_map(|(name, value)| [*name, ": ", *value, "\r\n"])
-            .collect();
+        let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
@@ -185,10 +144,7 @@ impl Server {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer))
-            .await
-            .expect("no answer")
-            .unwrap();
+        tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
         let body = answer.split_once("\r\n\r\n").unwrap().1;
         (status, serde_json::from_str(body).unwrap_or_default())

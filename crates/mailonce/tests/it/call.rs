@@ -17,17 +17,11 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(method: &str, path: &str) -> Self {
         let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap();
-        Self {
-            builder: Request::builder().method(method).uri(path),
-            body: Body::empty(),
-            anonymous: false,
-        }
+        Self { builder: Request::builder().method(method).uri(path), body: Body::empty(), anonymous: false }
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.builder = self
-            .builder
-            .header(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self.builder = self.builder.header(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         self
     }
 
@@ -106,12 +100,7 @@ impl Answer {
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         let body = serde_json::from_str(&text).unwrap_or_default();
-        Self {
-            status: head.status.as_u16(),
-            headers: head.headers,
-            text,
-            body,
-        }
+        Self { status: head.status.as_u16(), headers: head.headers, text, body }
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -133,12 +122,7 @@ impl Answer {
     /// Fails unless it is a whole problem with this status and code.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str) -> Self {
-        assert_eq!(
-            (self.status, self["code"].as_str()),
-            (status, Some(code)),
-            "{}",
-            self.text
-        );
+        assert_eq!((self.status, self["code"].as_str()), (status, Some(code)), "{}", self.text);
         self.is_problem();
         self
     }
@@ -153,25 +137,12 @@ impl Answer {
     /// Fails unless it is a problem as RFC 9457 and the contract want it.
     #[track_caller]
     pub(crate) fn is_problem(&self) {
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json"),
-            "{}",
-            self.text
-        );
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text);
         for member in ["type", "title", "code", "detail", "retry", "next"] {
-            assert!(
-                self[member].as_str().is_some_and(|text| !text.is_empty()),
-                "no {member} in {}",
-                self.text
-            );
+            assert!(self[member].as_str().is_some_and(|text| !text.is_empty()), "no {member} in {}", self.text);
         }
         assert_eq!(self["status"], self.status, "{}", self.text);
-        assert!(
-            ["never", "same", "later"].contains(&self["retry"].as_str().unwrap()),
-            "{}",
-            self.text
-        );
+        assert!(["never", "same", "later"].contains(&self["retry"].as_str().unwrap()), "{}", self.text);
         let page = format!("/docs/errors/{}", self["code"].as_str().unwrap());
         assert_eq!(self["type"], page, "{}", self.text);
     }
@@ -179,28 +150,19 @@ impl Answer {
     /// A member that must be text.
     #[track_caller]
     pub(crate) fn word(&self, member: &str) -> String {
-        self[member]
-            .as_str()
-            .unwrap_or_else(|| panic!("no {member} in {}", self.text))
-            .to_owned()
+        self[member].as_str().unwrap_or_else(|| panic!("no {member} in {}", self.text)).to_owned()
     }
 
     /// The rows of a list.
     #[track_caller]
     pub(crate) fn rows(&self) -> Vec<Value> {
-        self["data"]
-            .as_array()
-            .unwrap_or_else(|| panic!("no data in {}", self.text))
-            .clone()
+        self["data"].as_array().unwrap_or_else(|| panic!("no data in {}", self.text)).clone()
     }
 
     /// The ids of the rows of a list.
     #[track_caller]
     pub(crate) fn ids(&self) -> Vec<String> {
-        self.rows()
-            .iter()
-            .map(|row| row["id"].as_str().unwrap().to_owned())
-            .collect()
+        self.rows().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
     }
 }
 

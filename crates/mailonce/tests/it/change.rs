@@ -8,10 +8,7 @@ use crate::{
 };
 
 async fn scheduled(world: &World, key: &str) -> String {
-    let answer = world
-        .send(key, &mail_with(json!({ "scheduled_at": "in 1 hour" })))
-        .await
-        .is(202);
+    let answer = world.send(key, &mail_with(json!({ "scheduled_at": "in 1 hour" }))).await.is(202);
     assert_eq!(answer["state"], "scheduled");
     answer.word("id")
 }
@@ -21,9 +18,7 @@ async fn cancel(world: &World, id: &str) -> Answer {
 }
 
 async fn reschedule(world: &World, id: &str, at: &str) -> Answer {
-    world
-        .call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": at })))
-        .await
+    world.call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": at }))).await
 }
 
 over_every_engine! {

@@ -21,11 +21,7 @@ async fn an_unknown_field_of_the_configuration_is_refused_with_the_nearest_name(
         std::fs::write(desk.path().join("mailonce.toml"), file).unwrap();
         for words in [&["serve"][..], &["dev"], &["migrate"], &["keys", "create"]] {
             let ran = desk.run(words).await.exits(5);
-            assert!(
-                ran.err.contains(&format!("did you mean {near}?")),
-                "{words:?}: {}",
-                ran.err
-            );
+            assert!(ran.err.contains(&format!("did you mean {near}?")), "{words:?}: {}", ran.err);
             assert!(ran.err.contains("mailonce.toml"), "{}", ran.err);
         }
     }
@@ -46,13 +42,7 @@ async fn a_configuration_that_makes_no_sense_is_refused() {
         let ran = desk.run(words).await.exits(5);
         assert!(ran.err.contains(hint), "{words:?}: {}", ran.err);
     }
-    let ran = desk
-        .run_with(
-            &["dev", "--http", "127.0.0.1:0"],
-            &[("MAILONCE_HANDOFF", "maybe")],
-        )
-        .await
-        .exits(5);
+    let ran = desk.run_with(&["dev", "--http", "127.0.0.1:0"], &[("MAILONCE_HANDOFF", "maybe")]).await.exits(5);
     assert!(ran.err.contains("paused"), "{}", ran.err);
 }
 
@@ -65,14 +55,8 @@ async fn a_configuration_file_is_obeyed_and_flags_win() {
     )
     .unwrap();
     let server = desk.dev(&[]).await;
-    assert!(
-        server.greeting.contains("elsewhere/ledger.db"),
-        "{}",
-        server.greeting
-    );
-    desk.run(&[&send_words("k", "x")[..], &["--data", "elsewhere"]].concat())
-        .await
-        .exits(4);
+    assert!(server.greeting.contains("elsewhere/ledger.db"), "{}", server.greeting);
+    desk.run(&[&send_words("k", "x")[..], &["--data", "elsewhere"]].concat()).await.exits(4);
     assert!(desk.path().join("elsewhere/ledger.db").exists() && !desk.data().exists());
 }
 
@@ -93,20 +77,10 @@ async fn doctor_is_content_before_during_and_after_a_run() {
     assert!(!desk.data().join("ledger.db").exists(), "looking made a ledger");
     let server = desk.dev(&[]).await;
     let during = desk.run(&["doctor"]).await.exits(0).json();
-    assert!(
-        during.to_string().contains("in use by a running mailonce"),
-        "{during}"
-    );
+    assert!(during.to_string().contains("in use by a running mailonce"), "{during}");
     server.terminate().await;
     let after = desk.run(&["doctor"]).await.exits(0).json();
-    assert!(
-        after["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|check| check["check"] == "durability"),
-        "{after}"
-    );
+    assert!(after["checks"].as_array().unwrap().iter().any(|check| check["check"] == "durability"), "{after}");
 }
 
 #[tokio::test]
@@ -117,21 +91,12 @@ async fn doctor_names_what_is_to_be_mended() {
     let mode = |mode| <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
     std::fs::set_permissions(&ledger, mode(0o644)).unwrap();
     let ill = desk.run(&["doctor"]).await.exits(5).json();
-    let check = ill["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|check| check["check"] == "permissions")
-        .unwrap()
-        .clone();
+    let check = ill["checks"].as_array().unwrap().iter().find(|check| check["check"] == "permissions").unwrap().clone();
     assert_eq!(check["ok"], false);
     assert!(check["mend"].as_str().unwrap().contains("chmod 600"));
     std::fs::write(desk.path().join("mailonce.toml"), "stor = 1").unwrap();
     let ill = desk.run(&["doctor"]).await.exits(5).json();
-    assert!(
-        ill["checks"][0]["found"].as_str().unwrap().contains("`store`"),
-        "{ill}"
-    );
+    assert!(ill["checks"][0]["found"].as_str().unwrap().contains("`store`"), "{ill}");
 }
 
 #[tokio::test]
@@ -139,25 +104,14 @@ async fn the_ledger_is_readable_by_its_owner_alone() {
     let desk = Desk::new();
     desk.run(&["migrate"]).await.exits(0);
     let about = std::fs::metadata(desk.data().join("ledger.db")).unwrap();
-    assert_eq!(
-        std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o077,
-        0
-    );
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o077, 0);
 }
 
 #[tokio::test]
 async fn keys_are_made_and_listed_on_the_ledger_itself() {
     let desk = Desk::new();
-    let first = desk
-        .run(&["keys", "create", "--name", "one"])
-        .await
-        .exits(0)
-        .json();
-    let second = desk
-        .run(&["keys", "create", "--name", "two", "--scope", "read"])
-        .await
-        .exits(0)
-        .json();
+    let first = desk.run(&["keys", "create", "--name", "one"]).await.exits(0).json();
+    let second = desk.run(&["keys", "create", "--name", "two", "--scope", "read"]).await.exits(0).json();
     assert_eq!(first["team"], second["team"]);
     assert_ne!(first["api_key"], second["api_key"]);
     let list = desk.run(&["keys", "list"]).await.exits(0);
@@ -179,8 +133,5 @@ async fn teams_are_made_once_and_listed() {
     let ran = desk.run(&["team", "create", "sales"]).await.exits(5);
     assert!(ran.err.contains("keys create --team sales"), "{}", ran.err);
     let list = desk.run(&["team", "list"]).await.exits(0).json();
-    assert_eq!(
-        (&list["data"][0]["name"], &list["data"][0]["id"]),
-        (&json!("sales"), &made["team"])
-    );
+    assert_eq!((&list["data"][0]["name"], &list["data"][0]["id"]), (&json!("sales"), &made["team"]));
 }

@@ -7,10 +7,7 @@ use crate::binary::{Desk, Server, send_words};
 
 /// The headers and the body of the curl that the greeting prints.
 fn printed_curl(greeting: &str) -> (String, Vec<(String, String)>, String) {
-    let curl = greeting
-        .split_once("curl -si ")
-        .expect("the greeting prints a curl")
-        .1;
+    let curl = greeting.split_once("curl -si ").expect("the greeting prints a curl").1;
     let url = curl.split_whitespace().next().unwrap().to_owned();
     let mut quoted = curl.split('\'');
     let (mut headers, mut body) = (Vec::new(), String::new());
@@ -33,44 +30,23 @@ async fn dev_greets_with_url_key_and_a_curl_that_works_as_it_says() {
     assert!(server.api_key.starts_with("mo_"), "{}", server.greeting);
     let (url, headers, body) = printed_curl(&server.greeting);
     let path = url.strip_prefix(&server.url).unwrap();
-    let headers: Vec<(&str, &str)> = headers
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let (status, first) = server.call("POST", path, &headers, &body).await;
-    assert_eq!(
-        (status, &first["dedupe"]["outcome"]),
-        (202, &json!("first")),
-        "{first}"
-    );
+    assert_eq!((status, &first["dedupe"]["outcome"]), (202, &json!("first")), "{first}");
     let (status, again) = server.call("POST", path, &headers, &body).await;
-    assert_eq!(
-        (status, &again["dedupe"]["outcome"], &again["id"]),
-        (200, &json!("replayed"), &first["id"])
-    );
+    assert_eq!((status, &again["dedupe"]["outcome"], &again["id"]), (200, &json!("replayed"), &first["id"]));
 }
 
 #[tokio::test]
 async fn dev_hands_mail_to_the_sandbox_by_itself() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;
-    let id = desk.run(&send_words("k", "x")).await.exits(4).json()["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = desk.run(&send_words("k", "x")).await.exits(4).json()["id"].as_str().unwrap().to_owned();
     let bearer = format!("Bearer {}", server.api_key);
     let mut state = json!(null);
     for _ in 0..200 {
-        state = server
-            .call(
-                "GET",
-                &format!("/v1/emails/{id}"),
-                &[("Authorization", &bearer)],
-                "",
-            )
-            .await
-            .1["state"]
-            .clone();
+        state =
+            server.call("GET", &format!("/v1/emails/{id}"), &[("Authorization", &bearer)], "").await.1["state"].clone();
         if state == "sent" {
             break;
         }
@@ -86,23 +62,11 @@ async fn dev_takes_the_key_that_the_environment_fixes() {
     assert_eq!(server.api_key, "a-key-of-our-own-choice");
     server.kill().await;
     let server = desk.dev(&[("MAILONCE_API_KEY", "a-key-of-our-own-choice")]).await;
-    let (status, _) = server
-        .call(
-            "GET",
-            "/v1/emails",
-            &[("Authorization", "Bearer a-key-of-our-own-choice")],
-            "",
-        )
-        .await;
+    let (status, _) =
+        server.call("GET", "/v1/emails", &[("Authorization", "Bearer a-key-of-our-own-choice")], "").await;
     assert_eq!(status, 200);
     let other = Desk::new();
-    let ran = other
-        .run_with(
-            &["dev", "--http", "127.0.0.1:0"],
-            &[("MAILONCE_API_KEY", "short")],
-        )
-        .await
-        .exits(5);
+    let ran = other.run_with(&["dev", "--http", "127.0.0.1:0"], &[("MAILONCE_API_KEY", "short")]).await.exits(5);
     assert!(ran.err.contains("16"), "{}", ran.err);
 }
 
@@ -119,10 +83,7 @@ async fn sigterm_ends_dev_cleanly_and_takes_its_file_away() {
     assert!(!file.exists());
     // What was accepted is still there.
     let _server = desk.dev(&[]).await;
-    assert_eq!(
-        desk.run(&send_words("k", "x")).await.exits(0).json()["dedupe"]["outcome"],
-        "replayed"
-    );
+    assert_eq!(desk.run(&send_words("k", "x")).await.exits(0).json()["dedupe"]["outcome"], "replayed");
 }
 
 #[tokio::test]
@@ -142,12 +103,9 @@ async fn what_was_acknowledged_survives_kill_9() {
 async fn a_second_process_on_the_same_data_is_refused_and_harms_nothing() {
     let desk = Desk::new();
     let _server = desk.dev(&[]).await;
-    for words in [
-        &["dev", "--http", "127.0.0.1:0"][..],
-        &["serve", "--http", "127.0.0.1:0"],
-        &["keys", "create"],
-        &["migrate"],
-    ] {
+    for words in
+        [&["dev", "--http", "127.0.0.1:0"][..], &["serve", "--http", "127.0.0.1:0"], &["keys", "create"], &["migrate"]]
+    {
         let ran = desk.run(words).await.exits(5);
         assert!(ran.err.contains("another process"), "{words:?}: {}", ran.err);
     }
@@ -174,35 +132,18 @@ async fn serve_without_a_key_refuses_with_a_hint() {
 #[tokio::test]
 async fn a_key_can_be_made_before_the_first_serve_and_opens_it() {
     let desk = Desk::new();
-    let made = desk
-        .run(&["keys", "create", "--name", "first"])
-        .await
-        .exits(0)
-        .json();
+    let made = desk.run(&["keys", "create", "--name", "first"]).await.exits(0).json();
     let secret = made["api_key"].as_str().unwrap();
     let mut server = Server::start(&mut desk.command(&["serve", "--http", "127.0.0.1:0"]));
     let log = server.read_until("serving").await;
     let line: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     server.url = format!("http://{}", line["fields"]["http"].as_str().unwrap());
-    let env = [
-        ("MAILONCE_URL", server.url.as_str()),
-        ("MAILONCE_API_KEY", secret),
-    ];
+    let env = [("MAILONCE_URL", server.url.as_str()), ("MAILONCE_API_KEY", secret)];
     desk.run_with(&send_words("k", "x"), &env).await.exits(4);
     desk.run_with(&send_words("k", "x"), &env).await.exits(0);
     assert!(!desk.data().join("dev.json").exists());
-    let (status, _) = server
-        .call(
-            "GET",
-            "/v1/teams",
-            &[("Authorization", &format!("Bearer {secret}"))],
-            "",
-        )
-        .await;
-    assert_eq!(
-        status, 403,
-        "a key of the command line is no operator unless asked"
-    );
+    let (status, _) = server.call("GET", "/v1/teams", &[("Authorization", &format!("Bearer {secret}"))], "").await;
+    assert_eq!(status, 403, "a key of the command line is no operator unless asked");
     assert_eq!(server.terminate().await.code(), Some(0));
 }
 
@@ -212,9 +153,6 @@ async fn paused_hand_off_accepts_and_waits() {
     let server = desk.dev(&[("MAILONCE_HANDOFF", "paused")]).await;
     desk.run(&send_words("k", "x")).await.exits(4);
     tokio::time::sleep(std::time::Duration::from_millis(700)).await;
-    assert_eq!(
-        desk.run(&send_words("k", "x")).await.exits(0).json()["state"],
-        "queued"
-    );
+    assert_eq!(desk.run(&send_words("k", "x")).await.exits(0).json()["state"], "queued");
     server.terminate().await;
 }

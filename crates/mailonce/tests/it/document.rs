@@ -42,10 +42,7 @@ fn the_document_is_openapi_3_1_and_refers_to_nothing_that_is_not_there() {
     references(&document, &mut found);
     assert!(found.contains("#/components/schemas/ProblemBody"));
     for target in found {
-        assert!(
-            document.pointer(target.trim_start_matches('#')).is_some(),
-            "{target} is not there"
-        );
+        assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target} is not there");
     }
 }
 

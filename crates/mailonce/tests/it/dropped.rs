@@ -13,8 +13,7 @@ use crate::{
 pub(crate) async fn dropped_after(world: &World, call: Call, polls: usize) -> bool {
     let mut future = pin!(world.router().oneshot(call.request(&world.secret)));
     for _ in 0..polls {
-        let ended =
-            std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await;
+        let ended = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await;
         if ended {
             return true;
         }

@@ -9,10 +9,7 @@ use crate::{
 };
 
 fn kinds(events: &[Value]) -> Vec<&str> {
-    events
-        .iter()
-        .map(|event| event["type"].as_str().unwrap())
-        .collect()
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
 }
 
 over_memory_and_sqlite! {

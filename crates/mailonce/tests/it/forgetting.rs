@@ -141,24 +141,14 @@ over_every_engine! {
 async fn what_was_accepted_survives_a_restart() {
     let world = World::sqlite().await;
     let first = world.send("k", &mail()).await.is(202);
-    let batch = crate::call::post("/v1/emails/batch")
-        .key("b")
-        .json(&json!([mail()]));
+    let batch = crate::call::post("/v1/emails/batch").key("b").json(&json!([mail()]));
     let batch = world.call(batch).await.is(202);
     let world = Box::pin(world.restart()).await;
     let again = world.send("k", &mail()).await.is(200);
     for same in ["id", "message_id", "created_at", "rev", "state"] {
         assert_eq!(again[same], first[same], "{same}");
     }
-    let call = crate::call::post("/v1/emails/batch")
-        .key("b")
-        .json(&json!([mail()]));
-    assert_eq!(
-        world.call(call).await.is(200)["data"][0]["id"],
-        batch["data"][0]["id"]
-    );
-    world
-        .send("k", &mail_with(json!({ "text": "else" })))
-        .await
-        .refused(422, "key_mismatch");
+    let call = crate::call::post("/v1/emails/batch").key("b").json(&json!([mail()]));
+    assert_eq!(world.call(call).await.is(200)["data"][0]["id"], batch["data"][0]["id"]);
+    world.send("k", &mail_with(json!({ "text": "else" }))).await.refused(422, "key_mismatch");
 }

@@ -4,14 +4,8 @@
 //! over PostgreSQL too and need `MAILONCE_TEST_POSTGRES`. Tests of the command line start the real binary.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(
-    clippy::expect_used,
-    reason = "a test that cannot go on has failed, and says why"
-)]
-#![expect(
-    clippy::panic,
-    reason = "a helper that finds what it must not find fails its test"
-)]
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed, and says why")]
+#![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
 
 /// Runs each test over the memory and the SQLite engine.
 macro_rules! over_memory_and_sqlite {

@@ -21,9 +21,7 @@ async fn are_one(world: &World, bodies: &[&str]) {
 }
 
 async fn raw(world: &World, body: &str) -> Answer {
-    world
-        .call(post("/v1/emails").key("k").text(body.to_owned()))
-        .await
+    world.call(post("/v1/emails").key("k").text(body.to_owned())).await
 }
 
 over_memory_and_sqlite! {

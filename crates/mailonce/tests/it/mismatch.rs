@@ -6,10 +6,7 @@ use crate::world::{World, about, mail, mail_with};
 
 /// The derived key of an email that was accepted under its intent.
 async fn derived_key(world: &World, body: &Value) -> String {
-    world.wish(body).await["dedupe"]["key"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    world.wish(body).await["dedupe"]["key"].as_str().unwrap().to_owned()
 }
 
 /// What an intent never forgives.
@@ -19,10 +16,7 @@ fn other_people_and_things() -> Vec<(&'static str, Value)> {
         ("cc", json!({ "cc": "boss@example.com" })),
         ("bcc", json!({ "bcc": ["boss@example.com"] })),
         ("reply_to", json!({ "reply_to": "desk@example.com" })),
-        (
-            "attachments",
-            json!({ "attachments": [{ "filename": "a.txt", "content": "aGVsbG8=" }] }),
-        ),
+        ("attachments", json!({ "attachments": [{ "filename": "a.txt", "content": "aGVsbG8=" }] })),
         ("scheduled_at", json!({ "scheduled_at": "in 2 hours" })),
     ]
 }

@@ -10,10 +10,7 @@ use crate::{
 async fn require_keys(world: &World) {
     let teams = world.get("/v1/teams").await.is(200).rows();
     let id = teams[0]["id"].as_str().unwrap();
-    let changed = world
-        .call(patch(&format!("/v1/teams/{id}")).json(&json!({ "require_keys": true })))
-        .await
-        .is(200);
+    let changed = world.call(patch(&format!("/v1/teams/{id}")).json(&json!({ "require_keys": true }))).await.is(200);
     assert_eq!(changed["require_keys"], true);
 }
 

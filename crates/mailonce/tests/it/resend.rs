@@ -10,12 +10,7 @@ use crate::{
 };
 
 async fn resend(world: &World, id: &str) -> Answer {
-    world
-        .post(
-            &format!("/v1/emails/{id}/resend"),
-            &json!({ "reason": "the customer asked" }),
-        )
-        .await
+    world.post(&format!("/v1/emails/{id}/resend"), &json!({ "reason": "the customer asked" })).await
 }
 
 over_every_engine! {

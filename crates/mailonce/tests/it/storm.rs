@@ -17,10 +17,7 @@ async fn storm(world: World) {
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         let (router, gate) = (world.router(), Arc::clone(&gate));
-        let request = post("/v1/emails")
-            .key("storm")
-            .json(&mail())
-            .request(&world.secret);
+        let request = post("/v1/emails").key("storm").json(&mail()).request(&world.secret);
         calls.spawn(async move {
             drop(gate.acquire().await.unwrap());
             Answer::read(router.oneshot(request).await.unwrap()).await
@@ -28,9 +25,7 @@ async fn storm(world: World) {
     }
     tokio::task::yield_now().await;
     gate.add_permits(CALLS);
-    let answers = tokio::time::timeout(Duration::from_mins(2), calls.join_all())
-        .await
-        .expect("the storm does not end");
+    let answers = tokio::time::timeout(Duration::from_mins(2), calls.join_all()).await.expect("the storm does not end");
     let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
     let worst = answers.iter().max_by_key(|answer| answer.status).unwrap();
     assert_eq!((count(202), count(200)), (1, CALLS - 1), "worst: {}", worst.text);
@@ -66,18 +61,12 @@ async fn simultaneous_agents_with_their_own_words_share_one_email() {
     for n in 0..200 {
         let mut body = crate::world::about("order_4821");
         body["text"] = format!("Wording {n}").into();
-        let (router, request) = (
-            world.router(),
-            post("/v1/emails").json(&body).request(&world.secret),
-        );
+        let (router, request) = (world.router(), post("/v1/emails").json(&body).request(&world.secret));
         calls.spawn(async move { Answer::read(router.oneshot(request).await.unwrap()).await });
     }
     let answers = calls.join_all().await;
     let firsts = answers.iter().filter(|answer| answer.status == 202).count();
-    let differing = answers
-        .iter()
-        .filter(|answer| answer["dedupe"]["payload_differs"] == true)
-        .count();
+    let differing = answers.iter().filter(|answer| answer["dedupe"]["payload_differs"] == true).count();
     let ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("id")).collect();
     assert_eq!((firsts, differing, ids.len()), (1, 199, 1));
 }

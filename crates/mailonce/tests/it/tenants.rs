@@ -61,21 +61,9 @@ impl Owned {
     async fn make(world: &World) -> Self {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
         let email = world.send("k", &later).await.is(202).word("id");
-        let api_key = world
-            .post("/v1/api-keys", &json!({ "name": "worker" }))
-            .await
-            .is(201)
-            .word("id");
-        let team = world.get("/v1/teams").await.is(200).rows()[0]["id"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        Self {
-            email,
-            key: "k".into(),
-            api_key,
-            team,
-        }
+        let api_key = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.is(201).word("id");
+        let team = world.get("/v1/teams").await.is(200).rows()[0]["id"].as_str().unwrap().to_owned();
+        Self { email, key: "k".into(), api_key, team }
     }
 
     /// The route's path with the ids of what is owned.
@@ -86,9 +74,7 @@ impl Owned {
             Some("teams") => &self.team,
             _ => "",
         };
-        path.replace("{id}", id)
-            .replace("{key}", &self.key)
-            .replace("{code}", "not_found")
+        path.replace("{id}", id).replace("{key}", &self.key).replace("{code}", "not_found")
     }
 
     /// A call of the route that would do something, if it were allowed.
@@ -109,25 +95,12 @@ impl Owned {
     /// Everything there is to see of it.
     async fn look(&self, world: &World) -> Vec<Value> {
         let mut seen = Vec::new();
-        for path in [
-            format!("/v1/emails/{}", self.email),
-            "/v1/keys/k".into(),
-            "/v1/teams".into(),
-            "/v1/events".into(),
-        ] {
+        for path in [format!("/v1/emails/{}", self.email), "/v1/keys/k".into(), "/v1/teams".into(), "/v1/events".into()]
+        {
             seen.push(world.get(&path).await.is(200).body);
         }
         let own = |key: &Value| key["id"] == self.api_key.as_str();
-        seen.push(
-            world
-                .get("/v1/api-keys")
-                .await
-                .is(200)
-                .rows()
-                .into_iter()
-                .find(own)
-                .unwrap(),
-        );
+        seen.push(world.get("/v1/api-keys").await.is(200).rows().into_iter().find(own).unwrap());
         seen
     }
 }
@@ -135,24 +108,12 @@ impl Owned {
 /// Method, path and whether it is public, of every route in the document.
 fn documented() -> Vec<(String, String, bool)> {
     let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
-    assert_eq!(
-        document["security"],
-        json!([{ "api_key": [] }]),
-        "every route wants a key unless it says otherwise"
-    );
+    assert_eq!(document["security"], json!([{ "api_key": [] }]), "every route wants a key unless it says otherwise");
     let mut routes = Vec::new();
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
-            if [
-                "get", "put", "post", "delete", "options", "head", "patch", "trace",
-            ]
-            .contains(&method.as_str())
-            {
-                routes.push((
-                    method.clone(),
-                    path.clone(),
-                    operation.get("security") == Some(&json!([{}])),
-                ));
+            if ["get", "put", "post", "delete", "options", "head", "patch", "trace"].contains(&method.as_str()) {
+                routes.push((method.clone(), path.clone(), operation.get("security") == Some(&json!([{}]))));
             }
         }
     }
@@ -161,15 +122,10 @@ fn documented() -> Vec<(String, String, bool)> {
 
 #[test]
 fn the_table_of_routes_is_the_document() {
-    let ours: BTreeSet<(String, String, bool)> = ROUTES
-        .iter()
-        .map(|(method, path, kind)| ((*method).into(), (*path).into(), *kind == Kind::Public))
-        .collect();
+    let ours: BTreeSet<(String, String, bool)> =
+        ROUTES.iter().map(|(method, path, kind)| ((*method).into(), (*path).into(), *kind == Kind::Public)).collect();
     let theirs: BTreeSet<_> = documented().into_iter().collect();
-    assert_eq!(
-        ours, theirs,
-        "a route was added, removed or made public: add it to ROUTES in tests/it/tenants.rs"
-    );
+    assert_eq!(ours, theirs, "a route was added, removed or made public: add it to ROUTES in tests/it/tenants.rs");
     assert_eq!(ours.len(), ROUTES.len());
 }
 

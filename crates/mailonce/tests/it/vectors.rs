@@ -24,11 +24,7 @@ fn vectors() -> Vec<Vector> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdks/contract/keys.json");
     let vectors: Vec<Vector> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     for vector in &vectors {
-        assert!(
-            vector.key.is_some() != vector.invalid.is_some(),
-            "{}: a key or a fault",
-            vector.name
-        );
+        assert!(vector.key.is_some() != vector.invalid.is_some(), "{}: a key or a fault", vector.name);
     }
     let names: std::collections::BTreeSet<&str> = vectors.iter().map(|vector| vector.name.as_str()).collect();
     assert_eq!(names.len(), vectors.len(), "names are unique");
@@ -39,16 +35,8 @@ fn vectors() -> Vec<Vector> {
 fn derive(vector: &Vector) -> Option<String> {
     let intent: Intent = serde_json::from_value(vector.intent.clone()).ok()?;
     intent.check().ok()?;
-    let to: Vec<Mailbox> = vector
-        .to
-        .iter()
-        .map(|text| Mailbox::parse(text).ok())
-        .collect::<Option<_>>()?;
-    if to.is_empty() {
-        None
-    } else {
-        Some(intent.key(&bare_sorted(&to)))
-    }
+    let to: Vec<Mailbox> = vector.to.iter().map(|text| Mailbox::parse(text).ok()).collect::<Option<_>>()?;
+    if to.is_empty() { None } else { Some(intent.key(&bare_sorted(&to))) }
 }
 
 #[test]
@@ -81,12 +69,8 @@ async fn the_command_line_derives_the_contracts_keys() {
 /// A vector as words of the command line.
 fn words(vector: &Vector) -> Vec<String> {
     let mut words = vec!["key".to_owned(), "derive".into()];
-    for (member, flag) in [
-        ("type", "--type"),
-        ("entity", "--entity"),
-        ("version", "--version"),
-        ("period", "--period"),
-    ] {
+    for (member, flag) in [("type", "--type"), ("entity", "--entity"), ("version", "--version"), ("period", "--period")]
+    {
         match &vector.intent[member] {
             Value::Null => {}
             Value::String(text) => words.push(format!("{flag}={text}")),
@@ -105,21 +89,11 @@ async fn the_server_derives_the_contracts_keys() {
         let answer = world.wish(&body).await;
         match (&vector.key, &vector.invalid) {
             (Some(key), _) => {
-                assert!(
-                    [200, 202].contains(&answer.status),
-                    "{}: {}",
-                    vector.name,
-                    answer.text
-                );
+                assert!([200, 202].contains(&answer.status), "{}: {}", vector.name, answer.text);
                 assert_eq!(answer["dedupe"]["key"], json!(key), "{}", vector.name);
             }
             (None, fault) => {
-                assert!(
-                    [400, 422].contains(&answer.status),
-                    "{}: {}",
-                    vector.name,
-                    answer.text
-                );
+                assert!([400, 422].contains(&answer.status), "{}: {}", vector.name, answer.text);
                 assert_eq!(answer["field"], json!(fault), "{}: {}", vector.name, answer.text);
             }
         }
@@ -129,9 +103,7 @@ async fn the_server_derives_the_contracts_keys() {
 #[test]
 fn the_example_of_the_contract_is_among_the_vectors() {
     let intent = json!({ "type": "order.confirmation", "entity": "order_4821" });
-    let found = vectors()
-        .into_iter()
-        .find(|vector| vector.intent == intent && vector.to == ["user@example.com"]);
+    let found = vectors().into_iter().find(|vector| vector.intent == intent && vector.to == ["user@example.com"]);
     // SHA-256 of {"entity":"order_4821","to":["user@example.com"],"type":"order.confirmation","v":1}
     let key = "i1_dbf0bb6e12a4cbd002012912c5f2e25b34fe56270a35ae2163355cd1ecc68a27";
     assert_eq!(found.unwrap().key.as_deref(), Some(key));

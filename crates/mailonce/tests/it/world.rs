@@ -89,54 +89,26 @@ impl World {
     async fn over(store: Arc<dyn Store>, place: Place) -> Self {
         let clock = Arc::new(TestClock(AtomicI64::new(START)));
         let chance = Arc::new(SeededChance(AtomicU64::new(1)));
-        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance)
-            .await
-            .unwrap();
+        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance).await.unwrap();
         let about = mailonce::serve::about("test", Scope::ALL.to_vec());
         let made = engine.first_api_key("default", about, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
-        Self {
-            engine,
-            router,
-            clock,
-            secret: made.secret,
-            place,
-        }
+        Self { engine, router, clock, secret: made.secret, place }
     }
 
     /// What stands in the ledger is opened anew, as after a restart. SQLite only.
     pub(crate) async fn restart(self) -> Self {
-        let Self {
-            engine,
-            router,
-            clock,
-            secret,
-            place,
-        } = self;
+        let Self { engine, router, clock, secret, place } = self;
         let Place::Folder(folder) = place else {
-            return Self {
-                engine,
-                router,
-                clock,
-                secret,
-                place,
-            };
+            return Self { engine, router, clock, secret, place };
         };
         engine.store().close().await;
         drop((engine, router));
         let store = Arc::new(Sqlite::open(folder.path(), [7; 32]).unwrap());
         let chance = Arc::new(SeededChance(AtomicU64::new(99)));
-        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance)
-            .await
-            .unwrap();
+        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
-        Self {
-            engine,
-            router,
-            clock,
-            secret,
-            place: Place::Folder(folder),
-        }
+        Self { engine, router, clock, secret, place: Place::Folder(folder) }
     }
 
     /// Moves the clock.
@@ -178,14 +150,7 @@ impl World {
 
     /// Hands over everything that is due.
     pub(crate) async fn hand_over(&self) {
-        while self
-            .engine
-            .store()
-            .capture(SANDBOX, 1000, self.engine.now())
-            .await
-            .unwrap()
-            > 0
-        {}
+        while self.engine.store().capture(SANDBOX, 1000, self.engine.now()).await.unwrap() > 0 {}
     }
 
     /// Every event, oldest first.
@@ -209,10 +174,7 @@ impl World {
 
     /// Makes a second team. Its credential may do all but what operators do.
     pub(crate) async fn team(&self, name: &str) -> String {
-        self.post("/v1/teams", &json!({ "name": name }))
-            .await
-            .is(201)
-            .word("api_key")
+        self.post("/v1/teams", &json!({ "name": name })).await.is(201).word("api_key")
     }
 }
 
@@ -229,9 +191,7 @@ pub(crate) fn mail() -> Value {
 /// A small email with other or further members.
 pub(crate) fn mail_with(more: Value) -> Value {
     let mut mail = mail();
-    let Value::Object(more) = more else {
-        panic!("members are given as an object")
-    };
+    let Value::Object(more) = more else { panic!("members are given as an object") };
     for (name, value) in more {
         mail[name] = value;
     }
@@ -256,21 +216,10 @@ impl FreshDatabase {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let admin = std::env::var("MAILONCE_TEST_POSTGRES")
             .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
-        let name = format!(
-            "mailonce_it_{}_{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let base = admin
-            .rsplit_once('/')
-            .expect("the URL ends with the name of a database")
-            .0;
+        let name = format!("mailonce_it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
         let url = format!("{base}/{name}");
-        connect(&admin)
-            .await
-            .batch_execute(&format!("CREATE DATABASE {name}"))
-            .await
-            .unwrap();
+        connect(&admin).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
         Self { admin, name, url }
     }
 }
@@ -279,16 +228,9 @@ impl Drop for FreshDatabase {
     fn drop(&mut self) {
         let (admin, name) = (self.admin.clone(), self.name.clone());
         let dropped = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                connect(&admin)
-                    .await
-                    .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
-                    .await
-                    .unwrap();
+                connect(&admin).await.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
             });
         });
         dropped.join().ok();

@@ -36,12 +36,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10_000)]
     pub(crate) storm: usize,
     /// Remembered keys of the growth figures, the smallest first
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "10000,1000000,10000000",
-        value_name = "KEYS,.."
-    )]
+    #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000", value_name = "KEYS,..")]
     pub(crate) growth: Vec<u64>,
     /// The server's binary; by default the one beside this program
     #[arg(long, value_name = "FILE")]
@@ -118,30 +113,17 @@ impl Figure {
 impl Args {
     /// Whether a figure is to be measured.
     pub(crate) fn wants(&self, figure: Figure) -> bool {
-        if self.only.is_empty() {
-            figure != Figure::Growth || self.full
-        } else {
-            self.only.contains(&figure)
-        }
+        if self.only.is_empty() { figure != Figure::Growth || self.full } else { self.only.contains(&figure) }
     }
 
     /// The figures to be measured.
     pub(crate) fn figures(&self) -> Vec<Figure> {
-        Figure::value_variants()
-            .iter()
-            .copied()
-            .filter(|figure| self.wants(*figure))
-            .collect()
+        Figure::value_variants().iter().copied().filter(|figure| self.wants(*figure)).collect()
     }
 
     /// The services the chosen figures need, each once.
     pub(crate) fn needs(&self) -> Vec<&'static str> {
-        let mut needs: Vec<_> = self
-            .figures()
-            .iter()
-            .flat_map(|figure| figure.needs())
-            .copied()
-            .collect();
+        let mut needs: Vec<_> = self.figures().iter().flat_map(|figure| figure.needs()).copied().collect();
         needs.sort_unstable();
         needs.dedup();
         needs

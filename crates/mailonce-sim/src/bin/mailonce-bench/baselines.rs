@@ -13,26 +13,14 @@ use std::process::Command;
 
 /// A send by Redis lock, PostgreSQL insert and Redis result, in Node.
 pub(crate) fn seeds(args: &Args, children: &Children, work: &Path, name: &str) -> Result<Sample> {
-    let redis = args
-        .redis
-        .as_deref()
-        .context("no Redis: MAILONCE_TEST_REDIS is not set")?;
-    ensure!(
-        args.seed_pattern.join("node_modules").is_dir(),
-        "run `npm ci` in bench/seed-pattern first"
-    );
+    let redis = args.redis.as_deref().context("no Redis: MAILONCE_TEST_REDIS is not set")?;
+    ensure!(args.seed_pattern.join("node_modules").is_dir(), "run `npm ci` in bench/seed-pattern first");
     let database = args.postgres()?.create(name)?;
     flush(redis)?;
     let server = Server::start(children, &work.join("seeds.log"), |at| {
         let mut command = Command::new("node");
-        command
-            .arg("server.js")
-            .current_dir(&args.seed_pattern)
-            .env("NODE_ENV", "production");
-        command
-            .env("PORT", at.port().to_string())
-            .env("REDIS_URL", redis)
-            .env("DATABASE_URL", &database.url);
+        command.arg("server.js").current_dir(&args.seed_pattern).env("NODE_ENV", "production");
+        command.env("PORT", at.port().to_string()).env("REDIS_URL", redis).env("DATABASE_URL", &database.url);
         Ok(command)
     })?;
     let sample = steady(args, server.at, mails::seeds(), 202)?;
@@ -44,35 +32,13 @@ pub(crate) fn seeds(args: &Args, children: &Children, work: &Path, name: &str) -
 
 /// `SET … NX EX` alone, by Redis' own load generator.
 pub(crate) fn redis(args: &Args) -> Result<Sample> {
-    let redis = args
-        .redis
-        .as_deref()
-        .context("no Redis: MAILONCE_TEST_REDIS is not set")?;
+    let redis = args.redis.as_deref().context("no Redis: MAILONCE_TEST_REDIS is not set")?;
     flush(redis)?;
     let (host, port) = address(redis).context("MAILONCE_TEST_REDIS is not redis://host:port")?;
     let requests = if args.quick { "100000" } else { "250000" };
     let mut command = Command::new("redis-benchmark");
-    command.args([
-        "-h",
-        host,
-        "-p",
-        port,
-        "-c",
-        &args.connections.to_string(),
-        "-n",
-        requests,
-        "--csv",
-    ]);
-    command.args([
-        "-r",
-        "1000000000000",
-        "SET",
-        "key:__rand_int__",
-        "claimed",
-        "NX",
-        "EX",
-        "3600",
-    ]);
+    command.args(["-h", host, "-p", port, "-c", &args.connections.to_string(), "-n", requests, "--csv"]);
+    command.args(["-r", "1000000000000", "SET", "key:__rand_int__", "claimed", "NX", "EX", "3600"]);
     parse(&output(command)?).context("redis-benchmark told no figures")
 }
 
@@ -83,9 +49,7 @@ fn flush(url: &str) -> Result<()> {
 }
 
 fn address(url: &str) -> Option<(&str, &str)> {
-    url.strip_prefix("redis://")?
-        .trim_end_matches('/')
-        .rsplit_once(':')
+    url.strip_prefix("redis://")?.trim_end_matches('/').rsplit_once(':')
 }
 
 /// Reads the comma-separated table: a line of names and a line of figures.
@@ -95,11 +59,7 @@ fn parse(table: &str) -> Option<Sample> {
     // The first column is the command itself, which may hold commas of its own; so columns count from the end.
     let columns = names.split(',').count();
     let figure = |name: &str| -> Option<f64> {
-        let from_end = columns
-            - 1
-            - names
-                .split(',')
-                .position(|column| column.trim_matches('"') == name)?;
+        let from_end = columns - 1 - names.split(',').position(|column| column.trim_matches('"') == name)?;
         figures.rsplit(',').nth(from_end)?.trim_matches('"').parse().ok()
     };
     Some(Sample {

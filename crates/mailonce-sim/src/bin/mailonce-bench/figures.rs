@@ -23,32 +23,12 @@ const BATCH_CONNECTIONS: usize = 32;
 
 /// A steady load of `template` that must be answered with `status` alone.
 pub(crate) fn steady(args: &Args, to: SocketAddr, template: Template, status: u16) -> Result<Sample> {
-    measure(
-        args,
-        to,
-        args.connections,
-        move |n: u64, out: &mut Vec<u8>| template.write(n, out),
-        status,
-    )
+    measure(args, to, args.connections, move |n: u64, out: &mut Vec<u8>| template.write(n, out), status)
 }
 
-fn measure(
-    args: &Args,
-    to: SocketAddr,
-    connections: usize,
-    caller: impl Caller,
-    status: u16,
-) -> Result<Sample> {
-    let until = Until::Window {
-        warm_up: args.warm_up(),
-        window: args.window(),
-    };
-    let plan = Sustain {
-        to,
-        connections,
-        threads: args.threads,
-        until,
-    };
+fn measure(args: &Args, to: SocketAddr, connections: usize, caller: impl Caller, status: u16) -> Result<Sample> {
+    let until = Until::Window { warm_up: args.warm_up(), window: args.window() };
+    let plan = Sustain { to, connections, threads: args.threads, until };
     let tally = sustain(&plan, &Arc::new(caller))?;
     only(&tally, status)?;
     Ok(sample(&tally))
@@ -83,10 +63,7 @@ pub(crate) fn accept(args: &Args, server: &Server) -> Result<Sample> {
 /// First sends whose keys begin with `tag`, for a store that has seen others before.
 pub(crate) fn accept_as(tag: &str, args: &Args, server: &Server) -> Result<Sample> {
     let sample = steady(args, server.at, mails::send(tag), 202)?;
-    Ok(Sample {
-        rss_mb: server.rss_mb(),
-        ..sample
-    })
+    Ok(Sample { rss_mb: server.rss_mb(), ..sample })
 }
 
 /// Batches of a hundred, counted in emails.
@@ -94,10 +71,7 @@ pub(crate) fn batch(args: &Args, server: &Server) -> Result<Sample> {
     let template = mails::batch(BATCH);
     let caller = move |n: u64, out: &mut Vec<u8>| template.write(n, out);
     let sample = measure(args, server.at, BATCH_CONNECTIONS, caller, 202)?;
-    Ok(Sample {
-        rate: sample.rate.map(|rate| rate * BATCH as f64),
-        ..sample
-    })
+    Ok(Sample { rate: sample.rate.map(|rate| rate * BATCH as f64), ..sample })
 }
 
 /// Repeats of keys whose emails are settled.
@@ -110,20 +84,9 @@ pub(crate) fn replay(args: &Args, server: &Server) -> Result<Sample> {
 
 /// Sends the first thousand keys and repeats them until each answer shows an email that was handed off.
 fn settle(args: &Args, to: SocketAddr, template: &Template) -> Result<()> {
-    let until = Until::Count {
-        count: SETTLED,
-        patience: SETTLING,
-    };
-    let plan = Sustain {
-        to,
-        connections: args.connections,
-        threads: 1,
-        until,
-    };
-    let caller = Arc::new(Settling {
-        template: template.clone(),
-        sent: AtomicU64::new(0),
-    });
+    let until = Until::Count { count: SETTLED, patience: SETTLING };
+    let plan = Sustain { to, connections: args.connections, threads: 1, until };
+    let caller = Arc::new(Settling { template: template.clone(), sent: AtomicU64::new(0) });
     only(&sustain(&plan, &caller)?, 202).context("the first sends")?;
     let deadline = Instant::now() + SETTLING;
     loop {
@@ -134,10 +97,7 @@ fn settle(args: &Args, to: SocketAddr, template: &Template) -> Result<()> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!(
-                "only {sent} of {SETTLED} emails were handed off within {} s",
-                SETTLING.as_secs()
-            );
+            bail!("only {sent} of {SETTLED} emails were handed off within {} s", SETTLING.as_secs());
         }
         pause(Duration::from_millis(100));
     }
@@ -155,10 +115,7 @@ impl Caller for Settling {
     }
 
     fn read(&self, _n: u64, answer: &Answer<'_>) {
-        if matches!(
-            string_field(answer.body, b"\"state\":\""),
-            Some(b"sent" | b"delivered")
-        ) {
+        if matches!(string_field(answer.body, b"\"state\":\""), Some(b"sent" | b"delivered")) {
             self.sent.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -173,17 +130,9 @@ fn string_field<'a>(body: &'a [u8], mark: &[u8]) -> Option<&'a [u8]> {
 
 /// Simultaneous sends of one key: one first answer, the rest replays, one id.
 pub(crate) fn storm(args: &Args, server: &Server) -> Result<Sample> {
-    let caller = Arc::new(Storm {
-        template: mails::storm(),
-        ids: Mutex::default(),
-    });
+    let caller = Arc::new(Storm { template: mails::storm(), ids: Mutex::default() });
     let patience = Duration::from_mins(1);
-    let plan = Burst {
-        to: server.at,
-        connections: args.storm,
-        threads: args.threads,
-        patience,
-    };
+    let plan = Burst { to: server.at, connections: args.storm, threads: args.threads, patience };
     let tally = burst(&plan, &caller)?;
     let rest = args.storm as u64 - 1;
     let right = tally.broken == 0 && tally.count(202) == 1 && tally.count(200) == rest;
@@ -192,11 +141,7 @@ pub(crate) fn storm(args: &Args, server: &Server) -> Result<Sample> {
     let answers = ids.len();
     ids.sort_unstable();
     ids.dedup();
-    ensure!(
-        answers == args.storm && ids.len() == 1,
-        "{answers} answers carried {} different ids",
-        ids.len()
-    );
+    ensure!(answers == args.storm && ids.len() == 1, "{answers} answers carried {} different ids", ids.len());
     Ok(sample(&tally))
 }
 
@@ -213,10 +158,7 @@ impl Caller for Storm {
 
     fn read(&self, _n: u64, answer: &Answer<'_>) {
         if let Some(id) = string_field(answer.body, b"\"id\":\"") {
-            self.ids
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(id.to_vec());
+            self.ids.lock().unwrap_or_else(PoisonError::into_inner).push(id.to_vec());
         }
     }
 }

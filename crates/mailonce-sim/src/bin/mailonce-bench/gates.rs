@@ -39,28 +39,12 @@ pub(crate) struct Gate {
 impl Gate {
     fn ratio(what: &str, value: Option<f64>, must: f64, goal: f64) -> Self {
         let verdict = verdict(value, |value| value >= goal, |value| value >= must);
-        Self {
-            what: what.to_owned(),
-            value,
-            unit: "×",
-            must,
-            goal,
-            at_least: true,
-            verdict,
-        }
+        Self { what: what.to_owned(), value, unit: "×", must, goal, at_least: true, verdict }
     }
 
     fn limit(what: &str, value: Option<f64>, unit: &'static str, must: f64, goal: f64) -> Self {
         let verdict = verdict(value, |value| value <= goal, |value| value <= must);
-        Self {
-            what: what.to_owned(),
-            value,
-            unit,
-            must,
-            goal,
-            at_least: false,
-            verdict,
-        }
+        Self { what: what.to_owned(), value, unit, must, goal, at_least: false, verdict }
     }
 }
 
@@ -81,27 +65,16 @@ pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
         Gate::ratio("accept / echo", results.ratio("accept", "echo"), 0.25, 0.40),
         Gate::limit("accept p99", p99("accept"), "ms", 40.0, 25.0),
         Gate::ratio("replay / echo", results.ratio("replay", "echo"), 0.60, 0.80),
-        Gate::ratio(
-            "pg-accept / pgbench",
-            results.ratio("pg-accept", "pgbench"),
-            2.0,
-            3.0,
-        ),
+        Gate::ratio("pg-accept / pgbench", results.ratio("pg-accept", "pgbench"), 2.0, 3.0),
         Gate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
         Gate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
     ];
     let (least, most) = (args.growth.iter().min(), args.growth.iter().max());
     if let (true, Some(least), Some(most)) = (args.wants(Figure::Growth), least, most) {
         let (small, large) = (growth::name(*least), growth::name(*most));
-        let what = format!(
-            "accept at {} / {} keys",
-            growth::short(*most),
-            growth::short(*least)
-        );
+        let what = format!("accept at {} / {} keys", growth::short(*most), growth::short(*least));
         gates.push(Gate::ratio(&what, results.ratio(&large, &small), 0.50, 0.67));
-        let memory = results
-            .row(&large)
-            .and_then(|row| row.median(|sample| sample.rss_mb));
+        let memory = results.row(&large).and_then(|row| row.median(|sample| sample.rss_mb));
         let what = format!("resident memory at {} keys", growth::short(*most));
         gates.push(Gate::limit(&what, memory, "MB", 400.0, 250.0));
     }
@@ -120,9 +93,6 @@ mod tests {
         assert_eq!(ratio(Some(0.41)), Verdict::Goal);
         assert_eq!(ratio(None), Verdict::Unmeasured);
         let limit = |value| Gate::limit("accept p99", Some(value), "ms", 40.0, 25.0).verdict;
-        assert_eq!(
-            (limit(41.0), limit(40.0), limit(25.0)),
-            (Verdict::Fail, Verdict::Pass, Verdict::Goal)
-        );
+        assert_eq!((limit(41.0), limit(40.0), limit(25.0)), (Verdict::Fail, Verdict::Pass, Verdict::Goal));
     }
 }

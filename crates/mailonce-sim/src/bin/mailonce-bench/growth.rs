@@ -25,13 +25,7 @@ impl Growth<'_> {
     /// Fills the store where that is still to be done, and measures.
     pub(crate) fn measure(&self, round: usize) -> Result<Sample> {
         let data = self.filled()?;
-        let setup = Setup {
-            binary: self.binary,
-            data: &data,
-            store: None,
-            paused: true,
-            env: &[],
-        };
+        let setup = Setup { binary: self.binary, data: &data, store: None, paused: true, env: &[] };
         let server = setup.start(self.children)?;
         let sample = accept_as(&format!("round{round}"), self.args, &server);
         server.stop()?;
@@ -48,15 +42,9 @@ impl Growth<'_> {
         }
         std::fs::create_dir(&data)?;
         let mut command = mailonce(self.binary);
-        command
-            .arg("bench-fill")
-            .arg("--data")
-            .arg(&data)
-            .args(["--keys", &self.keys.to_string()]);
+        command.arg("bench-fill").arg("--data").arg(&data).args(["--keys", &self.keys.to_string()]);
         let filling = self.children.spawn(command, &data.with_extension("fill.log"))?;
-        filling
-            .finish()
-            .with_context(|| format!("filling {} keys", self.keys))?;
+        filling.finish().with_context(|| format!("filling {} keys", self.keys))?;
         // What is still to be written of the filling must not be written during the figure.
         rustix::fs::sync();
         Ok(data)

@@ -35,32 +35,18 @@ pub(crate) fn echo() -> Template {
 
 /// A send; its number is in key, recipient and subject, and `tag` in the first two.
 pub(crate) fn send(tag: &str) -> Template {
-    post(
-        "/v1/emails",
-        Some(&format!("{tag}-{{n}}")),
-        &email(&format!("{tag}-{{n}}")),
-    )
+    post("/v1/emails", Some(&format!("{tag}-{{n}}")), &email(&format!("{tag}-{{n}}")))
 }
 
 /// A batch of `size` sends under one key.
 pub(crate) fn batch(size: usize) -> Template {
-    let items: Vec<_> = (0..size)
-        .map(|item| email(&format!("batch-{{n}}-{item}")))
-        .collect();
-    post(
-        "/v1/emails/batch",
-        Some("batch-{n}"),
-        &format!("[{}]", items.join(",")),
-    )
+    let items: Vec<_> = (0..size).map(|item| email(&format!("batch-{{n}}-{item}"))).collect();
+    post("/v1/emails/batch", Some("batch-{n}"), &format!("[{}]", items.join(",")))
 }
 
 /// The same send whatever its number.
 pub(crate) fn storm() -> Template {
-    post(
-        "/v1/emails",
-        Some("storm"),
-        &email("storm").replace("{n}", "4821"),
-    )
+    post("/v1/emails", Some("storm"), &email("storm").replace("{n}", "4821"))
 }
 
 /// A send as the seeds' pattern takes it.

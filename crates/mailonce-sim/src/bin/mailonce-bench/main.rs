@@ -31,15 +31,10 @@ fn main() -> Result<ExitCode> {
     }
     raise_file_limit(&args);
     let root = args.work.clone().unwrap_or_else(std::env::temp_dir);
-    let work = tempfile::Builder::new()
-        .prefix("mailonce-bench")
-        .tempdir_in(&root);
+    let work = tempfile::Builder::new().prefix("mailonce-bench").tempdir_in(&root);
     let work = work.with_context(|| format!("cannot make a directory in {}", root.display()))?;
     if disk::is_memory(work.path()) {
-        eprintln!(
-            "{} is kept in memory: every figure that needs the disk is too good (see --work)",
-            root.display()
-        );
+        eprintln!("{} is kept in memory: every figure that needs the disk is too good (see --work)", root.display());
     }
     let children = Children::default();
     children.watch_signals(Some(work.path().to_owned()))?;
@@ -49,11 +44,7 @@ fn main() -> Result<ExitCode> {
     report::write(&args.json, &args, &results, &gates)?;
     let failed = args.gate && gates.iter().any(|gate| gate.verdict == Verdict::Fail);
     let broken = results.failures().next().is_some();
-    Ok(if failed || broken {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if failed || broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// A storm needs a descriptor per connection, here and in the server, which inherits the limit.
@@ -64,13 +55,7 @@ fn raise_file_limit(args: &Args) {
         return;
     }
     let maximum = now.maximum.map(|maximum| maximum.max(wanted));
-    let raised = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: Some(wanted),
-            maximum,
-        },
-    );
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     let storms = args.wants(Figure::Storm) || args.wants(Figure::PgStorm);
     if let (Err(why), true) = (raised, storms) {
         eprintln!("cannot raise the limit of open files to {wanted} ({why}): storms will fail");

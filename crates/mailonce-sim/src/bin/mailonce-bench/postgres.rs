@@ -32,18 +32,11 @@ pub(crate) fn pgbench(args: &Args, work: &Path, name: &str) -> Result<Sample> {
     std::fs::write(&script, TRANSACTION)?;
     let mut command = postgres.program("pgbench");
     command.args(["-n", "-M", "prepared", "-c", CLIENTS, "-j", "2", "-T"]);
-    command
-        .arg(args.window().as_secs().to_string())
-        .arg("-f")
-        .arg(&script)
-        .arg(&database.url);
+    command.arg(args.window().as_secs().to_string()).arg("-f").arg(&script).arg(&database.url);
     let text = output(command)?;
     let rate = number_after(&text, "tps = ").context("pgbench told no tps")?;
     database.remove()?;
-    Ok(Sample {
-        rate: Some(rate),
-        ..Sample::default()
-    })
+    Ok(Sample { rate: Some(rate), ..Sample::default() })
 }
 
 fn number_after(text: &str, mark: &str) -> Option<f64> {

@@ -43,9 +43,7 @@ fn figures(results: &Results) -> Table {
             millis(medians.p50_ms),
             millis(medians.p99_ms),
             millis(medians.max_ms),
-            medians
-                .rss_mb
-                .map_or_else(String::new, |mb| format!("{mb:.0} MB")),
+            medians.rss_mb.map_or_else(String::new, |mb| format!("{mb:.0} MB")),
         ]);
     }
     align(&mut table, 1..6);
@@ -68,8 +66,7 @@ fn verdicts(gates: &[Gate]) -> Table {
         };
         table.add_row([
             gate.what.clone(),
-            gate.value
-                .map_or_else(String::new, |value| amount_exact(value, gate.unit)),
+            gate.value.map_or_else(String::new, |value| amount_exact(value, gate.unit)),
             format!("{sign} {}", amount(gate.must)),
             format!("{sign} {}", amount(gate.goal)),
             verdict.to_owned(),
@@ -88,9 +85,7 @@ fn amount_exact(value: f64, unit: &str) -> String {
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_FULL_CONDENSED)
-        .set_header(header.to_vec());
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header.to_vec());
     table
 }
 
@@ -108,9 +103,7 @@ pub(crate) fn rate(rate: Option<f64>, unit: &str) -> String {
 }
 
 fn millis(time: Option<f64>) -> String {
-    time.map_or_else(String::new, |time| {
-        format!("{time:.*} ms", if time < 10.0 { 2 } else { 1 })
-    })
+    time.map_or_else(String::new, |time| format!("{time:.*} ms", if time < 10.0 { 2 } else { 1 }))
 }
 
 fn thousands(number: f64) -> String {
@@ -134,11 +127,8 @@ pub(crate) fn write(path: &Path, args: &Args, results: &Results, gates: &[Gate])
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent)?;
     }
-    let figures: serde_json::Map<String, Value> = results
-        .rows
-        .iter()
-        .map(|row| (row.name.clone(), figure(row)))
-        .collect();
+    let figures: serde_json::Map<String, Value> =
+        results.rows.iter().map(|row| (row.name.clone(), figure(row))).collect();
     let value = json!({
         "cores": cores(),
         "connections": args.connections,

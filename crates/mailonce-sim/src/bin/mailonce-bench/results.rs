@@ -42,11 +42,7 @@ impl Results {
         if let Some(row) = self.rows.iter_mut().find(|row| row.name == name) {
             row.rounds.push(outcome);
         } else {
-            self.rows.push(Row {
-                name: name.to_owned(),
-                unit,
-                rounds: vec![outcome],
-            });
+            self.rows.push(Row { name: name.to_owned(), unit, rounds: vec![outcome] });
         }
     }
 
@@ -57,9 +53,7 @@ impl Results {
     /// Why rounds failed: figure and reason.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.rows.iter().flat_map(|row| {
-            row.rounds
-                .iter()
-                .filter_map(|round| Some((row.name.as_str(), round.as_ref().err()?.as_str())))
+            row.rounds.iter().filter_map(|round| Some((row.name.as_str(), round.as_ref().err()?.as_str())))
         })
     }
 
@@ -111,10 +105,7 @@ mod tests {
 
     fn rate(rate: f64) -> Sample {
         let rate = Some(rate);
-        Sample {
-            rate,
-            ..Sample::default()
-        }
+        Sample { rate, ..Sample::default() }
     }
 
     #[test]

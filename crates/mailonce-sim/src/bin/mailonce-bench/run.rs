@@ -45,20 +45,10 @@ pub(crate) fn run(args: &Args, children: &Children, work: &Path) -> Result<Resul
     });
     let steps = (per_round.sum::<usize>() + 1) * args.rounds();
     let bar = ProgressBar::new(steps as u64);
-    bar.set_style(ProgressStyle::with_template(
-        "{spinner} {bar:30} {pos}/{len} {elapsed} {msg}",
-    )?);
+    bar.set_style(ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {elapsed} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(250));
     let binary = server::binary(args.server.as_ref()).map_err(|why| format!("{why:#}"));
-    let mut bench = Bench {
-        args,
-        children,
-        work,
-        binary,
-        bar,
-        results: Results::default(),
-        round: 0,
-    };
+    let mut bench = Bench { args, children, work, binary, bar, results: Results::default(), round: 0 };
     for round in 1..=args.rounds() {
         bench.round = round;
         bench.run_round();
@@ -73,27 +63,18 @@ impl Bench<'_> {
         let work = self.work;
         self.note("fsync", "writes", || Ok(disk::fsync(work)?));
         self.baselines_before();
-        let accepting: [(Figure, &str, Measure); 3] = [
-            (Echo, REQUESTS, figures::echo),
-            (Accept, EMAILS, figures::accept),
-            (Batch, EMAILS, figures::batch),
-        ];
+        let accepting: [(Figure, &str, Measure); 3] =
+            [(Echo, REQUESTS, figures::echo), (Accept, EMAILS, figures::accept), (Batch, EMAILS, figures::batch)];
         self.group(Store::Sqlite, true, &accepting);
-        let repeating: [(Figure, &str, Measure); 2] = [
-            (Replay, REQUESTS, figures::replay),
-            (Storm, REQUESTS, figures::storm),
-        ];
+        let repeating: [(Figure, &str, Measure); 2] =
+            [(Replay, REQUESTS, figures::replay), (Storm, REQUESTS, figures::storm)];
         self.group(Store::Sqlite, false, &repeating);
         self.pgbench();
-        let accepting: [(Figure, &str, Measure); 2] = [
-            (PgAccept, EMAILS, figures::accept),
-            (PgBatch, EMAILS, figures::batch),
-        ];
+        let accepting: [(Figure, &str, Measure); 2] =
+            [(PgAccept, EMAILS, figures::accept), (PgBatch, EMAILS, figures::batch)];
         self.group(Store::Postgres, true, &accepting);
-        let repeating: [(Figure, &str, Measure); 2] = [
-            (PgReplay, REQUESTS, figures::replay),
-            (PgStorm, REQUESTS, figures::storm),
-        ];
+        let repeating: [(Figure, &str, Measure); 2] =
+            [(PgReplay, REQUESTS, figures::replay), (PgStorm, REQUESTS, figures::storm)];
         self.group(Store::Postgres, false, &repeating);
         self.growth();
     }
@@ -105,59 +86,39 @@ impl Bench<'_> {
         }
         if args.wants(Figure::Seeds) {
             let name = format!("seeds_{round}");
-            self.note(Figure::Seeds.name(), EMAILS, || {
-                baselines::seeds(args, children, work, &name)
-            });
+            self.note(Figure::Seeds.name(), EMAILS, || baselines::seeds(args, children, work, &name));
         }
     }
 
     fn pgbench(&mut self) {
         let (args, work, name) = (self.args, self.work, format!("pgbench_{}", self.round));
         if args.wants(Figure::Pgbench) {
-            self.note(Figure::Pgbench.name(), "transactions", || {
-                postgres::pgbench(args, work, &name)
-            });
+            self.note(Figure::Pgbench.name(), "transactions", || postgres::pgbench(args, work, &name));
         }
     }
 
     /// Measures the wanted ones of `figures` on one fresh server.
     fn group(&mut self, store: Store, paused: bool, figures: &[(Figure, &'static str, Measure)]) {
         let args = self.args;
-        let wanted: Vec<_> = figures
-            .iter()
-            .filter(|(figure, ..)| args.wants(*figure))
-            .collect();
+        let wanted: Vec<_> = figures.iter().filter(|(figure, ..)| args.wants(*figure)).collect();
         if wanted.is_empty() {
             return;
         }
         if let Err(why) = self.on_server(store, paused, &wanted) {
             let why = format!("{why:#}");
             for (figure, unit, _) in wanted {
-                if self
-                    .results
-                    .row(figure.name())
-                    .is_none_or(|row| row.rounds.len() < self.round)
-                {
+                if self.results.row(figure.name()).is_none_or(|row| row.rounds.len() < self.round) {
                     self.note(figure.name(), unit, || Err(anyhow::anyhow!(why.clone())));
                 }
             }
         }
     }
 
-    fn on_server(
-        &mut self,
-        store: Store,
-        paused: bool,
-        wanted: &[&(Figure, &'static str, Measure)],
-    ) -> Result<()> {
+    fn on_server(&mut self, store: Store, paused: bool, wanted: &[&(Figure, &'static str, Measure)]) -> Result<()> {
         let args = self.args;
         let binary = self.binary.clone().map_err(anyhow::Error::msg)?;
         let data = tempfile::Builder::new().prefix("data").tempdir_in(self.work)?;
-        let name = format!(
-            "mailonce_{}_{}",
-            self.round,
-            if paused { "accept" } else { "replay" }
-        );
+        let name = format!("mailonce_{}_{}", self.round, if paused { "accept" } else { "replay" });
         let database = match store {
             Store::Sqlite => None,
             Store::Postgres => Some(args.postgres()?.create(&name)?),
@@ -190,14 +151,7 @@ impl Bench<'_> {
             let binary = self.binary.clone();
             self.note(&growth::name(keys), EMAILS, || {
                 let binary = &binary.map_err(anyhow::Error::msg)?;
-                Growth {
-                    args,
-                    children,
-                    binary,
-                    work,
-                    keys,
-                }
-                .measure(round)
+                Growth { args, children, binary, work, keys }.measure(round)
             });
         }
     }

@@ -11,23 +11,12 @@ async fn tables_of_a_newer_version_are_refused() {
     let fresh = Fresh::make().await;
     assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), None);
     fresh.node().await.close().await;
-    assert_eq!(
-        Postgres::schema_version(&fresh.url).await.unwrap(),
-        Some(Postgres::schema_known())
-    );
-    fresh
-        .session()
-        .await
-        .batch_execute("INSERT INTO schema (version) VALUES (99)")
-        .await
-        .unwrap();
+    assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), Some(Postgres::schema_known()));
+    fresh.session().await.batch_execute("INSERT INTO schema (version) VALUES (99)").await.unwrap();
 
     match Postgres::open(&fresh.url, [7; 32]).await.map(drop) {
         Err(StoreError::Corrupt(why)) => {
-            assert!(
-                why.contains("99") && why.contains(&schema::CURRENT.to_string()),
-                "{why}"
-            );
+            assert!(why.contains("99") && why.contains(&schema::CURRENT.to_string()), "{why}");
         }
         other => panic!("{other:?}"),
     }
@@ -37,37 +26,19 @@ async fn tables_of_a_newer_version_are_refused() {
 async fn a_migration_that_is_killed_leaves_nothing() {
     let fresh = Fresh::make().await;
     let dying = fresh.session().await;
-    dying
-        .batch_execute("BEGIN; CREATE SCHEMA mailonce; CREATE TABLE mailonce.install (one boolean)")
-        .await
-        .unwrap();
-    let pid: i32 = dying
-        .query_one("SELECT pg_backend_pid()", &[])
-        .await
-        .unwrap()
-        .get(0);
-    fresh
-        .session()
-        .await
-        .query("SELECT pg_terminate_backend($1)", &[&pid])
-        .await
-        .unwrap();
+    dying.batch_execute("BEGIN; CREATE SCHEMA mailonce; CREATE TABLE mailonce.install (one boolean)").await.unwrap();
+    let pid: i32 = dying.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    fresh.session().await.query("SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
 
     let node = fresh.node().await;
     assert_eq!(node.install().await.unwrap().secret.0, [7; 32]);
-    assert_eq!(
-        Postgres::schema_version(&fresh.url).await.unwrap(),
-        Some(schema::CURRENT)
-    );
+    assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), Some(schema::CURRENT));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_secret_of_the_first_node_stays() {
     let fresh = Fresh::make().await;
-    let opened = tokio::join!(
-        Postgres::open(&fresh.url, [1; 32]),
-        Postgres::open(&fresh.url, [2; 32])
-    );
+    let opened = tokio::join!(Postgres::open(&fresh.url, [1; 32]), Postgres::open(&fresh.url, [2; 32]));
     let (one, two) = (opened.0.unwrap(), opened.1.unwrap());
     let third = Postgres::open(&fresh.url, [3; 32]).await.unwrap();
     let secret = one.install().await.unwrap().secret.0;
@@ -85,10 +56,7 @@ async fn a_connection_lost_during_an_accept_is_no_answer_and_the_retry_makes_one
     let other = fresh.session().await;
     other.batch_execute("BEGIN").await.unwrap();
     let lock = "INSERT INTO keys (team, hash) VALUES ($1, $2)";
-    other
-        .execute(lock, &[&TEAM.0, &uuid::Uuid::from_bytes(first.key.unwrap().0)])
-        .await
-        .unwrap();
+    other.execute(lock, &[&TEAM.0, &uuid::Uuid::from_bytes(first.key.unwrap().0)]).await.unwrap();
     let waiting = tokio::spawn({
         let node = node.clone();
         async move { node.accept(first, NOW).await }
@@ -104,13 +72,7 @@ async fn a_connection_lost_during_an_accept_is_no_answer_and_the_retry_makes_one
     other.batch_execute("ROLLBACK").await.unwrap();
     let (email, first) = email_of(node.accept(again, NOW).await.unwrap());
     assert!(first);
-    assert_eq!(
-        node.bound(TEAM, email.head.key.as_ref().unwrap().hash(TEAM), NOW)
-            .await
-            .unwrap()
-            .is_some(),
-        first
-    );
+    assert_eq!(node.bound(TEAM, email.head.key.as_ref().unwrap().hash(TEAM), NOW).await.unwrap().is_some(), first);
     assert_eq!(rows(&session, "emails").await, 1);
 }
 
@@ -138,9 +100,7 @@ async fn every_session_may_be_lost_and_the_node_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_cannot_be_reached_is_said_to_be() {
-    let nowhere = Postgres::open("postgres://mailonce@127.0.0.1:1/none", [7; 32])
-        .await
-        .map(drop);
+    let nowhere = Postgres::open("postgres://mailonce@127.0.0.1:1/none", [7; 32]).await.map(drop);
     assert!(matches!(nowhere, Err(StoreError::Unreachable(_))), "{nowhere:?}");
 }
 
@@ -156,10 +116,7 @@ async fn a_commit_with_a_warning_is_not_promised() {
     session.batch_execute(warn).await.unwrap();
     let unsure = node.accept(wish(Some("k")), NOW).await;
     assert!(matches!(unsure, Err(StoreError::Unknown(_))), "{unsure:?}");
-    session
-        .batch_execute("DROP TRIGGER warn ON emails")
-        .await
-        .unwrap();
+    session.batch_execute("DROP TRIGGER warn ON emails").await.unwrap();
     assert!(!email_of(node.accept(wish(Some("k")), NOW).await.unwrap()).1);
 }
 
@@ -205,9 +162,5 @@ async fn a_closed_store_answers_what_waits_and_nothing_more() {
     }
     assert_eq!(rows(&fresh.session().await, "emails").await, firsts);
     assert!(node.accept(wish(None), NOW).await.is_err());
-    assert!(
-        node.email(TEAM, mailonce_core::id::EmailId(TEAM.0))
-            .await
-            .is_err()
-    );
+    assert!(node.email(TEAM, mailonce_core::id::EmailId(TEAM.0)).await.is_err());
 }

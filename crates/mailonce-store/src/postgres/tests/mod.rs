@@ -41,36 +41,16 @@ impl Fresh {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let admin = std::env::var("MAILONCE_TEST_POSTGRES")
             .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
-        let name = format!(
-            "mailonce_test_{}_{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let base = admin
-            .rsplit_once('/')
-            .expect("the URL ends with the name of a database")
-            .0;
+        let name = format!("mailonce_test_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
         let url = format!("{base}/{name}");
-        connect(&admin)
-            .await
-            .batch_execute(&format!("CREATE DATABASE {name}"))
-            .await
-            .unwrap();
+        connect(&admin).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
         Self { admin, name, url }
     }
 
     /// A node on it.
     pub(super) async fn node(&self) -> Postgres {
-        Postgres::open_with(
-            &self.url,
-            [7; 32],
-            Options {
-                lanes: 2,
-                sessions: 4,
-            },
-        )
-        .await
-        .unwrap()
+        Postgres::open_with(&self.url, [7; 32], Options { lanes: 2, sessions: 4 }).await.unwrap()
     }
 
     /// A plain session on it.
@@ -85,16 +65,9 @@ impl Drop for Fresh {
     fn drop(&mut self) {
         let (admin, name) = (self.admin.clone(), self.name.clone());
         let dropped = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                connect(&admin)
-                    .await
-                    .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
-                    .await
-                    .unwrap();
+                connect(&admin).await.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
             });
         });
         dropped.join().ok();
@@ -109,21 +82,12 @@ async fn connect(url: &str) -> Client {
 
 /// A wish under a key that a caller gives, or under none.
 pub(super) fn wish(key: Option<&str>) -> Wish {
-    wish_named(
-        key.map(|key| KeyName::Given(Key::parse(key).unwrap())),
-        None,
-        &["user@example.com"],
-    )
+    wish_named(key.map(|key| KeyName::Given(Key::parse(key).unwrap())), None, &["user@example.com"])
 }
 
 /// A wish about something to these recipients.
 pub(super) fn about(entity: &str, to: &[&str]) -> Wish {
-    let intent = Intent {
-        kind: "order.confirmation".into(),
-        entity: entity.into(),
-        version: 1,
-        period: None,
-    };
+    let intent = Intent { kind: "order.confirmation".into(), entity: entity.into(), version: 1, period: None };
     let key = intent.key(&content(to).bare_to());
     wish_named(Some(KeyName::Given(Key::parse(&key).unwrap())), Some(intent), to)
 }
@@ -168,10 +132,7 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         slots: head.slots(TEAM),
         head,
         ttl: ttl::DEFAULT,
-        envelopes: vec![Envelope {
-            transport: "sandbox".into(),
-            recipients: to,
-        }],
+        envelopes: vec![Envelope { transport: "sandbox".into(), recipients: to }],
         due: None,
         body: serde_json::to_vec(&content).unwrap().into(),
     }
@@ -201,9 +162,5 @@ pub(super) async fn until_blocked(session: &Client, count: i64) {
 
 /// How many rows a table has.
 pub(super) async fn rows(session: &Client, table: &str) -> i64 {
-    session
-        .query_one(&format!("SELECT count(*) FROM {table}"), &[])
-        .await
-        .unwrap()
-        .get(0)
+    session.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.unwrap().get(0)
 }

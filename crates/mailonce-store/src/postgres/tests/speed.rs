@@ -13,17 +13,11 @@ use super::{Fresh, NOW, email_of, wish};
 use crate::postgres::{Options, Postgres};
 
 fn number(name: &str, default: usize) -> usize {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 async fn node(fresh: &Fresh) -> Arc<Postgres> {
-    let options = Options {
-        lanes: number("LANES", Options::default().lanes),
-        ..Options::default()
-    };
+    let options = Options { lanes: number("LANES", Options::default().lanes), ..Options::default() };
     Arc::new(Postgres::open_with(&fresh.url, [7; 32], options).await.unwrap())
 }
 
@@ -32,10 +26,7 @@ async fn node(fresh: &Fresh) -> Arc<Postgres> {
 async fn accepts_of_256_callers() {
     let fresh = Fresh::make().await;
     let node = node(&fresh).await;
-    let (count, took) = (
-        Arc::new(AtomicU64::new(0)),
-        Duration::from_secs(number("SECONDS", 8) as u64),
-    );
+    let (count, took) = (Arc::new(AtomicU64::new(0)), Duration::from_secs(number("SECONDS", 8) as u64));
     let begun = Instant::now();
     let callers: Vec<_> = (0..number("CALLERS", 256))
         .map(|caller| {
@@ -104,11 +95,7 @@ async fn captures_and_lookups() {
     let node = node(&fresh).await;
     let keys: Vec<_> = (0..5000).map(|i| wish(Some(&format!("k{i}")))).collect();
     let hashes: Vec<_> = keys.iter().map(|wish| wish.key.unwrap()).collect();
-    let batch = mailonce_core::port::store::BatchWish {
-        team: super::TEAM,
-        operation: None,
-        items: keys,
-    };
+    let batch = mailonce_core::port::store::BatchWish { team: super::TEAM, operation: None, items: keys };
     let begun = Instant::now();
     let _items = node.accept_batch(batch, NOW).await.unwrap();
     println!("a batch of 5,000 in {:?}", begun.elapsed());
@@ -133,8 +120,5 @@ async fn captures_and_lookups() {
     while captured < 5000 {
         captured += node.capture("sandbox", 500, NOW).await.unwrap();
     }
-    println!(
-        "{:.0} captures/s",
-        f64::from(5000) / begun.elapsed().as_secs_f64()
-    );
+    println!("{:.0} captures/s", f64::from(5000) / begun.elapsed().as_secs_f64());
 }
