@@ -232,7 +232,9 @@ fn feed(field: Field, content: &Content, hash: &mut Parts) {
 }
 
 fn feed_addresses(list: &[crate::address::Mailbox], hash: &mut Parts) {
-    bare_sorted(list).iter().for_each(|address| hash.add(address.as_str().as_bytes()));
+    for address in bare_sorted(list) {
+        hash.add(address.as_str().as_bytes());
+    }
 }
 
 /// Header names are compared without case and in any order.

@@ -20,7 +20,7 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::{Asked, Caller, Engine, change::taken, seal, unavailable};
+use crate::{Asked, Caller, Engine, change::taken, operation, seal, unavailable};
 
 /// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
 const SHARED_MS: i64 = 2_000;
@@ -146,13 +146,12 @@ impl Engine {
         let now = self.now();
         let refused = || Problem::new(Code::Unauthorized, "the API key is not known, or no longer valid");
         let hash = hash(&self.secret, credential);
-        let known = match self.access.get(&hash, now) {
-            Some(known) => known,
-            None => {
-                let found = self.store.api_key_by_hash(hash).await.map_err(unavailable)?;
-                let (key, team) = found.ok_or_else(refused)?;
-                self.access.put(hash, key, team, now)
-            }
+        let known = if let Some(known) = self.access.get(&hash, now) {
+            known
+        } else {
+            let found = self.store.api_key_by_hash(hash).await.map_err(unavailable)?;
+            let (key, team) = found.ok_or_else(refused)?;
+            self.access.put(hash, key, team, now)
         };
         let same: bool = known.key.hash.ct_eq(&hash).into();
         if !same || !known.key.is_live(now) {
@@ -203,7 +202,7 @@ impl Engine {
         let secret = self.new_secret();
         let key = self.api_key(caller.team.id, about, &secret, now);
         let new = NewApiKey { id: key.id, team: key.team, secret, created_at: now };
-        let operation = self.operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
+        let operation = operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
         let answer = self.store.create_api_key(key, operation).await.map_err(unavailable)?;
         self.shown_once(answer, asked.as_ref(), new)
     }
@@ -218,7 +217,7 @@ impl Engine {
     ) -> Result<NewApiKey, Problem> {
         let now = self.now();
         let (team, key, new) = self.team_with_key(name, about, self.new_secret(), now);
-        let operation = self.operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
+        let operation = operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
         let answer = self.store.create_team(team, key, operation).await.map_err(unavailable)?;
         self.shown_once(answer, asked.as_ref(), new)
     }

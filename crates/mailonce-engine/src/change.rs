@@ -10,13 +10,13 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::{Asked, Caller, Engine, seen::Glimpse, unavailable, view::Sent};
+use crate::{Asked, Caller, Engine, operation, seen::Glimpse, unavailable, view::Sent};
 
 impl Engine {
     /// Takes an email back, if nothing can have left yet.
     pub async fn cancel(&self, caller: &Caller, id: EmailId, asked: Option<Asked>) -> Result<Email, Problem> {
         let now = self.now();
-        let operation = self.operation(caller, asked.as_ref(), Vec::new(), now);
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             Once::Done(change) => changed(change),
             Once::Repeated(_) => self.email(caller, id).await,
@@ -46,7 +46,7 @@ impl Engine {
         let now = self.now();
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let detail = detail.ok_or_else(|| missing(id))?;
-        let operation = self.operation(caller, asked.as_ref(), Vec::new(), now);
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let Some(body) = detail.body.or(detail.email.resent_as.map(|_| Vec::new())) else {
             return self.repeat_resend(caller, &detail.email).await;
         };

@@ -128,18 +128,6 @@ impl Engine {
         let chance = self.chance.number();
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).next(now, chance)
     }
-
-    /// An operation under a caller's key, with what to answer when it is asked again.
-    fn operation(&self, caller: &Caller, asked: Option<&Asked>, answer: Vec<u8>, now: Time) -> Option<Operation> {
-        let asked = asked?;
-        Some(Operation {
-            team: caller.team.id,
-            key: asked.name.hash(caller.team.id),
-            digest: asked.digest,
-            answer,
-            expires_at: now.plus(limits::OPERATION_MS),
-        })
-    }
 }
 
 /// A call that brought an idempotency key and is not a send.
@@ -149,6 +137,18 @@ pub struct Asked {
     pub name: mailonce_core::key::KeyName,
     /// What was asked: operation, path and body.
     pub digest: [u8; 32],
+}
+
+/// An operation under a caller's key, with what to answer when it is asked again.
+fn operation(caller: &Caller, asked: Option<&Asked>, answer: Vec<u8>, now: Time) -> Option<Operation> {
+    let asked = asked?;
+    Some(Operation {
+        team: caller.team.id,
+        key: asked.name.hash(caller.team.id),
+        digest: asked.digest,
+        answer,
+        expires_at: now.plus(limits::OPERATION_MS),
+    })
 }
 
 /// What a caller is told when the store could not tell.

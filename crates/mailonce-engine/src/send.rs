@@ -61,6 +61,13 @@ struct Named {
     on_mismatch: OnMismatch,
 }
 
+impl Named {
+    /// Whether a difference in these fields leaves the first wording standing.
+    fn forgives(&self, fields: &[Field]) -> bool {
+        self.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven())
+    }
+}
+
 /// The answer to a batch: each item's, or its fault.
 #[derive(Debug)]
 pub struct BatchAnswer {
@@ -125,9 +132,8 @@ impl Engine {
 
     /// The answer to a call whose key was bound before.
     fn replay(&self, caller: &Caller, named: &Named, glimpse: &Glimpse, now: Time) -> Result<Sent, Problem> {
-        let fields = self.differences(named, glimpse);
-        let forgiven = named.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
-        let reason = match (fields.is_empty(), forgiven) {
+        let fields = differences(named, glimpse);
+        let reason = match (fields.is_empty(), named.forgives(&fields)) {
             (true, _) => SuppressedReason::KeyReplay,
             (false, true) => SuppressedReason::PayloadDiffers,
             (false, false) => SuppressedReason::Mismatch,
@@ -140,15 +146,6 @@ impl Engine {
             return Err(mismatch(named.name.as_ref(), glimpse, &fields));
         }
         Ok(self.sent(caller, glimpse, false, !fields.is_empty(), waiting))
-    }
-
-    /// What differs from the first, compared in the version the first was written in.
-    fn differences(&self, named: &Named, glimpse: &Glimpse) -> Vec<Field> {
-        let version = glimpse.digest.version();
-        if version == named.digest.version() {
-            return glimpse.digest.differences(&named.digest);
-        }
-        glimpse.digest.differences(&Digest::in_version(version, &named.request.content))
     }
 
     pub(crate) fn sent(
@@ -233,7 +230,7 @@ impl Engine {
                 Err(problem) => faults.push((index, problem)),
             }
         }
-        if let Some((index, problem)) = self.contradiction(&named) {
+        if let Some((index, problem)) = contradiction(&named) {
             if strict {
                 return Err(at_item(index, problem));
             }
@@ -271,10 +268,8 @@ impl Engine {
         }
         match self.bound(caller, &named, now).await? {
             Some(glimpse) => {
-                let fields = self.differences(&named, &glimpse);
-                let forgiven =
-                    named.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
-                if fields.is_empty() || forgiven {
+                let fields = differences(&named, &glimpse);
+                if fields.is_empty() || named.forgives(&fields) {
                     Ok(named)
                 } else {
                     Err(mismatch(named.name.as_ref(), &glimpse, &fields))
@@ -282,24 +277,6 @@ impl Engine {
             }
             None => check_policy(caller, &named, now).map(|()| named),
         }
-    }
-
-    /// The first item that names the same wish as an earlier one and means something else.
-    fn contradiction(&self, named: &BTreeMap<usize, Named>) -> Option<(usize, Problem)> {
-        let mut firsts: BTreeMap<KeyHash, &Named> = BTreeMap::new();
-        for (index, item) in named {
-            let Some(hash) = item.hash else { continue };
-            let first = firsts.entry(hash).or_insert(item);
-            let fields = first.digest.differences(&item.digest);
-            let forgiven = item.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven());
-            if !fields.is_empty() && !forgiven {
-                let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
-                let detail =
-                    format!("an earlier item of this batch has the same key and differs in: {}", fields.join(", "));
-                return Some((*index, Problem::new(Code::KeyMismatch, detail).with("differs", fields)));
-            }
-        }
-        None
     }
 
     fn answer_batch(
@@ -330,6 +307,32 @@ impl Engine {
         faults.sort_by_key(|(index, _)| *index);
         BatchAnswer { items: (0..count).map(|index| items.remove(&index)).collect(), faults, replayed }
     }
+}
+
+/// What differs from the first, compared in the version the first was written in.
+fn differences(named: &Named, glimpse: &Glimpse) -> Vec<Field> {
+    let version = glimpse.digest.version();
+    if version == named.digest.version() {
+        return glimpse.digest.differences(&named.digest);
+    }
+    glimpse.digest.differences(&Digest::in_version(version, &named.request.content))
+}
+
+/// The first item that names the same wish as an earlier one and means something else.
+fn contradiction(named: &BTreeMap<usize, Named>) -> Option<(usize, Problem)> {
+    let mut firsts: BTreeMap<KeyHash, &Named> = BTreeMap::new();
+    for (index, item) in named {
+        let Some(hash) = item.hash else { continue };
+        let first = firsts.entry(hash).or_insert(item);
+        let fields = first.digest.differences(&item.digest);
+        if !fields.is_empty() && !item.forgives(&fields) {
+            let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+            let detail =
+                format!("an earlier item of this batch has the same key and differs in: {}", fields.join(", "));
+            return Some((*index, Problem::new(Code::KeyMismatch, detail).with("differs", fields)));
+        }
+    }
+    None
 }
 
 /// What a batch means: its items in order, and what happens to those that fault.

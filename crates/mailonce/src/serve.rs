@@ -23,7 +23,7 @@ use crate::{
 /// Connections at a time. The next one waits in the kernel's queue.
 const CONNECTIONS: usize = 20_000;
 /// How long a client may take for its first or next request's head.
-const HEAD_TIME: Duration = Duration::from_secs(60);
+const HEAD_TIME: Duration = Duration::from_mins(1);
 /// How long running requests may take to end when we stop.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How often we look whether the ledger can still be trusted.

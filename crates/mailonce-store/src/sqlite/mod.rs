@@ -50,7 +50,7 @@ const READERS: usize = 4;
 /// Verbs after which the log is moved into the file, and the pause between two looks.
 const VERBS_PER_CHECKPOINT: u64 = 6_000;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
-const COUNT_PAUSE: Duration = Duration::from_secs(60);
+const COUNT_PAUSE: Duration = Duration::from_mins(1);
 
 /// The embedded engine.
 pub struct Sqlite {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::{App, problem::Refused};
 
 /// How long a body may take.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_TIME: Duration = Duration::from_mins(1);
 
 /// An authenticated caller.
 pub(crate) struct Door {

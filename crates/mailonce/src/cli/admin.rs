@@ -210,7 +210,7 @@ pub(super) async fn fill(out: &Out, args: FillArgs) -> anyhow::Result<ExitCode> 
 async fn fill_ledger(engine: &Arc<Engine>, caller: &Caller, count: u64, progress: impl Fn(u64)) -> anyhow::Result<()> {
     const BATCH: u64 = 500;
     for first in (0..count).step_by(BATCH as usize) {
-        let items = (first..count.min(first + BATCH)).map(|n| Ok(filler(n)?)).collect();
+        let items = (first..count.min(first + BATCH)).map(filler).collect();
         let made = engine.send_batch(caller, None, items, true).await.map_err(told)?;
         while engine.store().capture(mailonce_engine::SANDBOX, BATCH as usize, engine.now()).await? > 0 {}
         progress(first + made.items.len() as u64);
