@@ -5,7 +5,7 @@
 //! an input, and no JSON reader's habits leak in.
 
 use sha2::{Digest as _, Sha256};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use crate::{
     content::{Content, Scalar, bare_sorted},
@@ -92,7 +92,7 @@ pub struct Digest {
     version: u8,
     whole: [u8; 32],
     /// Eight bytes for each field that is present.
-    parts: Vec<(u8, [u8; 8])>,
+    parts: Arc<[(u8, [u8; 8])]>,
 }
 
 impl Digest {
@@ -118,7 +118,7 @@ impl Digest {
                 parts.push((field as u8, short));
             }
         }
-        Self { version, whole: whole.finalize().into(), parts }
+        Self { version, whole: whole.finalize().into(), parts: parts.into() }
     }
 
     /// The version it was written in.
@@ -146,7 +146,7 @@ impl Digest {
         let mut bytes = Vec::with_capacity(33 + 9 * self.parts.len());
         bytes.push(self.version);
         bytes.extend_from_slice(&self.whole);
-        for (field, sum) in &self.parts {
+        for (field, sum) in self.parts.iter() {
             bytes.push(*field);
             bytes.extend_from_slice(sum);
         }

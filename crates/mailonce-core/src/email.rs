@@ -4,6 +4,7 @@
 //! returns. So every engine decides alike.
 
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 use crate::{
     address::Address,
@@ -182,8 +183,8 @@ pub struct Email {
     pub team: TeamId,
     /// Rises with each change.
     pub rev: u32,
-    /// What never changes.
-    pub head: EmailHead,
+    /// What never changes. Shared, because every copy of the email needs it and none changes it.
+    pub head: Arc<EmailHead>,
     /// What it means.
     pub digest: Digest,
     /// How often its key was bound, this time included. 0 without a key.

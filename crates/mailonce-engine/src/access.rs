@@ -31,7 +31,7 @@ const REMEMBERED: usize = 10_000;
 /// A credential as it was last read.
 struct Known {
     key: Arc<ApiKey>,
-    team: Team,
+    team: Arc<Team>,
     read_at: Time,
     used_at: AtomicI64,
 }
@@ -62,7 +62,7 @@ impl Access {
 
     fn put(&self, hash: [u8; 32], key: ApiKey, team: Team, now: Time) -> Arc<Known> {
         let used_at = AtomicI64::new(key.last_used_at.unwrap_or_default().0);
-        let entry = Arc::new(Known { key: Arc::new(key), team, read_at: now, used_at });
+        let entry = Arc::new(Known { key: Arc::new(key), team: Arc::new(team), read_at: now, used_at });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.clear();
@@ -164,7 +164,7 @@ impl Engine {
                 Problem::new(Code::RateLimited, format!("try again in {seconds} s")).with("retry_after", seconds)
             );
         }
-        Ok(Caller { key: Arc::clone(&known.key), team: known.team.clone(), channel })
+        Ok(Caller { key: Arc::clone(&known.key), team: Arc::clone(&known.team), channel })
     }
 
     /// A fresh secret: `mo_` and 43 random letters, about 256 bits.

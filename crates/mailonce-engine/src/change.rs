@@ -1,7 +1,7 @@
 //! Changing what was accepted: taking back, moving, sending again on purpose.
 
 use mailonce_core::{
-    email::{Email, Refusal},
+    email::{Email, EmailHead, Refusal},
     id::EmailId,
     key::{Key, KeyName},
     port::store::{Bound, Change, Once, Resend, Wish},
@@ -85,7 +85,7 @@ impl Engine {
 
     /// The wish for version n+1 of version n. An intent counts on; any other email gets a name no caller can say.
     fn next_version(&self, caller: &Caller, email: &Email, body: std::sync::Arc<[u8]>, now: Time) -> Wish {
-        let mut head = email.head.clone();
+        let mut head = EmailHead::clone(&email.head);
         head.version += 1;
         head.resend_of = Some(email.id);
         head.created_at = now;

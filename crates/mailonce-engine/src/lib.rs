@@ -50,7 +50,7 @@ pub struct Caller {
     /// The credential.
     pub key: Arc<ApiKey>,
     /// Its team.
-    pub team: Team,
+    pub team: Arc<Team>,
     /// The door.
     pub channel: Channel,
 }

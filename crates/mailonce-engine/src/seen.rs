@@ -4,9 +4,9 @@
 //! of which is dropped when the newer is full.
 
 use mailonce_core::{
-    email::{Email, EmailState, Guard},
+    email::{Email, EmailHead, EmailState, Guard},
     id::EmailId,
-    key::{KeyHash, KeyName},
+    key::KeyHash,
     time::Time,
 };
 use std::{
@@ -23,12 +23,10 @@ pub(crate) struct Glimpse {
     pub(crate) id: EmailId,
     pub(crate) rev: u32,
     pub(crate) state: EmailState,
-    pub(crate) created_at: Time,
     pub(crate) expires_at: Option<Time>,
     pub(crate) guard: Option<Guard>,
-    pub(crate) key: Option<KeyName>,
     pub(crate) bind: u32,
-    pub(crate) from: String,
+    pub(crate) head: Arc<EmailHead>,
     pub(crate) digest: mailonce_core::digest::Digest,
     pub(crate) ttl_ms: i64,
     pub(crate) suppressed: u64,
@@ -40,12 +38,10 @@ impl From<&Email> for Glimpse {
             id: email.id,
             rev: email.rev,
             state: email.state(),
-            created_at: email.head.created_at,
             expires_at: email.expires_at(),
             guard: email.guard,
-            key: email.head.key.clone(),
             bind: email.bind,
-            from: email.head.from.clone(),
+            head: Arc::clone(&email.head),
             digest: email.digest.clone(),
             ttl_ms: email.ttl.0,
             suppressed: email.suppressed,

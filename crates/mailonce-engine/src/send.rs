@@ -126,7 +126,7 @@ impl Engine {
     /// The answer to the call that made the email.
     fn first(&self, caller: &Caller, glimpse: &Glimpse) -> Sent {
         self.due.notify_one();
-        self.metrics.accepted(glimpse.ttl_ms, glimpse.key.is_some());
+        self.metrics.accepted(glimpse.ttl_ms, glimpse.head.key.is_some());
         self.sent(caller, glimpse, true, false, 0)
     }
 
@@ -139,7 +139,7 @@ impl Engine {
             (false, false) => SuppressedReason::Mismatch,
         };
         self.metrics.deduplicated(caller.channel, reason);
-        self.metrics.hit_age(now.since(glimpse.created_at), glimpse.ttl_ms);
+        self.metrics.hit_age(now.since(glimpse.head.created_at), glimpse.ttl_ms);
         let call = SuppressedCall { at: now, caller: Some(caller.key.id), channel: caller.channel, reason };
         let waiting = self.suppressions.note(caller.team.id, glimpse.id, call);
         if reason == SuppressedReason::Mismatch {
@@ -161,10 +161,10 @@ impl Engine {
             state: glimpse.state,
             rev: glimpse.rev,
             message_id: message_id(&self.secret, caller.team.id, glimpse),
-            created_at: glimpse.created_at,
+            created_at: glimpse.head.created_at,
             guard: glimpse.guard,
             first,
-            key: glimpse.key.as_ref().map(KeyName::shown),
+            key: glimpse.head.key.as_ref().map(KeyName::shown),
             expires_at: glimpse.expires_at,
             suppressed: glimpse.suppressed + waiting,
             payload_differs,

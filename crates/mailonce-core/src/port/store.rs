@@ -100,7 +100,7 @@ impl Wish {
             id: self.id,
             team: self.team,
             rev: 1,
-            head: self.head,
+            head: Arc::new(self.head),
             digest: self.digest,
             bind,
             ttl: self.ttl,

@@ -55,7 +55,10 @@ pub(super) async fn what_was_accepted_is_read_back_whole(store: Ledger) {
     let found = detail(&store, wish.id).await;
 
     assert_eq!(found.email, email);
-    assert_eq!((found.email.head, found.email.digest, found.email.ttl), (wish.head, wish.digest, wish.ttl));
+    assert_eq!(
+        (found.email.head, found.email.digest, found.email.ttl),
+        (std::sync::Arc::new(wish.head), wish.digest, wish.ttl)
+    );
     assert_eq!(found.body.as_deref(), Some(&*wish.body));
     assert_eq!((found.attempts, found.suppressed), (vec![], vec![]));
 }

@@ -20,8 +20,8 @@ use super::{
 const NEW: &str = "
     WITH w AS MATERIALIZED (
         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::int[], $7::bigint[],
-                             $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::text[])
-            AS w (team, id, hash, head, digest, bind, ttl, guard, body, kind, at, data)
+                             $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::text[]) WITH ORDINALITY
+            AS w (team, id, hash, head, digest, bind, ttl, guard, body, kind, at, data, place)
     ), bound AS (
         INSERT INTO keys (team, hash, bind, email)
         SELECT team, hash, bind, id FROM w WHERE hash IS NOT NULL ORDER BY team, hash
@@ -41,7 +41,10 @@ const NEW: &str = "
             AS h (team, email, number, due_at, state, transport, recipients)
          WHERE email IN (SELECT id FROM won)
     ), p AS (
-        INSERT INTO events_pending (team, at, about, rev, kind, data) SELECT team, at, id, 1, kind, data FROM won
+        INSERT INTO events_pending (team, at, about, rev, kind, data)
+        SELECT team, array_agg(at ORDER BY place), array_agg(id ORDER BY place), array_agg(1 ORDER BY place),
+               array_agg(kind ORDER BY place), array_agg(data ORDER BY place)
+          FROM won GROUP BY team
     )
     SELECT email FROM bound";
 

@@ -24,8 +24,8 @@ use super::{
     write::{ask, run},
 };
 
-/// Pending events one round takes at most.
-const ROUND: usize = 5000;
+/// Pending blocks one round takes at most.
+const ROUND: usize = 256;
 /// Rounds are at least so far apart, so that each has something to do.
 const APART: Duration = Duration::from_millis(15);
 /// How long the sequencer sleeps when nobody wakes it: other nodes leave events too, and may die before they number
@@ -33,12 +33,12 @@ const APART: Duration = Duration::from_millis(15);
 const POLL: Duration = Duration::from_millis(50);
 /// How long a reader waits for events that were committed before it asked.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Numbered events after which their old table is tidied: every round passes over what the last ones left behind.
-const TIDY: usize = 20_000;
+/// Numbered blocks after which their old table is tidied: every round passes over what the last ones left behind.
+const TIDY: usize = 5_000;
 
 const ANY_PENDING: &str = "SELECT FROM events_pending LIMIT 1";
 const TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock(7883366246)";
-/// One team's events in the order in which they were left. The joins are of sets as large as the round.
+/// One team's blocks in the order in which they were left. The joins are of sets as large as the round.
 const NUMBER: &str = "
     WITH taken AS (
         DELETE FROM events_pending
@@ -46,11 +46,12 @@ const NUMBER: &str = "
         RETURNING team, n, at, about, rev, kind, data
     ), counted AS (
         INSERT INTO event_counters AS c (team, seq)
-        SELECT team, count(*) FROM taken GROUP BY team ORDER BY team
+        SELECT team, sum(cardinality(about)) FROM taken GROUP BY team ORDER BY team
         ON CONFLICT (team) DO UPDATE SET seq = c.seq + excluded.seq
         RETURNING team, seq
     ), placed AS (
-        SELECT *, row_number() OVER (PARTITION BY team ORDER BY n DESC) - 1 AS behind FROM taken
+        SELECT *, sum(cardinality(about)) OVER (PARTITION BY team ORDER BY n DESC) - cardinality(about) AS behind
+          FROM taken
     )
     INSERT INTO events (team, seq, at, about, rev, kind, data)
     SELECT p.team, c.seq - p.behind, p.at, p.about, p.rev, p.kind, p.data
@@ -61,7 +62,11 @@ const TIDY_UP: &str = "VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) events_pending";
 const NEWEST_PENDING: &str = "SELECT n FROM events_pending WHERE team = $1 ORDER BY n DESC LIMIT 1";
 const STILL_PENDING: &str = "SELECT FROM events_pending WHERE team = $1 AND n <= $2 LIMIT 1";
 const EVENTS: &str = "
-    SELECT seq, at, about, rev, kind, data FROM events WHERE team = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+    SELECT e.seq - cardinality(e.about) + x.place, x.at, x.about, x.rev, x.kind, x.data
+      FROM events e,
+           unnest(e.at, e.about, e.rev, e.kind, e.data) WITH ORDINALITY AS x (at, about, rev, kind, data, place)
+     WHERE e.team = $1 AND e.seq > $2 AND e.seq - cardinality(e.about) + x.place > $2
+     ORDER BY e.seq, x.place LIMIT $3";
 
 /// Numbers events until the store closes.
 pub(super) async fn sequencer(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {

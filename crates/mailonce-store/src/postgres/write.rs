@@ -48,7 +48,11 @@ const REMOVE_KEYS: &str = "
 
 const NEW_EVENTS: &str = "
     INSERT INTO events_pending (team, at, about, rev, kind, data)
-    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::int[], $5::text[], $6::text[])";
+    SELECT team, array_agg(at ORDER BY place), array_agg(about ORDER BY place), array_agg(rev ORDER BY place),
+           array_agg(kind ORDER BY place), array_agg(data ORDER BY place)
+      FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::int[], $5::text[], $6::text[]) WITH ORDINALITY
+        AS w (team, at, about, rev, kind, data, place)
+     GROUP BY team";
 
 const NEW_ATTEMPTS: &str = "
     INSERT INTO attempts (team, email, handoff, number, at, outcome, reply)

@@ -7,7 +7,7 @@ use mailonce_core::{
     email::{Email, Guard},
     id::{self, TeamId},
     key::KeyHash,
-    port::store::{Accept, AcceptBatch, Bound, Once, Operation, Resend, Result, StoreError, Wish},
+    port::store::{Accept, Bound, Once, Operation, Resend, Result, StoreError, Wish},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -32,7 +32,7 @@ const ANSWER: &str = "SELECT answer FROM keys WHERE team = ?1 AND hash = ?2";
 const EMAIL: &str = "INSERT INTO emails (team, email, tail, rev, bind, ttl, guard, digest, head, body) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const BODY: &str = "INSERT INTO bodies (email, body) VALUES (?1, ?2)";
-const HANDOFF: &str = "INSERT INTO handoffs (email, number, team, transport, recipients, state, due_at, attempts, fence) \
+const HANDOFF: &str = "INSERT INTO handoffs (team, email, number, transport, recipients, state, due_at, attempts, fence) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)";
 
 /// Bytes of a packed body that ride in the email's own row.
@@ -82,8 +82,31 @@ impl Prepared {
     }
 }
 
+/// What the ledger said to a prepared wish.
+pub(super) enum Said {
+    /// It is the first of its key; what was prepared stands, as changed.
+    First,
+    /// Its key was bound before.
+    Bound(Bound),
+}
+
+impl Prepared {
+    /// The answer, made where the wish came from: what was prepared is taken apart there, not by the writer.
+    pub(super) fn answer(self, said: Said) -> Accept {
+        match said {
+            Said::First => Accept::First(self.email),
+            Said::Bound(bound) => Accept::Bound(bound),
+        }
+    }
+
+    /// The email to tell of, when it is the first.
+    pub(super) fn told(&self, said: &Said) -> Option<&Email> {
+        matches!(said, Said::First).then_some(&self.email)
+    }
+}
+
 /// Binds a key to an email, or says what it is bound to.
-pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: Prepared, now: Time) -> Result<Accept> {
+pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time) -> Result<Said> {
     let team = ledger.team_number(prepared.email.team).ok_or_else(|| no_team(prepared.email.team))?;
     let Some(key) = prepared.key else { return first(ledger, team, prepared) };
     let bits = id::ordered_bits(prepared.email.id.0);
@@ -98,13 +121,13 @@ fn no_team(team: TeamId) -> StoreError {
 }
 
 /// The long way: the key has a row already, or the wish takes slots.
-fn decide(ledger: &mut Ledger<'_>, team: i64, mut prepared: Prepared, key: KeyHash, now: Time) -> Result<Accept> {
+fn decide(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, key: KeyHash, now: Time) -> Result<Said> {
     let id = prepared.email.team;
     let row = key_row(ledger, team, key)?;
     if let Some(row) = &row
         && let Some(bound) = bound_by(ledger, id, team, row, now)?
     {
-        return Ok(Accept::Bound(bound));
+        return Ok(Said::Bound(bound));
     }
     let mut overlaps = stands_for(ledger, id, team, row.as_ref(), now)?;
     let mut free_slots = Vec::with_capacity(prepared.slots.len());
@@ -130,7 +153,7 @@ fn decide(ledger: &mut Ledger<'_>, team: i64, mut prepared: Prepared, key: KeyHa
 }
 
 /// Writes the email itself. Its key is bound already.
-fn first(ledger: &mut Ledger<'_>, team: i64, prepared: Prepared) -> Result<Accept> {
+fn first(ledger: &mut Ledger<'_>, team: i64, prepared: &Prepared) -> Result<Said> {
     let Prepared { email, body, head, digest, recipients, event, .. } = prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::tail_bits(email.id.0));
     let guard = email.guard.map(Guard::word);
@@ -143,11 +166,11 @@ fn first(ledger: &mut Ledger<'_>, team: i64, prepared: Prepared) -> Result<Accep
     }
     for (handoff, recipients) in email.handoffs.iter().zip(recipients) {
         let due = handoff.due_at.map(|at| at.0);
-        let row = params![bits, handoff.number, team, handoff.transport, recipients, handoff.state.word(), due];
+        let row = params![team, bits, handoff.number, handoff.transport, recipients, handoff.state.word(), due];
         accepts.handoff.execute(row).map_err(told)?;
     }
     ledger.emit_packed(team, event);
-    Ok(Accept::First(email))
+    Ok(Said::First)
 }
 
 /// A JSON array of addresses. One plain address needs no serializer.
@@ -216,17 +239,25 @@ fn bound_alone(ledger: &Ledger<'_>, team: TeamId, number: i64, row: Option<&KeyR
 pub(super) fn accept_batch(
     ledger: &mut Ledger<'_>,
     operation: Option<&Operation>,
-    items: Vec<Prepared>,
+    items: &mut [Prepared],
     now: Time,
-) -> Result<AcceptBatch> {
+) -> Result<SaidBatch> {
     if let Some(operation) = operation {
         match repeat_of::<()>(ledger, operation, now)? {
-            Some(Once::Mismatch(bound)) => return Ok(AcceptBatch::Mismatch(bound)),
+            Some(Once::Mismatch(bound)) => return Ok(SaidBatch::Mismatch(bound)),
             Some(_) => {}
             None => bind_operation(ledger, operation)?,
         }
     }
-    items.into_iter().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(AcceptBatch::Items)
+    items.iter_mut().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(SaidBatch::Items)
+}
+
+/// What the ledger said to a batch.
+pub(super) enum SaidBatch {
+    /// To each item, in order.
+    Items(Vec<Said>),
+    /// The batch's key is bound to something else.
+    Mismatch(Bound),
 }
 
 /// The answer to an operation whose key is bound already. `None` when it is free.
@@ -288,7 +319,9 @@ fn next_version(
     if let Err(refusal) = previous.may_resend(now) {
         return Ok(Once::Done(Resend::Refused(refusal, previous.clone())));
     }
-    let answer = match accept(ledger, Prepared::new(wish, now)?, now)? {
+    let mut prepared = Prepared::new(wish, now)?;
+    let said = accept(ledger, &mut prepared, now)?;
+    let answer = match prepared.answer(said) {
         Accept::First(email) => Resend::First(email),
         Accept::Bound(Bound::Email(email)) => Resend::Repeated(email),
         Accept::Bound(other) => return Ok(Once::Mismatch(other)),
@@ -301,12 +334,4 @@ fn next_version(
         ledger.note_changed(previous.clone());
     }
     Ok(Once::Done(answer))
-}
-
-/// Tells of a first email; a repeat changed nothing.
-pub(super) fn told_of(answer: &Accept) -> Option<&Email> {
-    match answer {
-        Accept::First(email) => Some(email),
-        Accept::Bound(_) => None,
-    }
 }

@@ -8,7 +8,7 @@ use mailonce_core::{
     time::Time,
 };
 use rusqlite::{Connection, params};
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 use uuid::Uuid;
 
 use super::schema::told;
@@ -28,7 +28,8 @@ pub(super) fn last_numbers(conn: &Connection) -> Result<HashMap<i64, u64>> {
 }
 
 /// An event as it lies in a block.
-pub(super) struct Packed(Vec<u8>);
+#[derive(Clone)]
+pub(super) struct Packed(Arc<[u8]>);
 
 impl Packed {
     /// Packs one event.
@@ -43,7 +44,7 @@ impl Packed {
         packed.extend_from_slice(&event.rev.to_be_bytes());
         packed.extend_from_slice(&(data.len() as u32).to_be_bytes());
         packed.extend_from_slice(data.as_bytes());
-        Self(packed)
+        Self(packed.into())
     }
 }
 

@@ -106,8 +106,8 @@ impl<'c> Ledger<'c> {
     }
 
     /// Adds an event that was packed before.
-    pub(super) fn emit_packed(&mut self, team: i64, event: Packed) {
-        self.pending.push((team, event));
+    pub(super) fn emit_packed(&mut self, team: i64, event: &Packed) {
+        self.pending.push((team, event.clone()));
     }
 
     /// Remembers a changed email, to tell of it after the commit.

@@ -38,7 +38,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-use accept::Prepared;
+use accept::{Prepared, Said, SaidBatch};
 use ledger::{Ledger, TeamNumbers, Watchers};
 use schema::{DirectoryLock, told};
 use writer::{Turn, Writer};
@@ -206,21 +206,36 @@ fn count_keys(conn: &Connection, keys: &AtomicU64, closing: &AtomicBool) {
 #[async_trait]
 impl Store for Sqlite {
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        let prepared = Prepared::new(wish, now)?;
-        let tell =
-            |answer: &Accept, ledger: &Ledger<'_>| accept::told_of(answer).into_iter().for_each(|e| ledger.tell(e));
-        self.writer.run(Turn::Accept, move |ledger| accept::accept(ledger, prepared, now), tell).await
+        let mut prepared = Prepared::new(wish, now)?;
+        let verb = move |ledger: &mut Ledger<'_>| {
+            let said = accept::accept(ledger, &mut prepared, now)?;
+            Ok((prepared, said))
+        };
+        let tell = |(prepared, said): &(Prepared, Said), ledger: &Ledger<'_>| {
+            prepared.told(said).into_iter().for_each(|email| ledger.tell(email));
+        };
+        let (prepared, said) = self.writer.run(Turn::Accept, verb, tell).await?;
+        Ok(prepared.answer(said))
     }
 
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
-        let items = batch.items.into_iter().map(|wish| Prepared::new(wish, now)).collect::<Result<Vec<_>>>()?;
-        let verb = move |ledger: &mut Ledger<'_>| accept::accept_batch(ledger, batch.operation.as_ref(), items, now);
-        let tell = |answer: &AcceptBatch, ledger: &Ledger<'_>| {
-            if let AcceptBatch::Items(items) = answer {
-                items.iter().filter_map(accept::told_of).for_each(|email| ledger.tell(email));
+        let mut items = batch.items.into_iter().map(|wish| Prepared::new(wish, now)).collect::<Result<Vec<_>>>()?;
+        let operation = batch.operation;
+        let verb = move |ledger: &mut Ledger<'_>| {
+            let said = accept::accept_batch(ledger, operation.as_ref(), &mut items, now)?;
+            Ok((items, said))
+        };
+        let tell = |(items, said): &(Vec<Prepared>, SaidBatch), ledger: &Ledger<'_>| {
+            if let SaidBatch::Items(said) = said {
+                items.iter().zip(said).filter_map(|(item, said)| item.told(said)).for_each(|email| ledger.tell(email));
             }
         };
-        self.writer.run(Turn::Accept, verb, tell).await
+        Ok(match self.writer.run(Turn::Accept, verb, tell).await? {
+            (items, SaidBatch::Items(said)) => {
+                AcceptBatch::Items(items.into_iter().zip(said).map(|(item, said)| item.answer(said)).collect())
+            }
+            (_, SaidBatch::Mismatch(bound)) => AcceptBatch::Mismatch(bound),
+        })
     }
 
     async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
