@@ -62,19 +62,15 @@ CREATE TABLE emails (
     digest     bytea   NOT NULL,
     -- JSON as text: it is never looked into here, so it need not be parsed.
     head       text    NOT NULL,
+    -- The packed content, until it is dropped. A large one lies apart and is not written again with the row.
+    body       bytea,
     -- Also the order of listings, so that an accept pays for one tree instead of two.
     PRIMARY KEY (team, id)
 );
 CREATE INDEX emails_sweep ON emails (sweep_at, team, id) WHERE sweep_at IS NOT NULL;
 
-CREATE TABLE bodies (
-    team  uuid  NOT NULL,
-    email uuid  NOT NULL,
-    body  bytea NOT NULL,
-    PRIMARY KEY (team, email)
-);
 -- Bodies arrive packed; to pack them again costs time and gains nothing.
-ALTER TABLE bodies ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE emails ALTER COLUMN body SET STORAGE EXTERNAL;
 
 -- An email's row is the lock of its handoffs.
 CREATE TABLE handoffs (

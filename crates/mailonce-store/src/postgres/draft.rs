@@ -30,10 +30,8 @@ const NEW: &str = "
     ), won AS MATERIALIZED (
         SELECT * FROM w WHERE hash IS NULL OR id IN (SELECT email FROM bound)
     ), e AS (
-        INSERT INTO emails (team, id, rev, bind, ttl, guard, digest, head)
-        SELECT team, id, 1, bind, ttl, guard, digest, head FROM won
-    ), b AS (
-        INSERT INTO bodies (team, email, body) SELECT team, id, body FROM won
+        INSERT INTO emails (team, id, rev, bind, ttl, guard, digest, head, body)
+        SELECT team, id, 1, bind, ttl, guard, digest, head, body FROM won
     ), h AS (
         INSERT INTO handoffs (team, email, number, attempts, fence, due_at, state, transport, recipients)
         SELECT team, email, number, 0, 0, due_at, state, transport, recipients

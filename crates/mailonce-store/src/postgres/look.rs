@@ -34,7 +34,7 @@ const EMAIL: &str = concat!(
     email_joins!(),
     " WHERE e.team = $1 AND e.id = $2 ORDER BY h.number"
 );
-const BODY: &str = "SELECT body FROM bodies WHERE team = $1 AND email = $2";
+const BODY: &str = "SELECT body FROM emails WHERE team = $1 AND id = $2 AND body IS NOT NULL";
 const ATTEMPTS: &str = "
     SELECT handoff, number, at, outcome, reply FROM attempts WHERE team = $1 AND email = $2 ORDER BY n";
 const SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";

@@ -75,8 +75,8 @@ const DROP_TOMBSTONES: &str = "
     )
     DELETE FROM keys k USING due WHERE k.team = due.team AND k.hash = due.hash AND k.slot IS NULL";
 const DROP_BODIES: &str = "
-    DELETE FROM bodies b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
-     WHERE b.team = w.team AND b.email = w.email";
+    UPDATE emails b SET body = NULL FROM unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.id = w.email AND b.body IS NOT NULL";
 const DROP_EMAILS: &str = "
     DELETE FROM emails b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
      WHERE b.team = w.team AND b.id = w.email";

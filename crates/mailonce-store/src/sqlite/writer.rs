@@ -5,7 +5,7 @@ use mailonce_core::port::store::{Gauges, Result, StoreError};
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -14,12 +14,6 @@ use super::ledger::Ledger;
 /// Accepts in one commit, and other verbs beside them.
 const ACCEPTS_PER_COMMIT: usize = 512;
 const OTHERS_PER_COMMIT: usize = 128;
-/// While many callers are about, the writer lets this many gather before it starts a commit, and waits no longer
-/// than this: a commit costs nearly the same for one verb as for a hundred.
-const GATHER: usize = 128;
-const GATHER_TIME: Duration = Duration::from_micros(1_500);
-/// A group of this size says that many callers are about. One caller at a time is never kept waiting.
-const MANY: usize = 16;
 /// Verbs that may wait. The next caller waits outside.
 const WAITING: usize = 16_384;
 
@@ -38,18 +32,8 @@ struct Queues {
     accepts: VecDeque<Waiting>,
     others: VecDeque<Waiting>,
     closed: bool,
-    /// How many must wait before the writer is woken.
-    wake_at: usize,
-    /// The size of the last group.
-    last: usize,
     /// Why the writer stopped for good.
     broken: Option<StoreError>,
-}
-
-impl Queues {
-    fn waiting(&self) -> usize {
-        self.accepts.len() + self.others.len()
-    }
 }
 
 /// The way to the writer.
@@ -109,10 +93,8 @@ impl Writer {
             }
             let queue = if turn == Turn::Accept { &mut queues.accepts } else { &mut queues.others };
             queue.push_back(Waiting { verb, _place: place });
-            if queues.waiting() >= queues.wake_at {
-                self.ready.notify_one();
-            }
         }
+        self.ready.notify_one();
         match told.await {
             Ok(answer) => answer,
             // The verb was dropped with its group: its error is what broke the group, or the writer is gone.
@@ -174,25 +156,16 @@ impl Writer {
 
     fn take(&self) -> Option<Vec<Waiting>> {
         let mut queues = self.lock();
-        queues.wake_at = 1;
-        while queues.waiting() == 0 {
+        while queues.accepts.is_empty() && queues.others.is_empty() {
             if queues.closed {
                 return None;
             }
             queues = self.ready.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
-        if queues.last >= MANY && queues.waiting() < GATHER && !queues.closed {
-            queues.wake_at = GATHER;
-            let gathered = self
-                .ready
-                .wait_timeout_while(queues, GATHER_TIME, |queues| queues.waiting() < GATHER && !queues.closed);
-            queues = gathered.unwrap_or_else(PoisonError::into_inner).0;
-        }
         let accepts = queues.accepts.len().min(ACCEPTS_PER_COMMIT);
         let mut group: Vec<Waiting> = queues.accepts.drain(..accepts).collect();
         let others = queues.others.len().min(OTHERS_PER_COMMIT);
         group.extend(queues.others.drain(..others));
-        queues.last = group.len();
         Some(group)
     }
 
