@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -41,6 +41,15 @@ impl Teams {
 /// Who is told of changed emails.
 pub(super) type Watchers = Arc<RwLock<Vec<Watcher>>>;
 
+/// What the writer and the checkpointer tell each other about the log.
+#[derive(Default)]
+pub(super) struct Log {
+    /// Rows written so far, by the writer.
+    pub(super) rows: AtomicU64,
+    /// Set by the checkpointer when it left frames behind.
+    pub(super) leftovers: AtomicBool,
+}
+
 /// The statements of the plain accept, prepared once.
 pub(super) struct AcceptStatements<'c> {
     pub(super) key: Statement<'c>,
@@ -61,17 +70,11 @@ pub(super) struct Ledger<'c> {
     pending: Vec<(i64, Packed)>,
     /// Emails that verbs of this group changed, to tell of after the commit.
     changed: Vec<Email>,
-    /// Set by the checkpointer when it left frames behind.
-    leftovers: Arc<AtomicBool>,
+    log: Arc<Log>,
 }
 
 impl<'c> Ledger<'c> {
-    pub(super) fn new(
-        conn: &'c Connection,
-        teams: TeamNumbers,
-        watchers: Watchers,
-        leftovers: Arc<AtomicBool>,
-    ) -> Result<Self> {
+    pub(super) fn new(conn: &'c Connection, teams: TeamNumbers, watchers: Watchers, log: Arc<Log>) -> Result<Self> {
         Ok(Self {
             conn,
             accepts: accept::statements(conn)?,
@@ -80,7 +83,7 @@ impl<'c> Ledger<'c> {
             last_event: events::last_numbers(conn)?,
             pending: Vec::new(),
             changed: Vec::new(),
-            leftovers,
+            log,
         })
     }
 
@@ -136,6 +139,7 @@ impl<'c> Ledger<'c> {
         });
         match outcome {
             Ok(numbers) => {
+                self.log.rows.store(self.conn.total_changes(), Ordering::Relaxed);
                 self.last_event.extend(numbers);
                 self.changed.iter().for_each(|email| self.tell(email));
                 Ok(())
@@ -199,7 +203,7 @@ impl<'c> Ledger<'c> {
 
     /// Moves the few frames that were written while the checkpointer worked, so that the log can start over.
     pub(super) fn checkpoint_leftovers(&self) -> Result<()> {
-        if !self.leftovers.swap(false, Ordering::Relaxed) {
+        if !self.log.leftovers.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let moved = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(told);

@@ -39,7 +39,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 use accept::{Prepared, Said, SaidBatch};
-use ledger::{Ledger, TeamNumbers, Watchers};
+use ledger::{Ledger, Log, TeamNumbers, Watchers};
 use schema::{DirectoryLock, told};
 use writer::{Turn, Writer};
 
@@ -47,8 +47,8 @@ pub use schema::SCHEMA;
 
 /// Readers at a time.
 const READERS: usize = 4;
-/// Verbs after which the log is moved into the file, and the pause between two looks.
-const VERBS_PER_CHECKPOINT: u64 = 6_000;
+/// Rows after which the log is moved into the file, and the pause between two looks.
+const ROWS_PER_CHECKPOINT: u64 = 20_000;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 const COUNT_PAUSE: Duration = Duration::from_mins(1);
 
@@ -79,7 +79,7 @@ impl Sqlite {
             teams.write().unwrap_or_else(PoisonError::into_inner).add(id, number);
         }
         let watchers: Watchers = Arc::new(RwLock::new(Vec::new()));
-        let leftovers = Arc::new(AtomicBool::new(false));
+        let log: Arc<Log> = Arc::default();
         let checkpointer = schema::open_checkpointer(&path)?;
         let writer = Writer::new();
         let (tell, told) = std::sync::mpsc::channel();
@@ -99,9 +99,9 @@ impl Sqlite {
         store.start("ledger-writer", {
             let (writer, teams, watchers) =
                 (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.watchers));
-            let leftovers = Arc::clone(&leftovers);
+            let log = Arc::clone(&log);
             // The ledger borrows the connection for its prepared statements, so both live on the thread.
-            move || match Ledger::new(&conn, teams, watchers, leftovers) {
+            move || match Ledger::new(&conn, teams, watchers, log) {
                 Ok(ledger) => {
                     drop(tell.send(Ok(())));
                     writer.work(ledger);
@@ -111,7 +111,7 @@ impl Sqlite {
         })?;
         told.recv().map_err(|_ended| schema::unreachable("the writer ended at its start"))??;
         let keys = Arc::clone(&store.keys);
-        store.start("ledger-checkpointer", move || checkpoint(&checkpointer, &writer, &leftovers, &closing))?;
+        store.start("ledger-checkpointer", move || checkpoint(&checkpointer, &writer, &log, &closing))?;
         let counter = schema::open_reader(&store.path)?;
         store.start("ledger-counter", {
             let closing = Arc::clone(&store.closing);
@@ -170,21 +170,21 @@ impl Sqlite {
 }
 
 /// Moves the log into the file whenever enough was written, and once more when it has been quiet.
-fn checkpoint(conn: &Connection, writer: &Writer, leftovers: &AtomicBool, closing: &AtomicBool) {
+fn checkpoint(conn: &Connection, writer: &Writer, log: &Log, closing: &AtomicBool) {
     let (mut moved, mut seen) = (0, 0);
     while !closing.load(Ordering::Relaxed) {
         std::thread::park_timeout(CHECKPOINT_PAUSE);
-        let written = writer.gauges().verbs;
+        let written = log.rows.load(Ordering::Relaxed);
         let quiet = written == seen;
         seen = written;
-        if written - moved < VERBS_PER_CHECKPOINT && !(quiet && written > moved) {
+        if written - moved < ROWS_PER_CHECKPOINT && !(quiet && written > moved) {
             continue;
         }
         moved = written;
         match conn
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
         {
-            Ok((frames, done)) => leftovers.store(done < frames || !quiet, Ordering::Relaxed),
+            Ok((frames, done)) => log.leftovers.store(done < frames || !quiet, Ordering::Relaxed),
             Err(error) => match told(error) {
                 error @ StoreError::Corrupt(_) => return writer.give_up(error),
                 error => tracing::warn!(%error, "moving the log into the file"),
