@@ -1,6 +1,7 @@
 //! Ports: what the engine needs from the rest of the world.
 
 pub mod store;
+pub mod transport;
 
 use crate::time::Time;
 
