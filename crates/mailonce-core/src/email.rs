@@ -10,7 +10,7 @@ use crate::{
     address::Address,
     digest::Digest,
     event::{Kind, NewEvent},
-    handoff::{Attempt, Handoff, Outcome, State, Step},
+    handoff::{Attempt, AttemptAbout, Handoff, Outcome, State, Step},
     id::{ApiKeyId, EmailId, TeamId},
     intent::Intent,
     key::{Key, KeyHash, KeyName},
@@ -216,6 +216,10 @@ pub enum Refusal {
     UseResolve,
     /// It was sent again too recently.
     BudgetSpent,
+    /// It changed since it was looked at.
+    StaleRev,
+    /// Its outcome is not unknown.
+    NotUnknown,
 }
 
 /// How long after one resend the next version may be made, in milliseconds (1 a day).
@@ -298,6 +302,9 @@ impl Email {
         if self.state() == EmailState::Cancelled {
             return Ok(None);
         }
+        if self.is_in_doubt() {
+            return Err(Refusal::TooLate);
+        }
         let mut handoffs = self.handoffs.clone();
         for handoff in &mut handoffs {
             handoff.step(Step::Cancel, now).map_err(|_illegal| Refusal::TooLate)?;
@@ -365,14 +372,16 @@ impl Email {
             handoff: number,
             number: handoff.attempts,
             at: now,
+            ended_at: Some(now),
             outcome: Some(Outcome::Accepted),
             reply: "captured by the sandbox".into(),
+            about: AttemptAbout::default(),
         };
         Some((attempt, self.changed(Kind::EmailSent, now)))
     }
 
     /// Counts the change, notes when the email first became terminal, and tells of it.
-    fn changed(&mut self, kind: Kind, now: Time) -> NewEvent {
+    pub(crate) fn changed(&mut self, kind: Kind, now: Time) -> NewEvent {
         self.rev += 1;
         if self.settled_at.is_none() && self.state().is_terminal() {
             self.settled_at = Some(now);

@@ -20,6 +20,20 @@ words! {
         EmailRescheduled = "email.rescheduled",
         /// The next hop has a part of the email.
         EmailSent = "email.sent",
+        /// The recipient's server has a part of the email.
+        EmailDelivered = "email.delivered",
+        /// A part of the email came back.
+        EmailBounced = "email.bounced",
+        /// A recipient called the email spam.
+        EmailComplained = "email.complained",
+        /// The next hop refused a part of the email for good.
+        EmailFailed = "email.failed",
+        /// The next hop asks to come again with a part of the email.
+        EmailDeferred = "email.deferred",
+        /// Nobody can tell whether a part of the email arrived.
+        EmailUnknown = "email.unknown",
+        /// A part of the email whose outcome was unknown was settled.
+        EmailResolved = "email.resolved",
         /// An email was taken back.
         EmailCancelled = "email.cancelled",
         /// The next version of an email was made.

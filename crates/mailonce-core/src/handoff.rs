@@ -2,7 +2,14 @@
 //!
 //! [`State::after`] is the only way from one state to another. What it does not allow cannot be written.
 
-use crate::{time::Time, words::words};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::NodeId,
+    port::transport::{Meaning, Phase, Reply},
+    time::Time,
+    words::words,
+};
 
 words! {
     /// Where a handoff stands.
@@ -134,6 +141,18 @@ words! {
     }
 }
 
+impl Outcome {
+    /// How an attempt ended that was answered so.
+    pub fn of(meaning: Meaning) -> Self {
+        match meaning {
+            Meaning::Accepted | Meaning::Repeated => Self::Accepted,
+            Meaning::Deferred | Meaning::Fault | Meaning::Concurrent => Self::Deferred,
+            Meaning::Refused => Self::Refused,
+            Meaning::Mismatch | Meaning::Unknown => Self::Unknown,
+        }
+    }
+}
+
 /// One envelope of an email for one transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handoff {
@@ -145,12 +164,64 @@ pub struct Handoff {
     pub recipients: Vec<String>,
     /// Where it stands.
     pub state: State,
-    /// When a worker may take it. `None` when none may.
+    /// When a worker may take it next: to hand it over, or, when it is unknown, to find out. `None` when none may.
     pub due_at: Option<Time>,
     /// How often it was tried.
     pub attempts: u32,
     /// Grows with each lease.
     pub fence: u64,
+    /// The process that leased it, while it is leased or sending.
+    pub holder: Option<NodeId>,
+    /// What happened on its way so far. Nothing, for most.
+    pub work: Work,
+}
+
+/// What happened to a handoff on its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Work {
+    /// When it was first tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_try: Option<Time>,
+    /// When the attempt on the wire was marked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked_at: Option<Time>,
+    /// Attempts that may have succeeded. While there is one the handoff is in doubt: it is never cancelled, failed
+    /// over or called failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<u32>,
+    /// When the first attempt in doubt was marked: from then on the next hop's memory of its key counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt_since: Option<Time>,
+    /// The provider account of the attempts in doubt. Only there may they be repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// How often the next hop was asked, or the attempt repeated, since it is in doubt.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub asked: u32,
+    /// Whether only a person can settle it, because the next hop contradicts itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub puzzling: bool,
+    /// Whether the email's own policy has sent it again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub resent: bool,
+    /// Whether the recipient may have it twice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub may_duplicate: bool,
+    /// Leases in a row that ended with their worker.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lapses: u32,
+    /// Attempts that failed for the transport's own fault. They do not count against the email.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub faults: u32,
+    /// Why it failed or was put off, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// One try at a handoff.
@@ -160,12 +231,124 @@ pub struct Attempt {
     pub handoff: u16,
     /// From 1.
     pub number: u32,
-    /// When it was marked.
+    /// When it was marked, or began when it never came so far.
     pub at: Time,
+    /// When its answer was written down.
+    pub ended_at: Option<Time>,
     /// How it ended; `None` while it is on the wire.
     pub outcome: Option<Outcome>,
     /// What the next hop said.
     pub reply: String,
+    /// The rest.
+    pub about: AttemptAbout,
+}
+
+/// Where an attempt went, and how far it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttemptAbout {
+    /// The way out.
+    pub transport: String,
+    /// The provider account.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub account: String,
+    /// The fence it was made under.
+    pub fence: u64,
+    /// How far it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The SMTP or HTTP status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<u16>,
+    /// The next hop's own name for the mail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_id: Option<String>,
+    /// Whether an earlier attempt may have succeeded already.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub may_duplicate: bool,
+}
+
+impl Attempt {
+    /// Writes its answer down.
+    pub fn end(&mut self, reply: &Reply, now: Time) {
+        self.ended_at = Some(now);
+        self.outcome = Some(Outcome::of(reply.meaning));
+        self.reply.clone_from(&reply.text);
+        self.about.phase = Some(reply.phase);
+        self.about.code = reply.code;
+        self.about.remote_id.clone_from(&reply.remote_id);
+    }
+}
+
+words! {
+    /// Where a fact about an attempt came from.
+    Source {
+        /// The answer of a worker that no longer held the handoff.
+        LateReply = "late_reply",
+        /// The next hop was asked.
+        LookUp = "look_up",
+        /// The next hop told us by itself.
+        ProviderEvent = "provider_event",
+        /// A bounce that came as mail.
+        Bounce = "bounce",
+        /// A person decided.
+        Person = "person",
+        /// The email's own policy decided.
+        Policy = "policy",
+        /// Repeated with the same key at the same account, inside its window.
+        Window = "window",
+        /// The process that held it ended.
+        Crash = "crash",
+    }
+}
+
+words! {
+    /// What a fact says.
+    Says {
+        /// The next hop has it.
+        Accepted = "accepted",
+        /// The next hop knows nothing of it. Only evidence.
+        NotFound = "not_found",
+        /// The next hop could not be asked.
+        Silent = "silent",
+        /// The next hop never took it.
+        NotAccepted = "not_accepted",
+        /// The recipient's server has it.
+        Delivered = "delivered",
+        /// It is late.
+        Delayed = "delayed",
+        /// It came back.
+        Bounced = "bounced",
+        /// The recipient called it spam.
+        Complained = "complained",
+        /// It is tried again.
+        Again = "again",
+        /// It is given up.
+        Abandoned = "abandoned",
+        /// Nobody knows what became of it.
+        Lost = "lost",
+    }
+}
+
+/// A fact about what the next hop did. Never changed, never removed before its email.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The handoff's number.
+    pub handoff: u16,
+    /// The attempt it is about, when it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// When it was written down.
+    pub at: Time,
+    /// Where it came from.
+    pub source: Source,
+    /// What it says.
+    pub says: Says,
+    /// In words.
+    pub detail: String,
+    /// A name under which it counts only once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once: Option<String>,
 }
 
 impl Handoff {
@@ -177,7 +360,15 @@ impl Handoff {
             State::Scheduled => self.due_at,
             _ => None,
         };
+        if !matches!(self.state, State::Leased | State::Sending) {
+            self.holder = None;
+        }
         Ok(())
+    }
+
+    /// Whether some attempt may have succeeded without our knowing.
+    pub fn is_in_doubt(&self) -> bool {
+        !self.work.doubts.is_empty()
     }
 }
 

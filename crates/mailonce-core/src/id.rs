@@ -45,6 +45,12 @@ ids! {
     EventId,
     /// A batch of sends under one key.
     BatchId,
+    /// One run of the program.
+    NodeId,
+    /// A sending domain.
+    DomainId,
+    /// Where provider events come from.
+    SourceId,
 }
 
 /// The ordered 60 bits of a UUIDv7 made by [`IdMaker`]: milliseconds and a counter. Unique per maker, so an

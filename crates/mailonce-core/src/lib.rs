@@ -10,6 +10,7 @@
 //! | [`address`], [`content`], [`schedule`] | what a mail says and to whom; validation |
 //! | [`key`], [`intent`], [`digest`], [`ttl`] | the name of a wish, its meaning, and how long it is remembered |
 //! | [`handoff`], [`email`] | the state machine of one envelope, and the fold over an email |
+//! | [`dispatch`], [`doubt`] | what may happen to an email on its way out; what to do about an unknown outcome |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
 //! | [`port`] | what the engine needs from the rest of the world |
@@ -17,6 +18,8 @@
 pub mod address;
 pub mod content;
 pub mod digest;
+pub mod dispatch;
+pub mod doubt;
 pub mod email;
 pub mod event;
 pub mod handoff;

@@ -58,3 +58,5 @@ pub const SCAN_ROWS: usize = 20_000;
 pub const WORDS_CHARS: usize = 500;
 /// Characters of a credential at least.
 pub const SECRET_CHARS: usize = 16;
+/// How long a process counts as alive after it was last heard of, in milliseconds.
+pub const ALIVE_MS: i64 = 15_000;

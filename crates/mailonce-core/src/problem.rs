@@ -81,6 +81,12 @@ codes! {
     /// The budget is spent.
     BudgetSpent = "budget_spent", 409, Later, "The budget for this is spent",
         "Wait a day, or ask a person.";
+    /// The thing changed since it was looked at.
+    StaleRev = "stale_rev", 409, Never, "It changed since you looked",
+        "Read it again and decide anew with the `rev` it has now.";
+    /// The outcome is not unknown.
+    NotUnknown = "not_unknown", 409, Never, "There is nothing to resolve",
+        "Only what is `unknown` can be resolved; read the email to see its state.";
     /// A cursor of another epoch, or one that is too old.
     CursorReset = "cursor_reset", 410, Never, "The cursor is no longer valid",
         "Read again from `after=0` and skip what you already know by its id.";

@@ -137,9 +137,11 @@ fn refused(refusal: Refusal, email: &Email) -> Problem {
         Refusal::NotTerminal => (Code::NotTerminal, "it is not finished"),
         Refusal::UseResolve => (Code::UseResolve, "nobody can tell whether it arrived"),
         Refusal::BudgetSpent => (Code::BudgetSpent, "it was already sent again today"),
+        Refusal::StaleRev => (Code::StaleRev, "it changed since you looked"),
+        Refusal::NotUnknown => (Code::NotUnknown, "nothing about it is unknown"),
     };
     let state = email.state().word();
-    Problem::new(code, format!("email {} is {state}: {why}", email.id)).with("state", state)
+    Problem::new(code, format!("email {} is {state}: {why}", email.id)).with("state", state).with("rev", email.rev)
 }
 
 /// The problem for a key that belongs to something else.

@@ -9,10 +9,11 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     digest::Digest,
+    dispatch::{Act, Verdict},
     email::{Channel, Email, EmailHead, EmailState, Guard, Refusal},
     event::Event,
-    handoff::{Attempt, Handoff, State},
-    id::{ApiKeyId, EmailId, TeamId},
+    handoff::{Attempt, Evidence, Handoff, State, Work},
+    id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
     team::{ApiKey, Team},
     time::Time,
@@ -95,6 +96,8 @@ impl Wish {
             due_at: due.or(Some(now)),
             attempts: 0,
             fence: 0,
+            holder: None,
+            work: Work::default(),
         };
         let mut email = Email {
             id: self.id,
@@ -222,8 +225,78 @@ pub struct EmailDetail {
     pub body: Option<Vec<u8>>,
     /// Its attempts, in order.
     pub attempts: Vec<Attempt>,
+    /// Facts about them, in the order they were learnt.
+    pub evidence: Vec<Evidence>,
     /// The latest suppressed calls, newest first.
     pub suppressed: Vec<SuppressedCall>,
+}
+
+/// A wish for work.
+#[derive(Clone, Debug)]
+pub struct LeaseWish {
+    /// For this way out.
+    pub transport: String,
+    /// Who works.
+    pub node: NodeId,
+    /// At most so many.
+    pub max: usize,
+    /// Not for recipients at these domains: enough is under way there.
+    pub but: Vec<String>,
+    /// Whether scheduled handoffs are taken too. Not while time is not sure.
+    pub scheduled: bool,
+}
+
+/// A handoff that a worker holds, with what it needs to hand it over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leased {
+    /// The email, as it is now.
+    pub email: Email,
+    /// Which handoff.
+    pub number: u16,
+    /// The packed content.
+    pub body: Option<Vec<u8>>,
+    /// The frozen bytes for its transport, once an attempt was marked.
+    pub wire: Option<Vec<u8>>,
+}
+
+/// The answer to an act.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Acted {
+    /// What came of it, and what the email is now.
+    Email(Verdict, Email),
+    /// No such email in this team.
+    Missing,
+}
+
+/// What was taken from processes that ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Handoffs that nobody had begun, back in the queue.
+    pub queued: usize,
+    /// Handoffs that may have left.
+    pub unknown: usize,
+}
+
+impl Recovered {
+    /// Counts what became of a handoff whose process ended.
+    pub fn count(&mut self, email: &Email, number: u16) {
+        match email.handoffs.get(usize::from(number)).map(|handoff| handoff.state) {
+            Some(State::Unknown) => self.unknown += 1,
+            _ => self.queued += 1,
+        }
+    }
+}
+
+/// What waits to be handed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Handoffs that are due or will be, by transport.
+    pub waiting: Vec<(String, u64)>,
+    /// Handoffs whose outcome is unknown.
+    pub unknown: u64,
+    /// When the one that waits longest became due.
+    pub oldest: Option<Time>,
 }
 
 /// A call that was answered with an earlier email.
@@ -398,6 +471,33 @@ pub trait Store: Send + Sync + 'static {
     async fn next_due(&self, transport: &str) -> Result<Option<Time>>;
     /// Counts calls that were answered with an earlier email, and keeps the latest.
     async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()>;
+
+    // Handing off
+
+    /// Gives due handoffs to a worker, the longest due first. Each gets a higher fence than any before.
+    async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>>;
+    /// A handoff with what a worker that holds it already needs to hand it over.
+    async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>>;
+    /// Writes down what happened on an email's way out and what it means. A fact with a name counts once.
+    async fn act(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        act: Act,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<Acted>>;
+    /// Unknown handoffs that are due to be looked at, the longest due first.
+    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>>;
+    /// Says that a process lives.
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()>;
+    /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
+    /// unknown. `node` lives.
+    async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered>;
+    /// The handoff that a next hop knows under its own name.
+    async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>>;
+    /// What waits.
+    async fn backlog(&self) -> Result<Backlog>;
 
     // Looking
 

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     email::EmailState,
-    handoff::{Attempt, Outcome, State},
+    handoff::{Attempt, AttemptAbout, Outcome, State},
 };
 
 use super::{HOUR, Ledger, SANDBOX, T0, TEAM, accepted, capture, detail, events, keyed, keyless, kinds, the};
@@ -18,7 +18,15 @@ pub(super) async fn a_capture_sends_and_leaves_an_attempt(store: Ledger) {
     assert_eq!((found.email.state(), found.email.rev), (EmailState::Sent, 2));
     assert_eq!((handoff.state, handoff.attempts, handoff.fence, handoff.due_at), (State::Sent, 1, 1, None));
     let reply = found.attempts[0].reply.clone();
-    let attempt = Attempt { handoff: 0, number: 1, at: now, outcome: Some(Outcome::Accepted), reply };
+    let attempt = Attempt {
+        handoff: 0,
+        number: 1,
+        at: now,
+        ended_at: Some(now),
+        outcome: Some(Outcome::Accepted),
+        reply,
+        about: AttemptAbout::default(),
+    };
     assert_eq!(found.attempts, [attempt]);
     let last = events(&store, TEAM).await.pop().unwrap();
     assert_eq!((last.event.kind.word(), last.event.about, last.event.rev, last.event.at), ("email.sent", id.0, 2, now));

@@ -3,20 +3,22 @@
 //! Nothing here is durable. It is the yardstick of the other engines and the ground of simulated worlds.
 
 mod accept;
+mod handoff;
 mod look;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    dispatch::Act,
     email::Email,
     event::{Event, Kind, NewEvent},
-    handoff::Attempt,
-    id::{ApiKeyId, EmailId, TeamId, ordered_bits},
+    handoff::{Attempt, Evidence},
+    id::{ApiKeyId, EmailId, NodeId, TeamId, ordered_bits},
     key::{InstallSecret, KeyHash},
     limits,
     port::store::{
-        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
-        KeyView, Once, Operation, Page, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher,
-        Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
+        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
+        StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
     },
     team::{ApiKey, Team},
     time::Time,
@@ -56,6 +58,9 @@ struct World {
     emails: BTreeMap<EmailId, Email>,
     bodies: BTreeMap<EmailId, Vec<u8>>,
     attempts: BTreeMap<EmailId, Vec<Attempt>>,
+    evidence: BTreeMap<EmailId, Vec<Evidence>>,
+    wires: BTreeMap<(EmailId, String), Vec<u8>>,
+    nodes: BTreeMap<NodeId, Time>,
     suppressed: BTreeMap<EmailId, Vec<SuppressedCall>>,
     sweep_at: BTreeMap<EmailId, Time>,
     events: BTreeMap<TeamId, Vec<NewEvent>>,
@@ -120,6 +125,7 @@ impl World {
             swept.keys += 1;
         }
         if email.body_until().is_some_and(|at| at <= now) && self.bodies.remove(&id).is_some() {
+            self.wires.retain(|(wired, _), _| *wired != id);
             swept.bodies += 1;
         }
         if email.traces_until().is_some_and(|at| at <= now) {
@@ -162,6 +168,8 @@ impl World {
         }
         self.emails.remove(&email.id);
         self.attempts.remove(&email.id);
+        self.evidence.remove(&email.id);
+        self.wires.retain(|(id, _), _| *id != email.id);
         self.suppressed.remove(&email.id);
     }
 }
@@ -282,7 +290,7 @@ impl Store for Memory {
         for (_, id, number) in &due {
             let Some(mut email) = world.emails.get(id).cloned() else { continue };
             if let Some((attempt, event)) = email.capture(*number, now) {
-                world.attempts.entry(*id).or_default().push(attempt);
+                world.note_attempt(*id, attempt);
                 world.save(&email, event);
                 self.tell(&email);
             }
@@ -292,6 +300,57 @@ impl Store for Memory {
 
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
         Ok(self.world().due(transport, 1, Time(i64::MAX)).first().map(|(at, _, _)| *at))
+    }
+
+    async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
+        let leased = self.world().lease(&wish, now);
+        leased.iter().for_each(|leased| self.tell(&leased.email));
+        Ok(leased)
+    }
+
+    async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
+        let world = self.world();
+        Ok(world.of_team(team, id).map(|email| world.with_bytes(email, number)))
+    }
+
+    async fn act(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        act: Act,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<Acted>> {
+        let mut world = self.world();
+        let acted = world.act(team, id, &act, operation.as_ref(), now);
+        if let Once::Done(Acted::Email(_, email)) = &acted {
+            self.tell(email);
+        }
+        Ok(acted)
+    }
+
+    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+        Ok(self.world().doubts(max, now))
+    }
+
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
+        self.world().nodes.insert(node, now);
+        Ok(())
+    }
+
+    async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
+        let mut world = self.world();
+        let (recovered, changed) = world.recover(node, max, now);
+        changed.iter().for_each(|email| self.tell(email));
+        Ok(recovered)
+    }
+
+    async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+        Ok(self.world().by_remote_id(team, remote_id))
+    }
+
+    async fn backlog(&self) -> Result<Backlog> {
+        Ok(self.world().backlog())
     }
 
     async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
@@ -323,6 +382,7 @@ impl Store for Memory {
             email,
             body: world.bodies.get(&id).cloned(),
             attempts: world.attempts.get(&id).cloned().unwrap_or_default(),
+            evidence: world.evidence.get(&id).cloned().unwrap_or_default(),
             suppressed: world.suppressed_of(id),
         };
         Ok(world.of_team(team, id).map(detail))

@@ -6,7 +6,7 @@
 use mailonce_core::{
     email::{Email, Guard},
     event::NewEvent,
-    handoff::Attempt,
+    handoff::{Attempt, Evidence},
     id::{EmailId, TeamId},
     key::KeyHash,
     port::store::{Accept, Bound, Once, Operation, Resend, Swept, Wish},
@@ -36,6 +36,10 @@ pub(super) struct Ground {
     pub events: Vec<(TeamId, NewEvent)>,
     /// Attempts to note, in order.
     pub attempts: Vec<(TeamId, EmailId, Attempt)>,
+    /// Facts to note, in order.
+    pub evidence: Vec<(TeamId, EmailId, Evidence)>,
+    /// Bytes to freeze, each for a transport.
+    pub wires: Vec<(Scoped, String, Arc<[u8]>)>,
     /// Emails whose body is dropped.
     pub bodiless: Vec<Scoped>,
     /// Emails whose last trace goes.
@@ -61,7 +65,12 @@ impl Ground {
 
     /// Whether anything is to be written at all.
     pub(super) fn is_untouched(&self) -> bool {
-        self.keys == self.read && self.fresh.is_empty() && self.changed.is_empty() && self.events.is_empty()
+        self.keys == self.read
+            && self.fresh.is_empty()
+            && self.changed.is_empty()
+            && self.events.is_empty()
+            && self.evidence.is_empty()
+            && self.attempts.is_empty()
     }
 
     /// Binds a key to an email, or says what it is bound to.

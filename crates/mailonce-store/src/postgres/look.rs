@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     email::Email,
-    handoff::{Attempt, Outcome},
+    handoff::{Attempt, AttemptAbout, Outcome},
     id::{EmailId, TeamId},
     key::KeyHash,
     limits,
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{
     Ledger,
     accept::{Found, bound_in, find},
-    row::{Scope, Target, email_columns, email_joins, read_calls, read_emails},
+    row::{Scope, Target, email_columns, email_joins, read_calls, read_emails, read_json},
     trouble::{Tried, Trouble},
     write::ask,
 };
@@ -34,9 +34,11 @@ const EMAIL: &str = concat!(
     email_joins!(),
     " WHERE e.team = $1 AND e.id = $2 ORDER BY h.number"
 );
-const BODY: &str = "SELECT body FROM emails WHERE team = $1 AND id = $2 AND body IS NOT NULL";
+pub(super) const BODY: &str = "SELECT body FROM emails WHERE team = $1 AND id = $2 AND body IS NOT NULL";
 const ATTEMPTS: &str = "
-    SELECT handoff, number, at, outcome, reply FROM attempts WHERE team = $1 AND email = $2 ORDER BY n";
+    SELECT handoff, number, at, outcome, reply, ended_at, about FROM attempts WHERE team = $1 AND email = $2
+     ORDER BY handoff, number";
+const EVIDENCE: &str = "SELECT fact FROM evidence WHERE team = $1 AND email = $2 ORDER BY n";
 const SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
 /// The email `$2` itself is not among them.
 const OLDER: &str = concat!(
@@ -101,7 +103,7 @@ impl Ledger {
     /// Everything about one email.
     pub(super) async fn email_detail(&self, team: TeamId, id: EmailId) -> Tried<Option<EmailDetail>> {
         let mut client = self.link.client().await?;
-        // One snapshot for all four, so that an attempt is never shown without its outcome.
+        // One snapshot for all of it, so that an attempt is never shown without its outcome.
         let tx = client
             .build_transaction()
             .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
@@ -112,12 +114,17 @@ impl Ledger {
             return Ok(None);
         };
         let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
-        let (bodies, attempts, suppressed) =
-            tokio::try_join!(ask(&tx, BODY, &params), ask(&tx, ATTEMPTS, &params), ask(&tx, SUPPRESSED, &params))?;
+        let (bodies, attempts, evidence, suppressed) = tokio::try_join!(
+            ask(&tx, BODY, &params),
+            ask(&tx, ATTEMPTS, &params),
+            ask(&tx, EVIDENCE, &params),
+            ask(&tx, SUPPRESSED, &params)
+        )?;
         Ok(Some(EmailDetail {
             email,
             body: bodies.first().map(|row| row.try_get(0)).transpose()?,
             attempts: attempts.iter().map(read_attempt).collect::<Tried<_>>()?,
+            evidence: evidence.iter().map(|row| read_json(row.try_get(0)?, "a fact")).collect::<Tried<_>>()?,
             suppressed: newest_first(suppressed.first())?,
         }))
     }
@@ -202,5 +209,10 @@ fn read_attempt(row: &Row) -> Tried<Attempt> {
         at: Time(row.try_get(2)?),
         outcome: outcome.map(read).transpose()?,
         reply: row.try_get(4)?,
+        ended_at: row.try_get::<_, Option<i64>>(5)?.map(Time),
+        about: match row.try_get::<_, Option<&str>>(6)? {
+            Some(about) => read_json(about, "an attempt")?,
+            None => AttemptAbout::default(),
+        },
     })
 }

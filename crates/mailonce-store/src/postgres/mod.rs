@@ -5,7 +5,7 @@
 //! | `connect`, `schema` | sessions, TLS, migrations |
 //! | `lanes`, `accept` | accepts that arrive together travel together |
 //! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
-//! | `change`, `look`, `team`, `upkeep` | the other verbs |
+//! | `change`, `handoff`, `look`, `team`, `upkeep` | the other verbs |
 //! | `events` | the sequencer |
 //! | `row`, `draft`, `write` | how things lie in their tables |
 //! | `trouble`, `meter` | errors and figures |
@@ -20,6 +20,7 @@ mod connect;
 mod draft;
 mod events;
 mod ground;
+mod handoff;
 mod lanes;
 mod look;
 mod meter;
@@ -34,13 +35,15 @@ mod write;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    dispatch::Act,
     email::Email,
     event::Event,
-    id::{ApiKeyId, EmailId, TeamId},
+    id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::KeyHash,
     port::store::{
-        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
-        KeyView, Once, Operation, Page, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
+        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
+        Suppressed, Swept, Watcher, Wish,
     },
     team::{ApiKey, Team},
     time::Time,
@@ -183,6 +186,45 @@ impl Store for Postgres {
 
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
         told(self.ledger.next_due(transport).await)
+    }
+
+    async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
+        told(insist!(self.ledger.lease(&wish, now)))
+    }
+
+    async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
+        told(self.ledger.leased(team, id, number).await)
+    }
+
+    async fn act(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        act: Act,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<Acted>> {
+        told(insist!(self.ledger.act((team, id), &act, operation.as_ref(), now)))
+    }
+
+    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+        told(self.ledger.doubts(max, now).await)
+    }
+
+    async fn heartbeat(&self, node: NodeId, _now: Time) -> Result<()> {
+        told(insist!(self.ledger.heartbeat(node)))
+    }
+
+    async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
+        told(insist!(self.ledger.recover(node, max, now)))
+    }
+
+    async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+        told(self.ledger.by_remote_id(team, remote_id).await)
+    }
+
+    async fn backlog(&self) -> Result<Backlog> {
+        told(self.ledger.backlog().await)
     }
 
     async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {

@@ -3,8 +3,8 @@
 use mailonce_core::{
     digest::Digest,
     email::{Email, Guard},
-    handoff::{Handoff, State},
-    id::{EmailId, TeamId},
+    handoff::{Handoff, State, Work},
+    id::{EmailId, NodeId, TeamId},
     key::KeyHash,
     port::store::SuppressedCall,
     time::Time,
@@ -20,7 +20,7 @@ use super::trouble::{Tried, Trouble};
 macro_rules! email_columns {
     () => {
         "e.team, e.id, e.head, e.digest, e.bind, e.ttl, e.rev, e.settled_at, e.guard, e.resent_as, s.count,
-         h.number, h.transport, h.recipients, h.state, h.due_at, h.attempts, h.fence"
+         h.number, h.transport, h.recipients, h.state, h.due_at, h.attempts, h.fence, h.holder, h.work"
     };
 }
 /// Joins for [`email_columns`]. An email without handoffs is still an email.
@@ -158,6 +158,11 @@ fn read_handoff(row: &Row, at: usize) -> Tried<Option<Handoff>> {
         due_at: row.try_get::<_, Option<i64>>(at + 4)?.map(Time),
         attempts: row.try_get::<_, i32>(at + 5)? as u32,
         fence: row.try_get::<_, i64>(at + 6)? as u64,
+        holder: row.try_get::<_, Option<Uuid>>(at + 7)?.map(NodeId),
+        work: match row.try_get::<_, Option<&str>>(at + 8)? {
+            Some(work) => read_json(work, "what happened to a handoff")?,
+            None => Work::default(),
+        },
     }))
 }
 

@@ -8,7 +8,10 @@ use mailonce_core::port::store::StoreError;
 use super::trouble::{Tried, Trouble};
 
 /// Every migration, in order. Their number is the version.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/postgres/0001_ledger.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_ledger.sql"),
+    include_str!("../../migrations/postgres/0002_handoff.sql"),
+];
 
 /// Nodes that start together migrate one after the other.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7883366245)";

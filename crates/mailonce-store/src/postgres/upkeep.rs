@@ -86,6 +86,12 @@ const DROP_HANDOFFS: &str = "
 const DROP_ATTEMPTS: &str = "
     DELETE FROM attempts b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
      WHERE b.team = w.team AND b.email = w.email";
+const DROP_EVIDENCE: &str = "
+    DELETE FROM evidence b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.email = w.email";
+const DROP_WIRES: &str = "
+    DELETE FROM wires b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE b.team = w.team AND b.email = w.email";
 const DROP_SUPPRESSED: &str = "
     DELETE FROM suppressed b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
      WHERE b.team = w.team AND b.email = w.email";
@@ -236,10 +242,11 @@ async fn drop_rows(tx: &deadpool_postgres::Transaction<'_>, ground: &Ground) -> 
     if !ground.bodiless.is_empty() {
         let (teams, ids) = email_columns_of(ground.bodiless.iter().copied());
         bodies = run(tx, DROP_BODIES, &[&teams, &ids]).await? as usize;
+        run(tx, DROP_WIRES, &[&teams, &ids]).await?;
     }
     if let Some(highest) = ground.gone.iter().map(|(_, id)| ordered_bits(id.0)).max() {
         let (teams, ids) = email_columns_of(ground.gone.iter().copied());
-        for sql in [DROP_EMAILS, DROP_HANDOFFS, DROP_ATTEMPTS, DROP_SUPPRESSED] {
+        for sql in [DROP_EMAILS, DROP_HANDOFFS, DROP_ATTEMPTS, DROP_EVIDENCE, DROP_WIRES, DROP_SUPPRESSED] {
             run(tx, sql, &[&teams, &ids]).await?;
         }
         run(tx, KEEP_LAST_ID, &[&highest]).await?;

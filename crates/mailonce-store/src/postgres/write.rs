@@ -4,6 +4,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
     email::Email,
     event::NewEvent,
+    handoff::{AttemptAbout, Work},
     id::{EmailId, TeamId},
     time::Time,
 };
@@ -27,11 +28,15 @@ const CHANGE_EMAILS: &str = "
      WHERE e.team = w.team AND e.id = w.id";
 
 const CHANGE_HANDOFFS: &str = "
-    UPDATE handoffs h SET state = w.state, due_at = w.due_at, attempts = w.attempts, fence = w.fence
-      FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::bigint[], $6::int[], $7::bigint[])
-        AS w (team, email, number, state, due_at, attempts, fence)
+    UPDATE handoffs h
+       SET state = w.state, due_at = w.due_at, attempts = w.attempts, fence = w.fence, transport = w.transport,
+           holder = w.holder, work = w.work
+      FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::bigint[], $6::int[], $7::bigint[], $8::text[],
+                  $9::uuid[], $10::text[])
+        AS w (team, email, number, state, due_at, attempts, fence, transport, holder, work)
      WHERE h.team = w.team AND h.email = w.email AND h.number = w.number
-       AND (h.state, h.due_at, h.attempts, h.fence) IS DISTINCT FROM (w.state, w.due_at, w.attempts, w.fence)";
+       AND (h.state, h.due_at, h.attempts, h.fence, h.transport, h.holder, h.work) IS DISTINCT FROM
+           (w.state, w.due_at, w.attempts, w.fence, w.transport, w.holder, w.work)";
 
 const CHANGE_KEYS: &str = "
     UPDATE keys k
@@ -55,8 +60,22 @@ const NEW_EVENTS: &str = "
      GROUP BY team";
 
 const NEW_ATTEMPTS: &str = "
-    INSERT INTO attempts (team, email, handoff, number, at, outcome, reply)
-    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[])";
+    INSERT INTO attempts (team, email, handoff, number, at, outcome, reply, ended_at, remote_id, about)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[],
+                         $8::bigint[], $9::text[], $10::text[])
+    ON CONFLICT (team, email, handoff, number) DO UPDATE
+       SET at = excluded.at, outcome = excluded.outcome, reply = excluded.reply, ended_at = excluded.ended_at,
+           remote_id = excluded.remote_id, about = excluded.about";
+
+const NEW_EVIDENCE: &str = "
+    INSERT INTO evidence (team, email, once, fact)
+    SELECT team, email, once, fact
+      FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) WITH ORDINALITY AS w (team, email, once, fact, place)
+     ORDER BY place";
+
+const NEW_WIRES: &str = "
+    INSERT INTO wires (team, email, transport, bytes)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING";
 
 /// Runs a statement that is prepared once per session.
 pub(super) async fn run(
@@ -84,6 +103,7 @@ pub(super) async fn write(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     write_keys(tx, ground).await?;
     write_changed(tx, ground).await?;
     write_attempts(tx, ground).await?;
+    write_evidence(tx, ground).await?;
     write_events(tx, &ground.events).await
 }
 
@@ -154,7 +174,14 @@ async fn write_changed(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     let due_at: Vec<Option<i64>> = handoffs().map(|(_, handoff)| handoff.due_at.map(|at| at.0)).collect();
     let attempts: Vec<i32> = handoffs().map(|(_, handoff)| handoff.attempts as i32).collect();
     let fence: Vec<i64> = handoffs().map(|(_, handoff)| handoff.fence as i64).collect();
-    run(tx, CHANGE_HANDOFFS, &[&team, &id, &number, &state, &due_at, &attempts, &fence]).await?;
+    let transport: Vec<&str> = handoffs().map(|(_, handoff)| handoff.transport.as_str()).collect();
+    let holder: Vec<Option<Uuid>> = handoffs().map(|(_, handoff)| handoff.holder.map(|node| node.0)).collect();
+    let work = handoffs()
+        .map(|(_, h)| if h.work == Work::default() { Ok(None) } else { write_json(&h.work).map(Some) })
+        .collect::<Tried<Vec<Option<String>>>>()?;
+    let params: [&(dyn ToSql + Sync); 10] =
+        [&team, &id, &number, &state, &due_at, &attempts, &fence, &transport, &holder, &work];
+    run(tx, CHANGE_HANDOFFS, &params).await?;
     Ok(())
 }
 
@@ -169,7 +196,33 @@ async fn write_attempts(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     let at: Vec<i64> = all.iter().map(|(_, _, attempt)| attempt.at.0).collect();
     let outcome: Vec<_> = all.iter().map(|(_, _, a)| a.outcome.map(mailonce_core::handoff::Outcome::word)).collect();
     let reply: Vec<&str> = all.iter().map(|(_, _, attempt)| attempt.reply.as_str()).collect();
-    run(tx, NEW_ATTEMPTS, &[&team, &email, &handoff, &number, &at, &outcome, &reply]).await?;
+    let ended_at: Vec<Option<i64>> = all.iter().map(|(_, _, attempt)| attempt.ended_at.map(|at| at.0)).collect();
+    let remote_id: Vec<Option<&str>> = all.iter().map(|(_, _, a)| a.about.remote_id.as_deref()).collect();
+    let about = all
+        .iter()
+        .map(|(_, _, a)| if a.about == AttemptAbout::default() { Ok(None) } else { write_json(&a.about).map(Some) })
+        .collect::<Tried<Vec<Option<String>>>>()?;
+    let params: [&(dyn ToSql + Sync); 10] =
+        [&team, &email, &handoff, &number, &at, &outcome, &reply, &ended_at, &remote_id, &about];
+    run(tx, NEW_ATTEMPTS, &params).await?;
+    Ok(())
+}
+
+async fn write_evidence(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
+    let all = &ground.evidence;
+    if !all.is_empty() {
+        let (team, email) = email_columns_of(all.iter().map(|(team, email, _)| (*team, *email)));
+        let once: Vec<Option<&str>> = all.iter().map(|(_, _, fact)| fact.once.as_deref()).collect();
+        let fact = all.iter().map(|(_, _, fact)| write_json(fact)).collect::<Tried<Vec<String>>>()?;
+        run(tx, NEW_EVIDENCE, &[&team, &email, &once, &fact]).await?;
+    }
+    let all = &ground.wires;
+    if !all.is_empty() {
+        let (team, email) = email_columns_of(all.iter().map(|(scoped, _, _)| *scoped));
+        let transport: Vec<&str> = all.iter().map(|(_, transport, _)| transport.as_str()).collect();
+        let bytes: Vec<&[u8]> = all.iter().map(|(_, _, bytes)| bytes.as_ref()).collect();
+        run(tx, NEW_WIRES, &[&team, &email, &transport, &bytes]).await?;
+    }
     Ok(())
 }
 

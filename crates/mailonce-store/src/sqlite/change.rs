@@ -3,7 +3,7 @@
 use mailonce_core::{
     email::{Email, Guard, Refusal},
     event::{Kind, NewEvent},
-    handoff::Attempt,
+    handoff::Handoff,
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
@@ -13,14 +13,12 @@ use mailonce_core::{
 };
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{accept, ledger::Ledger, rows, schema::told};
+use super::{accept, handoff, ledger::Ledger, rows, schema::told};
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
      WHERE email = ?2 AND team = ?1";
-const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7 \
-     WHERE team = ?1 AND email = ?2 AND number = ?3";
-const SAVE_ATTEMPT: &str =
-    "INSERT INTO attempts (email, handoff, number, at, outcome, reply) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7, transport = ?8, \
+     holder = ?9, work = ?10 WHERE team = ?1 AND email = ?2 AND number = ?3";
 const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
      ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
 const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 \
@@ -28,22 +26,35 @@ const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('que
 const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL \
      AND transport = ?1 ORDER BY due_at LIMIT 1";
 
-/// Writes what an email became.
+/// Writes what an email became, its handoffs included.
 pub(super) fn save(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<()> {
+    save_email(ledger, team, email)?;
+    let bits = ordered_bits(email.id.0);
+    email.handoffs.iter().try_for_each(|handoff| save_handoff(ledger, team, bits, handoff))
+}
+
+/// Writes the row of an email.
+pub(super) fn save_email(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     let settled = email.settled_at.map(|at| at.0);
     // Not from now on: what is due already and was not swept yet must stay due.
     let sweep = email.next_sweep(Time(i64::MIN)).map(|at| at.0);
     let guard = email.guard.map(Guard::word);
     let resent = email.resent_as.map(|id| *id.0.as_bytes());
-    ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep])?;
-    for handoff in &email.handoffs {
-        let due = handoff.due_at.map(|at| at.0);
-        let fence = handoff.fence as i64;
-        let state = handoff.state.word();
-        ledger.execute(SAVE_HANDOFF, params![team, bits, handoff.number, state, due, handoff.attempts, fence])?;
-    }
-    Ok(())
+    ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep]).map(drop)
+}
+
+/// Writes the row of a handoff.
+pub(super) fn save_handoff(ledger: &Ledger<'_>, team: i64, bits: i64, handoff: &Handoff) -> Result<()> {
+    let due = handoff.due_at.map(|at| at.0);
+    let fence = handoff.fence as i64;
+    let state = handoff.state.word();
+    let holder = handoff.holder.map(|node| *node.0.as_bytes());
+    let work = handoff::work_json(handoff);
+    let Handoff { number, attempts, transport, .. } = handoff;
+    ledger
+        .execute(SAVE_HANDOFF, params![team, bits, number, state, due, attempts, fence, transport, holder, work])
+        .map(drop)
 }
 
 /// Writes what an email became, with its event, and tells of it after the commit.
@@ -106,17 +117,11 @@ pub(super) fn capture(ledger: &mut Ledger<'_>, transport: &str, max: usize, now:
         let id = ledger.team_id(*team)?;
         let Some(mut email) = rows::email(ledger.conn, id, *team, *bits)? else { continue };
         if let Some((attempt, event)) = email.capture(*number, now) {
-            save_attempt(ledger, *bits, &attempt)?;
+            handoff::save_attempt(ledger, *bits, &attempt)?;
             save_and_tell(ledger, *team, email, event)?;
         }
     }
     Ok(due.len())
-}
-
-fn save_attempt(ledger: &Ledger<'_>, bits: i64, attempt: &Attempt) -> Result<()> {
-    let outcome = attempt.outcome.map(mailonce_core::handoff::Outcome::word);
-    let Attempt { handoff, number, at, reply, .. } = attempt;
-    ledger.execute(SAVE_ATTEMPT, params![bits, handoff, number, at.0, outcome, reply]).map(drop)
 }
 
 /// When the next envelope for a transport is due.

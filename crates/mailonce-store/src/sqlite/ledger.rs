@@ -36,6 +36,10 @@ impl Teams {
     pub(super) fn number(&self, id: TeamId) -> Option<i64> {
         self.numbers.get(&id).copied()
     }
+
+    pub(super) fn id(&self, number: i64) -> Option<TeamId> {
+        self.ids.get(&number).copied()
+    }
 }
 
 /// Who is told of changed emails.
@@ -95,7 +99,7 @@ impl<'c> Ledger<'c> {
     /// The team with this number.
     pub(super) fn team_id(&self, number: i64) -> Result<TeamId> {
         let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
-        teams.ids.get(&number).copied().ok_or_else(|| StoreError::Corrupt(format!("there is no team number {number}")))
+        teams.id(number).ok_or_else(|| StoreError::Corrupt(format!("there is no team number {number}")))
     }
 
     /// Runs a prepared statement.

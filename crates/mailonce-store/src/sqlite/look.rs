@@ -10,7 +10,7 @@ use mailonce_core::{
 };
 use rusqlite::{Connection, params};
 
-use super::{accept, rows, schema::told};
+use super::{accept, handoff, rows, schema::told};
 
 const ALL: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
 const RARE: &str =
@@ -22,7 +22,13 @@ pub(super) fn detail(conn: &Connection, team: TeamId, number: i64, id: EmailId) 
     let bits = ordered_bits(id.0);
     let mut suppressed = rows::suppressed(conn, bits)?.1;
     suppressed.reverse();
-    Ok(Some(EmailDetail { email, body: rows::body(conn, bits)?, attempts: rows::attempts(conn, bits)?, suppressed }))
+    Ok(Some(EmailDetail {
+        email,
+        body: rows::body(conn, bits)?,
+        attempts: rows::attempts(conn, bits)?,
+        evidence: handoff::evidence(conn, bits)?,
+        suppressed,
+    }))
 }
 
 /// Emails, newest first.

@@ -4,6 +4,7 @@
 mod accept;
 mod change;
 mod events;
+mod handoff;
 mod ledger;
 mod look;
 mod rows;
@@ -14,13 +15,16 @@ mod writer;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    dispatch::Act,
     email::Email,
     event::Event,
-    id::{ApiKeyId, EmailId, TeamId},
+    id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
+    limits,
     port::store::{
-        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health, Install, KeyChange,
-        KeyView, Once, Operation, Page, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
+        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
+        StoreError, Suppressed, Swept, Watcher, Wish,
     },
     team::{ApiKey, Team},
     time::Time,
@@ -28,6 +32,7 @@ use mailonce_core::{
 };
 use rusqlite::Connection;
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
@@ -62,6 +67,8 @@ pub struct Sqlite {
     reading: Semaphore,
     threads: Mutex<Vec<JoinHandle<()>>>,
     closing: Arc<AtomicBool>,
+    /// When each process of this one was last heard of: engines of a test, as a rule one.
+    nodes: Mutex<HashMap<NodeId, Time>>,
     /// Keys remembered, about: counted by the checkpointer now and then.
     keys: Arc<AtomicU64>,
     _lock: DirectoryLock,
@@ -93,6 +100,7 @@ impl Sqlite {
             reading: Semaphore::new(READERS),
             threads: Mutex::default(),
             closing: Arc::clone(&closing),
+            nodes: Mutex::default(),
             keys: Arc::default(),
             _lock: lock,
         };
@@ -267,6 +275,64 @@ impl Store for Sqlite {
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
         let transport = transport.to_owned();
         self.read(move |conn| change::next_due(conn, &transport)).await
+    }
+
+    async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
+        let node = wish.node;
+        let places = self.read(move |conn| handoff::candidates(conn, &wish, now)).await?;
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(move |ledger| handoff::lease(ledger, &places, node, now)).await
+    }
+
+    async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
+        let Some(row) = self.number(team) else { return Ok(None) };
+        let look = move |conn: &Connection| match rows::email_by_id(conn, team, row, id)? {
+            Some(email) => handoff::with_bytes(conn, email, number).map(Some),
+            None => Ok(None),
+        };
+        self.read(look).await
+    }
+
+    async fn act(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        act: Act,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<Acted>> {
+        self.write(move |ledger| handoff::act(ledger, (team, id), &act, operation.as_ref(), now)).await
+    }
+
+    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+        let teams = Arc::clone(&self.teams);
+        let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
+        self.read(move |conn| handoff::doubts(conn, team_id, max, now)).await
+    }
+
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(node, now);
+        Ok(())
+    }
+
+    async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
+        // Nobody else has the file: who was never heard of in this process ended before it.
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let alive =
+            move |holder| holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS);
+        self.write(move |ledger| handoff::recover(ledger, alive, max, now)).await
+    }
+
+    async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+        let Some(number) = self.number(team) else { return Ok(None) };
+        let remote_id = remote_id.to_owned();
+        self.read(move |conn| handoff::by_remote_id(conn, number, &remote_id)).await
+    }
+
+    async fn backlog(&self) -> Result<Backlog> {
+        self.read(handoff::backlog).await
     }
 
     async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {

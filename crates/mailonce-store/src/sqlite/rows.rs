@@ -3,8 +3,8 @@
 use mailonce_core::{
     digest::Digest,
     email::{Email, Guard},
-    handoff::{Attempt, Handoff, Outcome, State},
-    id::{self, EmailId, TeamId},
+    handoff::{Attempt, Handoff, Outcome, State, Work},
+    id::{self, EmailId, NodeId, TeamId},
     port::store::{Result, StoreError, SuppressedCall},
     time::Time,
     ttl::Ttl,
@@ -16,14 +16,14 @@ use super::schema::told;
 
 const ONE_EMAIL: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails \
      WHERE email = ?2 AND team = ?1";
-const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence FROM handoffs \
+const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence, holder, work FROM handoffs \
      WHERE team = ?1 AND email = ?2 ORDER BY number";
-const ATTEMPTS: &str =
-    "SELECT handoff, number, at, outcome, reply FROM attempts WHERE email = ?1 ORDER BY handoff, number";
+const ATTEMPTS: &str = "SELECT handoff, number, at, outcome, reply, ended_at, about FROM attempts WHERE email = ?1 \
+     ORDER BY handoff, number";
 const SUPPRESSED: &str = "SELECT count, latest FROM suppressed WHERE email = ?1";
 const BODY: &str = "SELECT COALESCE(body, (SELECT body FROM bodies WHERE email = ?1)) FROM emails WHERE email = ?1";
 
-fn damaged(what: &str) -> StoreError {
+pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::Corrupt(format!("a row of the ledger cannot be read: {what}"))
 }
 
@@ -80,6 +80,11 @@ fn handoffs(conn: &Connection, number: i64, bits: i64) -> Result<Vec<Handoff>> {
             due_at: row.get::<_, Option<i64>>(4).map_err(told)?.map(Time),
             attempts: row.get(5).map_err(told)?,
             fence: row.get::<_, i64>(6).map_err(told)? as u64,
+            holder: row.get::<_, Option<[u8; 16]>>(7).map_err(told)?.map(|bytes| NodeId(Uuid::from_bytes(bytes))),
+            work: match row.get_ref(8).map_err(told)?.as_str_or_null().map_err(|_type| damaged("work"))? {
+                Some(json) => serde_json::from_str(json).map_err(|_json| damaged("work"))?,
+                None => Work::default(),
+            },
         });
     }
     Ok(found)
@@ -95,6 +100,11 @@ pub(super) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
             at: Time(row.get(2)?),
             outcome: row.get::<_, Option<String>>(3)?.as_deref().and_then(Outcome::parse),
             reply: row.get(4)?,
+            ended_at: row.get::<_, Option<i64>>(5)?.map(Time),
+            about: row
+                .get::<_, Option<String>>(6)?
+                .and_then(|json| serde_json::from_str(&json).ok())
+                .unwrap_or_default(),
         })
     });
     rows.and_then(Iterator::collect).map_err(told)

@@ -53,6 +53,7 @@ fn sweep_one(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time, swept: &m
         swept.bodies +=
             ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
         swept.bodies += ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
+        ledger.execute("DELETE FROM wires WHERE email = ?1", [bits])?;
     }
     if email.traces_until().is_some_and(|at| at <= now) {
         swept.tombstones += remove_traces(ledger, team, email)?;
@@ -82,6 +83,8 @@ fn remove_traces(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<usize>
         "DELETE FROM attempts WHERE email = ?1",
         "DELETE FROM suppressed WHERE email = ?1",
         "DELETE FROM bodies WHERE email = ?1",
+        "DELETE FROM evidence WHERE email = ?1",
+        "DELETE FROM wires WHERE email = ?1",
     ] {
         ledger.execute(sql, [bits])?;
     }

@@ -1,0 +1,146 @@
+//! Handing off: leases, acts and what processes that ended left behind.
+
+use mailonce_core::{
+    dispatch::{Act, Verdict},
+    email::Email,
+    handoff::{Attempt, State},
+    id::{EmailId, NodeId, TeamId},
+    limits,
+    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered},
+    time::Time,
+};
+use std::collections::BTreeMap;
+
+use super::World;
+
+impl World {
+    pub(super) fn lease(&mut self, wish: &LeaseWish, now: Time) -> Vec<Leased> {
+        let busy = |recipients: &[String]| {
+            recipients.iter().any(|to| to.rsplit_once('@').is_some_and(|(_, at)| wish.but.iter().any(|but| but == at)))
+        };
+        let mut leased = Vec::new();
+        for (_, id, number) in self.due(&wish.transport, usize::MAX, now) {
+            let Some(mut email) = self.emails.get(&id).cloned() else { continue };
+            let Some(handoff) = email.handoffs.get(usize::from(number)) else { continue };
+            let early = handoff.state == State::Scheduled && !wish.scheduled;
+            if leased.len() == wish.max || early || busy(&handoff.recipients) || !email.lease(number, wish.node, now) {
+                continue;
+            }
+            self.emails.insert(id, email.clone());
+            leased.push(self.with_bytes(email, number));
+        }
+        leased
+    }
+
+    /// A handoff with what a worker needs to hand it over.
+    pub(super) fn with_bytes(&self, email: Email, number: u16) -> Leased {
+        let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.clone());
+        let wire = transport.and_then(|transport| self.wires.get(&(email.id, transport)).cloned());
+        Leased { body: self.bodies.get(&email.id).cloned(), wire, email, number }
+    }
+
+    pub(super) fn act(
+        &mut self,
+        team: TeamId,
+        id: EmailId,
+        act: &Act,
+        operation: Option<&Operation>,
+        now: Time,
+    ) -> Once<Acted> {
+        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
+            return answer;
+        }
+        let acted = self.act_once(team, id, act, now);
+        if let (Some(operation), Acted::Email(Verdict::Done, _)) = (operation, &acted) {
+            self.bind_operation(operation);
+        }
+        Once::Done(acted)
+    }
+
+    fn act_once(&mut self, team: TeamId, id: EmailId, act: &Act, now: Time) -> Acted {
+        let Some(mut email) = self.of_team(team, id) else { return Acted::Missing };
+        let known = self.evidence.get(&id).into_iter().flatten().filter_map(|fact| fact.once.as_deref());
+        if act.once().is_some_and(|once| known.into_iter().any(|known| known == once)) {
+            return Acted::Email(Verdict::Unchanged, email);
+        }
+        let effects = email.act(act, now);
+        if let (Act::Mark { hold, wire: Some(wire) }, Verdict::Done) = (act, effects.verdict) {
+            self.wires.entry((id, hold.transport.clone())).or_insert_with(|| wire.to_vec());
+        }
+        for attempt in effects.attempts {
+            self.note_attempt(id, attempt);
+        }
+        self.evidence.entry(id).or_default().extend(effects.evidence);
+        self.events.entry(team).or_default().extend(effects.events);
+        if effects.changed {
+            self.plan_sweep(&email, Time(i64::MIN));
+            self.emails.insert(id, email.clone());
+        }
+        Acted::Email(effects.verdict, email)
+    }
+
+    /// Writes an attempt as it is now.
+    pub(super) fn note_attempt(&mut self, id: EmailId, attempt: Attempt) {
+        let all = self.attempts.entry(id).or_default();
+        match all.iter_mut().find(|known| (known.handoff, known.number) == (attempt.handoff, attempt.number)) {
+            Some(known) => *known = attempt,
+            None => all.push(attempt),
+        }
+        all.sort_by_key(|attempt| (attempt.handoff, attempt.number));
+    }
+
+    pub(super) fn doubts(&self, max: usize, now: Time) -> Vec<(Email, u16)> {
+        let mut due: Vec<(Time, EmailId, u16)> = self
+            .emails
+            .values()
+            .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
+            .filter(|(_, handoff)| handoff.state == State::Unknown)
+            .filter_map(|(id, handoff)| Some((handoff.due_at.filter(|at| *at <= now)?, id, handoff.number)))
+            .collect();
+        due.sort_unstable();
+        due.truncate(max);
+        due.into_iter().filter_map(|(_, id, number)| Some((self.emails.get(&id)?.clone(), number))).collect()
+    }
+
+    pub(super) fn recover(&mut self, node: NodeId, max: usize, now: Time) -> (Recovered, Vec<Email>) {
+        let alive = |holder: NodeId| {
+            holder == node || self.nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS)
+        };
+        let left = |email: &Email| {
+            let held = email.handoffs.iter().filter_map(|handoff| Some((handoff.number, handoff.holder?)));
+            held.filter(|(_, holder)| !alive(*holder)).map(|(n, h)| (email.team, email.id, n, h)).collect::<Vec<_>>()
+        };
+        let left: Vec<(TeamId, EmailId, u16, NodeId)> = self.emails.values().flat_map(left).take(max).collect();
+        let (mut recovered, mut changed) = (Recovered::default(), Vec::new());
+        for (team, id, number, holder) in left {
+            if let Acted::Email(Verdict::Done, email) = self.act_once(team, id, &Act::Crash { number, holder }, now) {
+                recovered.count(&email, number);
+                changed.push(email);
+            }
+        }
+        (recovered, changed)
+    }
+
+    pub(super) fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Option<(EmailId, u16)> {
+        let named = |attempt: &&Attempt| attempt.about.remote_id.as_deref() == Some(remote_id);
+        let ours = self.attempts.iter().filter(|(id, _)| self.of_team(team, **id).is_some());
+        ours.into_iter().find_map(|(id, all)| Some((*id, all.iter().find(named)?.handoff)))
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+        let mut backlog = Backlog::default();
+        for handoff in self.emails.values().flat_map(|email| &email.handoffs) {
+            match handoff.state {
+                State::Queued | State::Scheduled => {
+                    *waiting.entry(handoff.transport.clone()).or_default() += 1;
+                    backlog.oldest = [backlog.oldest, handoff.due_at].into_iter().flatten().min();
+                }
+                State::Unknown => backlog.unknown += 1,
+                _ => {}
+            }
+        }
+        backlog.waiting = waiting.into_iter().collect();
+        backlog
+    }
+}

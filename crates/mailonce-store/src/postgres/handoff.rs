@@ -1,0 +1,229 @@
+//! Handing off: leases, acts and what processes that ended left behind. The email's row is the lock of its handoffs.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use mailonce_core::{
+    dispatch::{Act, Verdict},
+    email::Email,
+    id::{EmailId, NodeId, TeamId},
+    limits,
+    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered},
+    time::Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    Ledger,
+    careful::{load, lock_emails, lock_scopes, read_many},
+    ground::{Ground, Scoped},
+    look::BODY,
+    row::{Scope, read_emails},
+    trouble::Tried,
+    write::{ask, run},
+};
+
+/// Due handoffs in their order, as many as no other worker holds. What this statement saw may be old by the time the
+/// lock is held, so the emails are read again under it.
+const DUE: &str = "
+    SELECT h.team, h.email, h.number
+      FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
+     WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
+       AND ($5 OR h.state = 'queued')
+       AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS busy (domain) WHERE strpos(h.recipients, busy.domain) > 0)
+     ORDER BY h.due_at, h.email, h.number LIMIT $3
+       FOR UPDATE OF e SKIP LOCKED";
+const DOUBTS: &str = "
+    SELECT team, email, number FROM handoffs WHERE state = 'unknown' AND due_at <= $1
+     ORDER BY due_at, email, number LIMIT $2";
+/// Handoffs of processes that were not heard of for a while, by the clock of the database.
+const LEFT: &str = "
+    SELECT h.team, h.email, h.number, h.holder FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
+     WHERE h.state IN ('leased', 'sending') AND h.holder IS NOT NULL AND h.holder <> $1
+       AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = h.holder AND n.seen_at > now() - $2 * interval '1 millisecond')
+     ORDER BY h.email, h.number LIMIT $3
+       FOR UPDATE OF e SKIP LOCKED";
+const HEARTBEAT: &str = "
+    INSERT INTO nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()";
+const FORGET_NODES: &str = "DELETE FROM nodes WHERE seen_at < now() - interval '1 day'";
+const WIRE: &str = "SELECT bytes FROM wires WHERE team = $1 AND email = $2 AND transport = $3";
+const KNOWN: &str = "SELECT FROM evidence WHERE team = $1 AND email = $2 AND once = $3";
+const REMOTE: &str = "SELECT email, handoff FROM attempts WHERE team = $1 AND remote_id = $2 ORDER BY email LIMIT 1";
+const WAITING: &str = "
+    SELECT transport, count(*), min(due_at) FROM handoffs
+     WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL GROUP BY transport ORDER BY transport";
+const UNKNOWN: &str = "SELECT count(*) FROM handoffs WHERE state = 'unknown'";
+
+/// Reads the team, email and number that a row begins with.
+fn place(row: &Row) -> Tried<(Scoped, u16)> {
+    let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
+    Ok((scoped, row.try_get::<_, i32>(2)? as u16))
+}
+
+/// Emails that are locked already, as they are now.
+async fn ground_of(tx: &Transaction<'_>, held: &BTreeSet<Scoped>) -> Tried<Ground> {
+    let emails = read_emails(&read_many(tx, held).await?, 0)?;
+    Ok(Ground { emails: emails.into_iter().map(|email| (email.id, email)).collect(), ..Ground::default() })
+}
+
+impl Ledger {
+    /// Gives due handoffs to a worker, in one commit.
+    pub(super) async fn lease(&self, wish: &LeaseWish, now: Time) -> Tried<Vec<Leased>> {
+        let busy: Vec<String> = wish.but.iter().map(|domain| format!("@{domain}\"")).collect();
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let rows = ask(&tx, DUE, &[&wish.transport, &now.0, &(wish.max as i64), &busy, &wish.scheduled]).await?;
+        let due = rows.iter().map(place).collect::<Tried<Vec<_>>>()?;
+        let held: BTreeSet<Scoped> = due.iter().map(|(scoped, _)| *scoped).collect();
+        let mut ground = ground_of(&tx, &held).await?;
+        let mut leased = Vec::new();
+        for ((team, id), number) in due {
+            let Some(mut email) = ground.of_team(team, id) else { continue };
+            let handoff = email.handoffs.get(usize::from(number));
+            let is_due = handoff.and_then(|handoff| handoff.due_at).is_some_and(|due| due <= now);
+            if is_due && email.lease(number, wish.node, now) {
+                ground.changed.insert(id, Time(i64::MIN));
+                ground.emails.insert(id, email.clone());
+                leased.push(with_bytes(&tx, email, number).await?);
+            }
+        }
+        self.settle(tx, &ground, 1).await?;
+        Ok(leased)
+    }
+
+    /// A handoff with what a worker needs to hand it over.
+    pub(super) async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Tried<Option<Leased>> {
+        let Some(email) = self.email(team, id).await? else { return Ok(None) };
+        let client = self.link.client().await?;
+        with_bytes(&client, email, number).await.map(Some)
+    }
+
+    /// Writes down what happened and what it means.
+    pub(super) async fn act(
+        &self,
+        scoped: Scoped,
+        act: &Act,
+        operation: Option<&Operation>,
+        now: Time,
+    ) -> Tried<Once<Acted>> {
+        let scopes: BTreeSet<Scope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([scoped])).await?;
+        let mut ground = load(&tx, &scopes, &[scoped]).await?;
+        let known = match act.once() {
+            Some(once) => !ask(&tx, KNOWN, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
+            None => false,
+        };
+        let answer = acted(&mut ground, scoped, act, known, operation, now);
+        self.settle(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+
+    /// Unknown handoffs that are due to be looked at.
+    pub(super) async fn doubts(&self, max: usize, now: Time) -> Tried<Vec<(Email, u16)>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let rows = ask(&tx, DOUBTS, &[&now.0, &(max as i64)]).await?;
+        let due = rows.iter().map(place).collect::<Tried<Vec<_>>>()?;
+        let emails = read_emails(&read_many(&tx, &due.iter().map(|(scoped, _)| *scoped).collect()).await?, 0)?;
+        tx.rollback().await?;
+        let emails: BTreeMap<EmailId, Email> = emails.into_iter().map(|email| (email.id, email)).collect();
+        Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
+    }
+
+    /// Says that a process lives.
+    pub(super) async fn heartbeat(&self, node: NodeId) -> Tried<()> {
+        run(&self.link.client().await?, HEARTBEAT, &[&node.0]).await.map(drop)
+    }
+
+    /// Takes handoffs from processes that ended.
+    pub(super) async fn recover(&self, node: NodeId, max: usize, now: Time) -> Tried<Recovered> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let alive = limits::ALIVE_MS as f64;
+        let mut left = Vec::new();
+        for row in ask(&tx, LEFT, &[&node.0, &alive, &(max as i64)]).await? {
+            left.push((place(&row)?, NodeId(row.try_get::<_, Uuid>(3)?)));
+        }
+        if left.is_empty() {
+            run(&tx, FORGET_NODES, &[]).await?;
+            tx.commit().await?;
+            return Ok(Recovered::default());
+        }
+        let mut ground = ground_of(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
+        let mut recovered = Recovered::default();
+        for ((scoped, number), holder) in left {
+            let act = Act::Crash { number, holder };
+            if let Once::Done(Acted::Email(Verdict::Done, email)) = acted(&mut ground, scoped, &act, false, None, now) {
+                recovered.count(&email, number);
+            }
+        }
+        self.settle(tx, &ground, 1).await?;
+        Ok(recovered)
+    }
+
+    /// The handoff that a next hop knows under its own name.
+    pub(super) async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Tried<Option<(EmailId, u16)>> {
+        let rows = ask(&self.link.client().await?, REMOTE, &[&team.0, &remote_id]).await?;
+        let read = |row: &Row| Tried::Ok((EmailId(row.try_get(0)?), row.try_get::<_, i32>(1)? as u16));
+        rows.first().map(read).transpose()
+    }
+
+    /// What waits.
+    pub(super) async fn backlog(&self) -> Tried<Backlog> {
+        let client = self.link.client().await?;
+        let mut backlog = Backlog::default();
+        for row in ask(&client, WAITING, &[]).await? {
+            backlog.waiting.push((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64));
+            let oldest = row.try_get::<_, Option<i64>>(2)?.map(Time);
+            backlog.oldest = [backlog.oldest, oldest].into_iter().flatten().min();
+        }
+        if let Some(row) = ask(&client, UNKNOWN, &[]).await?.first() {
+            backlog.unknown = row.try_get::<_, i64>(0)? as u64;
+        }
+        Ok(backlog)
+    }
+}
+
+async fn with_bytes(client: &(impl GenericClient + ?Sized), email: Email, number: u16) -> Tried<Leased> {
+    let (team, id) = (email.team.0, email.id.0);
+    let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.clone());
+    let body = ask(client, BODY, &[&team, &id]).await?.first().map(|row| row.try_get(0)).transpose()?;
+    let wire = ask(client, WIRE, &[&team, &id, &transport]).await?.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(Leased { email, number, body, wire })
+}
+
+/// What comes of an act on a locked email.
+fn acted(
+    ground: &mut Ground,
+    (team, id): Scoped,
+    act: &Act,
+    known: bool,
+    operation: Option<&Operation>,
+    now: Time,
+) -> Once<Acted> {
+    if let Some(answer) = operation.and_then(|operation| ground.repeat_of(operation, now)) {
+        return answer;
+    }
+    let Some(mut email) = ground.of_team(team, id) else { return Once::Done(Acted::Missing) };
+    if known {
+        return Once::Done(Acted::Email(Verdict::Unchanged, email));
+    }
+    let effects = email.act(act, now);
+    if let (Act::Mark { hold, wire: Some(wire) }, Verdict::Done) = (act, effects.verdict) {
+        ground.wires.push(((team, id), hold.transport.clone(), wire.clone()));
+    }
+    ground.attempts.extend(effects.attempts.into_iter().map(|attempt| (team, id, attempt)));
+    ground.evidence.extend(effects.evidence.into_iter().map(|fact| (team, id, fact)));
+    ground.events.extend(effects.events.into_iter().map(|event| (team, event)));
+    if effects.changed {
+        ground.changed.insert(id, Time(i64::MIN));
+        ground.emails.insert(id, email.clone());
+    }
+    if let (Some(operation), Verdict::Done) = (operation, effects.verdict) {
+        ground.bind_operation(operation);
+    }
+    Once::Done(Acted::Email(effects.verdict, email))
+}

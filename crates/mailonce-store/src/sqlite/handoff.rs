@@ -1,0 +1,240 @@
+//! Handing off: leases, acts and what processes that ended left behind.
+
+use mailonce_core::{
+    dispatch::{Act, Effects, Verdict},
+    email::Email,
+    handoff::{Attempt, AttemptAbout, Evidence, Handoff, Outcome, Work},
+    id::{EmailId, NodeId, TeamId, ordered_bits},
+    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered, Result},
+    time::Time,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{accept, change, ledger::Ledger, rows, schema::told};
+
+const DUE: &str = "SELECT team, email, number, state, recipients FROM handoffs \
+     WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 AND transport = ?2 ORDER BY due_at, email, number";
+const DOUBTS: &str = "SELECT team, email, number FROM handoffs WHERE state = 'unknown' AND due_at <= ?1 \
+     ORDER BY due_at, email, number LIMIT ?2";
+const LEFT: &str = "SELECT team, email, number, holder FROM handoffs WHERE state IN ('leased', 'sending') \
+     ORDER BY email, number";
+const WIRE: &str = "SELECT bytes FROM wires WHERE email = ?1 AND transport = ?2";
+const SAVE_WIRE: &str = "INSERT OR IGNORE INTO wires (email, transport, bytes) VALUES (?1, ?2, ?3)";
+const KNOWN: &str = "SELECT 1 FROM evidence WHERE email = ?1 AND once = ?2";
+const SAVE_EVIDENCE: &str = "INSERT INTO evidence (email, number, once, fact) \
+     VALUES (?1, (SELECT COALESCE(MAX(number), 0) + 1 FROM evidence WHERE email = ?1), ?2, ?3)";
+const SAVE_ATTEMPT: &str = "INSERT INTO attempts (email, handoff, number, at, outcome, reply, ended_at, remote_id, about) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO UPDATE \
+     SET at = ?4, outcome = ?5, reply = ?6, ended_at = ?7, remote_id = ?8, about = ?9";
+const REMOTE: &str = "SELECT a.email, a.handoff, e.tail FROM attempts a JOIN emails e ON e.email = a.email \
+     WHERE a.remote_id = ?2 AND e.team = ?1 ORDER BY a.email LIMIT 1";
+const WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM handoffs WHERE state IN ('queued', 'scheduled') \
+     GROUP BY transport ORDER BY transport";
+
+/// A handoff by its place in the file.
+pub(super) type Place = (i64, i64, u16);
+
+/// Due handoffs that a wish may have, in their order. Read apart from the writer; [`lease`] looks again.
+pub(super) fn candidates(conn: &Connection, wish: &LeaseWish, now: Time) -> Result<Vec<Place>> {
+    let busy: Vec<String> = wish.but.iter().map(|domain| format!("@{domain}\"")).collect();
+    let mut statement = conn.prepare_cached(DUE).map_err(told)?;
+    let mut rows = statement.query(params![now.0, wish.transport]).map_err(told)?;
+    let mut found = Vec::new();
+    while found.len() < wish.max
+        && let Some(row) = rows.next().map_err(told)?
+    {
+        let state: String = row.get(3).map_err(told)?;
+        let recipients: String = row.get(4).map_err(told)?;
+        let early = state == "scheduled" && !wish.scheduled;
+        if !early && !busy.iter().any(|domain| recipients.contains(domain.as_str())) {
+            found.push((row.get(0).map_err(told)?, row.get(1).map_err(told)?, row.get(2).map_err(told)?));
+        }
+    }
+    Ok(found)
+}
+
+/// Gives handoffs to a worker, if they may still be taken.
+pub(super) fn lease(ledger: &mut Ledger<'_>, places: &[Place], node: NodeId, now: Time) -> Result<Vec<Leased>> {
+    let mut leased = Vec::with_capacity(places.len());
+    for (team, bits, number) in places {
+        let id = ledger.team_id(*team)?;
+        let Some(before) = rows::email(ledger.conn, id, *team, *bits)? else { continue };
+        let mut email = before.clone();
+        let due = before.handoffs.get(usize::from(*number)).and_then(|handoff| handoff.due_at);
+        if due.is_none_or(|due| due > now) || !email.lease(*number, node, now) {
+            continue;
+        }
+        save(ledger, *team, &before, &email)?;
+        ledger.note_changed(email.clone());
+        leased.push(with_bytes(ledger.conn, email, *number)?);
+    }
+    Ok(leased)
+}
+
+/// A handoff with what a worker needs to hand it over.
+pub(super) fn with_bytes(conn: &Connection, email: Email, number: u16) -> Result<Leased> {
+    let bits = ordered_bits(email.id.0);
+    let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.as_str());
+    let wire = conn.prepare_cached(WIRE).and_then(|mut s| s.query_row(params![bits, transport], |row| row.get(0)));
+    Ok(Leased { body: rows::body(conn, bits)?, wire: wire.optional().map_err(told)?, email, number })
+}
+
+/// Writes what became of an email and of those of its handoffs that changed.
+fn save(ledger: &Ledger<'_>, team: i64, before: &Email, email: &Email) -> Result<()> {
+    change::save_email(ledger, team, email)?;
+    let bits = ordered_bits(email.id.0);
+    for (old, new) in before.handoffs.iter().zip(&email.handoffs) {
+        if old != new {
+            change::save_handoff(ledger, team, bits, new)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes down what happened and what it means.
+pub(super) fn act(
+    ledger: &mut Ledger<'_>,
+    (team, id): (TeamId, EmailId),
+    act: &Act,
+    operation: Option<&Operation>,
+    now: Time,
+) -> Result<Once<Acted>> {
+    if let Some(operation) = operation
+        && let Some(answer) = accept::repeat_of(ledger, operation, now)?
+    {
+        return Ok(answer);
+    }
+    let acted = act_once(ledger, team, id, act, now)?;
+    if let (Some(operation), Acted::Email(Verdict::Done, _)) = (operation, &acted) {
+        accept::bind_operation(ledger, operation)?;
+    }
+    Ok(Once::Done(acted))
+}
+
+fn act_once(ledger: &mut Ledger<'_>, team: TeamId, id: EmailId, act: &Act, now: Time) -> Result<Acted> {
+    let Some(number) = ledger.team_number(team) else { return Ok(Acted::Missing) };
+    let Some(before) = rows::email_by_id(ledger.conn, team, number, id)? else { return Ok(Acted::Missing) };
+    let bits = ordered_bits(id.0);
+    if let Some(once) = act.once() {
+        let known = ledger.conn.prepare_cached(KNOWN).and_then(|mut s| s.exists(params![bits, once])).map_err(told)?;
+        if known {
+            return Ok(Acted::Email(Verdict::Unchanged, before));
+        }
+    }
+    let mut email = before.clone();
+    let effects = email.act(act, now);
+    if let (Act::Mark { hold, wire: Some(wire) }, Verdict::Done) = (act, effects.verdict) {
+        ledger.execute(SAVE_WIRE, params![bits, hold.transport, wire.as_ref()])?;
+    }
+    write_effects(ledger, number, bits, &effects)?;
+    if effects.changed {
+        save(ledger, number, &before, &email)?;
+        ledger.note_changed(email.clone());
+    }
+    Ok(Acted::Email(effects.verdict, email))
+}
+
+fn write_effects(ledger: &mut Ledger<'_>, team: i64, bits: i64, effects: &Effects) -> Result<()> {
+    for attempt in &effects.attempts {
+        save_attempt(ledger, bits, attempt)?;
+    }
+    for fact in &effects.evidence {
+        let json = serde_json::to_string(fact).unwrap_or_default();
+        ledger.execute(SAVE_EVIDENCE, params![bits, fact.once, json])?;
+    }
+    effects.events.iter().for_each(|event| ledger.emit(team, event));
+    Ok(())
+}
+
+/// Writes an attempt as it is now.
+pub(super) fn save_attempt(ledger: &Ledger<'_>, bits: i64, attempt: &Attempt) -> Result<()> {
+    let Attempt { handoff, number, at, ended_at, outcome, reply, about } = attempt;
+    let about_json = (*about != AttemptAbout::default()).then(|| serde_json::to_string(about).unwrap_or_default());
+    let outcome = outcome.map(Outcome::word);
+    let ended = ended_at.map(|at| at.0);
+    let row = params![bits, handoff, number, at.0, outcome, reply, ended, about.remote_id, about_json];
+    ledger.execute(SAVE_ATTEMPT, row).map(drop)
+}
+
+/// What happened to a handoff, as it is kept: nothing, for most.
+pub(super) fn work_json(handoff: &Handoff) -> Option<String> {
+    (handoff.work != Work::default()).then(|| serde_json::to_string(&handoff.work).unwrap_or_default())
+}
+
+/// Unknown handoffs that are due to be looked at.
+pub(super) fn doubts(
+    conn: &Connection,
+    team_id: impl Fn(i64) -> Option<TeamId>,
+    max: usize,
+    now: Time,
+) -> Result<Vec<(Email, u16)>> {
+    let mut statement = conn.prepare_cached(DOUBTS).map_err(told)?;
+    let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let places: Vec<Place> = rows.and_then(Iterator::collect).map_err(told)?;
+    let mut found = Vec::with_capacity(places.len());
+    for (team, bits, number) in places {
+        let Some(id) = team_id(team) else { continue };
+        if let Some(email) = rows::email(conn, id, team, bits)? {
+            found.push((email, number));
+        }
+    }
+    Ok(found)
+}
+
+/// Takes handoffs from processes that ended.
+pub(super) fn recover(
+    ledger: &mut Ledger<'_>,
+    alive: impl Fn(NodeId) -> bool,
+    max: usize,
+    now: Time,
+) -> Result<Recovered> {
+    let left: Vec<(i64, i64, u16, [u8; 16])> = {
+        let mut statement = ledger.conn.prepare_cached(LEFT).map_err(told)?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+        rows.and_then(Iterator::collect).map_err(told)?
+    };
+    let mut recovered = Recovered::default();
+    let dead = |(_, _, _, holder): &(i64, i64, u16, [u8; 16])| !alive(NodeId(uuid::Uuid::from_bytes(*holder)));
+    for (team, bits, number, holder) in left.into_iter().filter(dead).take(max) {
+        let id = ledger.team_id(team)?;
+        let Some(email) = rows::email(ledger.conn, id, team, bits)? else { continue };
+        let act = Act::Crash { number, holder: NodeId(uuid::Uuid::from_bytes(holder)) };
+        if let Acted::Email(Verdict::Done, email) = act_once(ledger, id, email.id, &act, now)? {
+            recovered.count(&email, number);
+        }
+    }
+    Ok(recovered)
+}
+
+/// The handoff that a next hop knows under its own name.
+pub(super) fn by_remote_id(conn: &Connection, team: i64, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+    let mut statement = conn.prepare_cached(REMOTE).map_err(told)?;
+    let row = statement.query_row(params![team, remote_id], |row| {
+        Ok((EmailId(mailonce_core::id::from_bits(row.get(0)?, row.get(2)?)), row.get(1)?))
+    });
+    row.optional().map_err(told)
+}
+
+/// What waits.
+pub(super) fn backlog(conn: &Connection) -> Result<Backlog> {
+    let mut statement = conn.prepare_cached(WAITING).map_err(told)?;
+    let rows = statement
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?)));
+    let rows: Vec<(String, i64, Option<i64>)> = rows.and_then(Iterator::collect).map_err(told)?;
+    let unknown: i64 =
+        conn.query_row("SELECT COUNT(*) FROM handoffs WHERE state = 'unknown'", [], |row| row.get(0)).map_err(told)?;
+    Ok(Backlog {
+        oldest: rows.iter().filter_map(|(_, _, oldest)| *oldest).min().map(Time),
+        waiting: rows.into_iter().map(|(transport, count, _)| (transport, count as u64)).collect(),
+        unknown: unknown as u64,
+    })
+}
+
+/// Facts about an email, in the order they were learnt.
+pub(super) fn evidence(conn: &Connection, bits: i64) -> Result<Vec<Evidence>> {
+    let mut statement =
+        conn.prepare_cached("SELECT fact FROM evidence WHERE email = ?1 ORDER BY number").map_err(told)?;
+    let rows = statement.query_map([bits], |row| row.get::<_, String>(0));
+    let facts: Vec<String> = rows.and_then(Iterator::collect).map_err(told)?;
+    facts.iter().map(|fact| serde_json::from_str(fact).map_err(|_json| rows::damaged("evidence"))).collect()
+}
