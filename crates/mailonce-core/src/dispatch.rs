@@ -589,7 +589,8 @@ impl Handoff {
 
     fn lose(&mut self, now: Time) {
         if self.step(Step::Lose, now).is_ok() {
-            self.due_at = Some(now.plus(LOOK_AFTER_MS));
+            let pause = (LOOK_AFTER_MS << self.work.asked.min(10)).min(retry::LONGEST_PAUSE_MS);
+            self.due_at = Some(now.plus(pause));
         }
     }
 

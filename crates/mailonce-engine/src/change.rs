@@ -31,7 +31,7 @@ impl Engine {
             return Err(Problem::field(Code::InvalidField, "scheduled_at", "scheduled_at is too far ahead"));
         }
         let change = self.store.reschedule(caller.team.id, id, schedule.due(now), now).await.map_err(unavailable)?;
-        self.due.notify_one();
+        self.ways.wake();
         changed(change)
     }
 
@@ -54,7 +54,7 @@ impl Engine {
         wish.head.reason = reason;
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {
-                self.due.notify_one();
+                self.ways.wake();
                 Ok(self.resent(caller, &email, true))
             }
             Once::Done(Resend::Repeated(email)) => Ok(self.resent(caller, &email, false)),
@@ -130,7 +130,7 @@ pub(crate) fn missing(id: EmailId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no email {id}"))
 }
 
-fn refused(refusal: Refusal, email: &Email) -> Problem {
+pub(crate) fn refused(refusal: Refusal, email: &Email) -> Problem {
     let (code, why) = match refusal {
         Refusal::TooLate => (Code::TooLate, "it can no longer be taken back"),
         Refusal::NotScheduled => (Code::NotScheduled, "it has no time to change"),

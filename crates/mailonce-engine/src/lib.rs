@@ -2,10 +2,16 @@
 //!
 //! [`Engine`] sees the world through ports. Each file holds one verb or a family of them: [`send`] accepts,
 //! [`change`] takes back and sends again, [`keys`] looks at names of wishes, [`access`] at credentials,
-//! [`upkeep`] holds the loops that run beside the requests.
+//! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
+//! holds the loops that run beside the requests.
 
 pub mod access;
 pub mod change;
+mod dispatch;
+pub mod doubts;
+#[doc(hidden)]
+pub mod failpoint;
+mod freeze;
 pub mod keys;
 pub mod look;
 pub mod metrics;
@@ -14,12 +20,14 @@ mod seal;
 mod seen;
 pub mod send;
 mod suppressed;
+mod time;
 pub mod upkeep;
 pub mod view;
+pub mod ways;
 
 use mailonce_core::{
     email::Channel,
-    id::IdMaker,
+    id::{IdMaker, NodeId},
     key::InstallSecret,
     limits,
     port::{
@@ -32,14 +40,17 @@ use mailonce_core::{
 };
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicI64, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use doubts::AtWork;
 use metrics::Metrics;
 use seen::Seen;
 use suppressed::Suppressions;
+use time::Timekeeper;
+use ways::{Outside, Ways};
 
 /// The transport that captures mail inside our own commit: nothing leaves the machine.
 pub const SANDBOX: &str = "sandbox";
@@ -68,13 +79,20 @@ impl Caller {
 /// The verbs over their ports.
 pub struct Engine {
     store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
     chance: Arc<dyn Chance>,
     secret: InstallSecret,
     epoch: u32,
     ids: Mutex<IdMaker>,
-    /// Ledger time: the highest time ever seen. It never goes back.
-    time: AtomicI64,
+    time: Timekeeper,
+    /// This run of the program.
+    node: NodeId,
+    outside: Outside,
+    ways: Ways,
+    /// Whether hand-off rests by an operator's wish.
+    paused: AtomicBool,
+    at_work: AtWork,
+    /// Wakes whoever looks after unknown outcomes.
+    doubted: Notify,
     seen: Arc<Seen>,
     /// Whether the store tells of every change, so that what was seen may be answered from memory.
     alone: bool,
@@ -82,7 +100,6 @@ pub struct Engine {
     access: access::Access,
     /// Figures for operators.
     pub metrics: Metrics,
-    due: Notify,
 }
 
 impl Engine {
@@ -91,32 +108,68 @@ impl Engine {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         chance: Arc<dyn Chance>,
+        outside: Outside,
     ) -> Result<Arc<Self>, StoreError> {
         let install = store.install().await?;
+        // Emails carry the time of their acceptance in their ids.
+        let last = install.seen_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
+        let mut node = [0; 16];
+        chance.fill(&mut node);
         let seen = Arc::new(Seen::default());
         let watcher = Arc::clone(&seen);
         let alone = store.watch(Box::new(move |email| watcher.learn(email)));
         Ok(Arc::new(Self {
             store,
-            clock,
+            time: Timekeeper::new(clock, last),
+            node: NodeId(uuid::Builder::from_random_bytes(node).into_uuid()),
+            ways: Ways::new(&outside.transports, outside.routing.clone()),
+            outside,
+            paused: AtomicBool::new(false),
+            at_work: AtWork::default(),
+            doubted: Notify::new(),
             chance,
             secret: install.secret,
             epoch: install.epoch,
             ids: Mutex::new(IdMaker::above(install.last_id)),
-            time: AtomicI64::new(install.last_id >> 12),
             seen,
             alone,
             suppressions: Suppressions::default(),
             access: access::Access::new(alone),
             metrics: Metrics::default(),
-            due: Notify::new(),
         }))
     }
 
-    /// Ledger time: never goes back, whatever the clock does.
+    /// Ledger time: never goes back and never leaps, whatever the clock does.
     pub fn now(&self) -> Time {
-        let wall = self.clock.now().0;
-        Time(self.time.fetch_max(wall, Ordering::Relaxed).max(wall))
+        self.time.now()
+    }
+
+    /// Whether time can be trusted. While it cannot, nothing is forgotten, nothing scheduled becomes due and no
+    /// provider's window counts as open.
+    pub fn time_is_sure(&self) -> bool {
+        self.time.is_sure()
+    }
+
+    /// An operator says that the wall clock is right.
+    pub fn confirm_time(&self) {
+        self.time.confirm();
+        self.ways.wake();
+    }
+
+    /// Lets hand-off rest, or go on.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
+        self.ways.wake();
+    }
+
+    /// Whether hand-off rests.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Every way out but the sandbox, as it is.
+    pub fn way_views(&self) -> Vec<ways::WayView> {
+        self.ways.iter().map(|way| way.view(self.time.even())).collect()
     }
 
     /// The store itself, for health and shutdown.

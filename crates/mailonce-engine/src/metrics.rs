@@ -2,7 +2,10 @@
 
 use mailonce_core::{
     email::Channel,
-    port::store::{Gauges, SuppressedReason},
+    port::{
+        store::{Gauges, SuppressedReason},
+        transport::Meaning,
+    },
 };
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -25,6 +28,18 @@ struct Dedup {
     reason: &'static str,
 }
 
+/// Transports are named in the configuration, so their number is bounded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandOver {
+    transport: String,
+    meaning: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Resolution {
+    by: &'static str,
+}
+
 /// Every figure, and the registry they are read from.
 pub struct Metrics {
     registry: Registry,
@@ -34,6 +49,9 @@ pub struct Metrics {
     accepted: Counter,
     keyless: Counter,
     captured: Counter,
+    handed: Family<HandOver, Counter>,
+    resolved: Family<Resolution, Counter>,
+    stale: Counter,
     twins: Counter,
     hit_age: Histogram,
     ttl: Histogram,
@@ -49,6 +67,9 @@ impl Default for Metrics {
             accepted: Counter::default(),
             keyless: Counter::default(),
             captured: Counter::default(),
+            handed: Family::default(),
+            resolved: Family::default(),
+            stale: Counter::default(),
             twins: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
@@ -64,6 +85,13 @@ impl Default for Metrics {
         registry.register("send_accepted", "Emails accepted", metrics.accepted.clone());
         registry.register("send_keyless", "Emails accepted without a key", metrics.keyless.clone());
         registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.captured.clone());
+        registry.register("handoff_attempts", "Attempts by transport and meaning", metrics.handed.clone());
+        registry.register("handoff_resolved", "Unknown outcomes that were settled, by how", metrics.resolved.clone());
+        registry.register(
+            "handoff_stale_markers",
+            "Hand-overs that stopped at the marker because the handoff was taken back or over",
+            metrics.stale.clone(),
+        );
         registry.register(
             "key_twins",
             "Replays within 100 ms of the first call: callers that raced",
@@ -106,6 +134,19 @@ impl Metrics {
 
     pub(crate) fn captured(&self, count: usize) {
         self.captured.inc_by(count as u64);
+    }
+
+    pub(crate) fn attempted_handoff(&self, transport: &str, meaning: Meaning) {
+        let label = HandOver { transport: transport.to_owned(), meaning: meaning.word() };
+        self.handed.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn resolved(&self, by: &'static str) {
+        self.resolved.get_or_create(&Resolution { by }).inc();
+    }
+
+    pub(crate) fn stale_marker(&self) {
+        self.stale.inc();
     }
 
     /// The figures in the text form of Prometheus, the store's own among them.

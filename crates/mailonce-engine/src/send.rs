@@ -8,7 +8,7 @@ use mailonce_core::{
     intent::Intent,
     key::{Key, KeyHash, KeyName},
     limits,
-    port::store::{Accept, AcceptBatch, BatchWish, Bound, Envelope, Operation, SuppressedCall, SuppressedReason, Wish},
+    port::store::{Accept, AcceptBatch, BatchWish, Bound, Operation, SuppressedCall, SuppressedReason, Wish},
     problem::{Code, FieldError, Problem},
     time::Time,
     ttl::{self, Ttl},
@@ -45,7 +45,7 @@ pub struct SendRequest {
     /// What to do on a mismatch; by default it depends on where the key came from.
     pub on_mismatch: Option<OnMismatch>,
     /// What to do when the outcome stays unknown.
-    pub on_unknown: OnUnknown,
+    pub on_unknown: Option<OnUnknown>,
     /// The way out, when the caller names one.
     pub transport: Option<String>,
     /// The one-use token of a held look-alike.
@@ -90,7 +90,7 @@ impl Engine {
         if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
             return self.replay(caller, &named, &glimpse, now);
         }
-        if let Err(problem) = check_policy(caller, &named, now) {
+        if let Err(problem) = self.check_policy(caller, &named, now) {
             return match self.bound(caller, &named, now).await? {
                 Some(glimpse) => self.replay(caller, &named, &glimpse, now),
                 None => Err(problem),
@@ -125,7 +125,7 @@ impl Engine {
 
     /// The answer to the call that made the email.
     fn first(&self, caller: &Caller, glimpse: &Glimpse) -> Sent {
-        self.due.notify_one();
+        self.ways.wake();
         self.metrics.accepted(glimpse.ttl_ms, glimpse.head.key.is_some());
         self.sent(caller, glimpse, true, false, 0)
     }
@@ -185,13 +185,17 @@ impl Engine {
             key: named.name.clone(),
             intent: named.request.intent.clone(),
             created_at: now,
-            on_unknown: named.request.on_unknown,
+            on_unknown: named.request.on_unknown.unwrap_or(self.outside.on_unknown),
             caller: Some(caller.key.id),
             channel: caller.channel,
             version: named.request.intent.as_ref().map_or(1, |intent| intent.version),
             resend_of: None,
             reason: None,
         };
+        let transport = named.request.transport.clone().unwrap_or_else(|| {
+            let order = self.ways.order(content, self.chance.number());
+            order.into_iter().next().unwrap_or_else(|| SANDBOX.to_owned())
+        });
         Wish {
             id: EmailId(self.new_id(now)),
             team: caller.team.id,
@@ -200,10 +204,35 @@ impl Engine {
             digest: named.digest.clone(),
             key: named.hash,
             ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
-            envelopes: envelopes(content),
+            envelopes: self.ways.envelopes(&transport, content),
             due: content.scheduled_at.as_ref().map(|schedule| schedule.due(now)),
             body: pack::pack(content).into(),
         }
+    }
+
+    /// Checks that depend on the moment, the caller or the configuration. A retry of what was accepted skips them.
+    fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
+        let request = &named.request;
+        if named.name.is_none() && caller.team.require_keys {
+            return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
+        }
+        let from = request.content.from.bare();
+        if !caller.key.may_send_from(from.as_str()) {
+            let detail = format!("this API key may not send from {}", from.as_str());
+            return Err(Problem::field(Code::SenderNotAllowed, "from", detail));
+        }
+        let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
+        if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.fits(now)) {
+            return fault("scheduled_at", &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000));
+        }
+        let names = self.ways.names();
+        if request.transport.as_ref().is_some_and(|transport| !names.contains(&transport.as_str())) {
+            return fault("transport", &format!("names no transport that is configured; known are {}", names.join(", ")));
+        }
+        if request.distinct_token.is_some() {
+            return fault("distinct_token", "belongs to no held email");
+        }
+        Ok(())
     }
 
     /// Accepts a batch. Items that fault leave a row in `faults`; when `strict`, the first fault refuses the whole.
@@ -263,7 +292,7 @@ impl Engine {
         now: Time,
     ) -> Result<Named, Problem> {
         let named = name(caller, item?, batch.map(|key| (key.clone(), index as u32)));
-        if check_policy(caller, &named, now).is_ok() && named.request.intent.is_none() {
+        if self.check_policy(caller, &named, now).is_ok() && named.request.intent.is_none() {
             return Ok(named);
         }
         match self.bound(caller, &named, now).await? {
@@ -275,7 +304,7 @@ impl Engine {
                     Err(mismatch(named.name.as_ref(), &glimpse, &fields))
                 }
             }
-            None => check_policy(caller, &named, now).map(|()| named),
+            None => self.check_policy(caller, &named, now).map(|()| named),
         }
     }
 
@@ -365,39 +394,6 @@ fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Nam
         on_mismatch: request.on_mismatch.unwrap_or(default),
         request,
     }
-}
-
-/// Checks that depend on the moment, the caller or the configuration. A retry of what was accepted skips them.
-fn check_policy(caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
-    let request = &named.request;
-    if named.name.is_none() && caller.team.require_keys {
-        return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
-    }
-    let from = request.content.from.bare();
-    if !caller.key.may_send_from(from.as_str()) {
-        let detail = format!("this API key may not send from {}", from.as_str());
-        return Err(Problem::field(Code::SenderNotAllowed, "from", detail));
-    }
-    let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
-    if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.fits(now)) {
-        return fault("scheduled_at", &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000));
-    }
-    if request.transport.as_ref().is_some_and(|transport| transport != SANDBOX) {
-        return fault("transport", "names no transport that is configured; `sandbox` is");
-    }
-    if request.distinct_token.is_some() {
-        return fault("distinct_token", "belongs to no held email");
-    }
-    Ok(())
-}
-
-/// One envelope per recipient.
-fn envelopes(content: &Content) -> Vec<Envelope> {
-    let envelope = |address: &mailonce_core::address::Address| Envelope {
-        transport: SANDBOX.to_owned(),
-        recipients: vec![address.as_str().to_owned()],
-    };
-    content.recipients().iter().map(envelope).collect()
 }
 
 fn mismatch(name: Option<&KeyName>, original: &Glimpse, fields: &[Field]) -> Problem {

@@ -1,7 +1,8 @@
 //! The loops beside the requests: handing over what is due, writing what was counted, forgetting what is due.
 
+use mailonce_core::port::store::{Recovered, StoreError};
 use std::{sync::Arc, time::Duration};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{Engine, SANDBOX};
 
@@ -13,23 +14,77 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const TOUCH_EVERY: Duration = Duration::from_secs(30);
+/// How often a process says that it lives.
+const LIVE_EVERY: Duration = Duration::from_secs(3);
+const RECOVERED_AT_ONCE: usize = 256;
 const SWEPT_AT_ONCE: usize = 500;
 
 impl Engine {
-    /// Hands over what is due until `stop` changes. Nothing leaves the machine: the sandbox captures it.
-    pub async fn hand_off(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+    /// Takes over what processes that ended left behind. Before the first hand-over of this one.
+    pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let mut all = Recovered::default();
+        self.store.heartbeat(self.node, self.now()).await?;
+        loop {
+            let some = self.store.recover(self.node, RECOVERED_AT_ONCE, self.now()).await?;
+            all.queued += some.queued;
+            all.unknown += some.unknown;
+            if some.queued + some.unknown == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Hands over what is due, by every way, until `stop` changes.
+    pub async fn hand_off(self: Arc<Self>, stop: watch::Receiver<bool>) {
+        let mut loops = JoinSet::new();
+        loops.spawn(Arc::clone(&self).capture(stop.clone()));
+        loops.spawn(Arc::clone(&self).look_after_doubts(stop.clone()));
+        loops.spawn(Arc::clone(&self).live(stop.clone()));
+        for way in self.ways.iter() {
+            loops.spawn(Arc::clone(&self).work(Arc::clone(way), stop.clone()));
+        }
+        while let Some(ended) = loops.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a loop of the hand-off ended badly");
+            }
+        }
+    }
+
+    /// Says that this process lives, and takes over from those that do not.
+    async fn live(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
-            match self.store.capture(SANDBOX, CAPTURED_AT_ONCE, self.now()).await {
-                Ok(count) => {
-                    self.metrics.captured(count);
-                    if count == CAPTURED_AT_ONCE {
-                        continue;
-                    }
+            match self.recover().await {
+                Ok(Recovered { queued: 0, unknown: 0 }) => {}
+                Ok(Recovered { queued, unknown }) => {
+                    tracing::warn!(queued, unknown, "took over from a process that ended");
+                    self.ways.wake();
+                    self.doubted.notify_one();
                 }
-                Err(error) => tracing::warn!(%error, "handing over"),
+                Err(error) => tracing::warn!(%error, "saying that this process lives"),
             }
             tokio::select! {
-                () = self.due.notified() => {}
+                () = tokio::time::sleep(LIVE_EVERY) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    /// Hands mail to the sandbox, inside our own commit: nothing leaves the machine.
+    async fn capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            if !self.is_paused() {
+                match self.store.capture(SANDBOX, CAPTURED_AT_ONCE, self.now()).await {
+                    Ok(count) => {
+                        self.metrics.captured(count);
+                        if count == CAPTURED_AT_ONCE {
+                            continue;
+                        }
+                    }
+                    Err(error) => tracing::warn!(%error, "handing over"),
+                }
+            }
+            tokio::select! {
+                () = self.ways.sandbox.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => {}
             }
@@ -66,6 +121,10 @@ impl Engine {
     }
 
     async fn sweep(&self) {
+        // Nothing is forgotten by a clock that nobody can trust.
+        if !self.time.is_sure() {
+            return;
+        }
         loop {
             match self.store.sweep(SWEPT_AT_ONCE, self.now()).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEPT_AT_ONCE => {}

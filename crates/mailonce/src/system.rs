@@ -16,6 +16,11 @@ impl Clock for WallClock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time(since.as_millis() as i64)
     }
+
+    fn even(&self) -> i64 {
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000
+    }
 }
 
 /// The operating system's randomness.

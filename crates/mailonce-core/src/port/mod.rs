@@ -7,8 +7,10 @@ use crate::time::Time;
 
 /// The time. The only way by which the engine learns it.
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// Now, as people count it. It may jump.
     fn now(&self) -> Time;
+    /// Milliseconds since some moment, counted evenly even while the machine sleeps. Never jumps.
+    fn even(&self) -> i64;
 }
 
 /// Chance. The only way by which the engine gets it.

@@ -46,6 +46,8 @@ pub struct Install {
     pub epoch: u32,
     /// The ordered bits of the highest id ever written, for [`crate::id::IdMaker`].
     pub last_id: i64,
+    /// The latest time that a process said it lived, or `None` when none ever did.
+    pub seen_at: Option<Time>,
 }
 
 /// One envelope of a wish.
@@ -489,7 +491,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Once<Acted>>;
     /// Unknown handoffs that are due to be looked at, the longest due first.
     async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>>;
-    /// Says that a process lives.
+    /// Says that a process lives, and when it is.
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()>;
     /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
     /// unknown. `node` lives.

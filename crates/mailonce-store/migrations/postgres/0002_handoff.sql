@@ -41,3 +41,6 @@ CREATE TABLE nodes (
     id      uuid        PRIMARY KEY,
     seen_at timestamptz NOT NULL
 );
+
+-- The latest time that a process said it lived: time never goes back behind it.
+ALTER TABLE install ADD COLUMN seen_at bigint;

@@ -29,3 +29,6 @@ CREATE TABLE wires (
     bytes BLOB NOT NULL,
     PRIMARY KEY (email, transport)
 ) STRICT;
+
+-- The latest time that a process said it lived: time never goes back behind it.
+ALTER TABLE install ADD COLUMN seen_at INTEGER;

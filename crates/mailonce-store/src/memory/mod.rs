@@ -488,7 +488,9 @@ impl Store for Memory {
     }
 
     async fn install(&self) -> Result<Install> {
-        Ok(Install { secret: self.secret.clone(), epoch: 1, last_id: self.world().last_id })
+        let world = self.world();
+        let seen_at = world.nodes.values().max().copied();
+        Ok(Install { secret: self.secret.clone(), epoch: 1, last_id: world.last_id, seen_at })
     }
 
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {

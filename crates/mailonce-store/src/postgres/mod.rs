@@ -211,8 +211,8 @@ impl Store for Postgres {
         told(self.ledger.doubts(max, now).await)
     }
 
-    async fn heartbeat(&self, node: NodeId, _now: Time) -> Result<()> {
-        told(insist!(self.ledger.heartbeat(node)))
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
+        told(insist!(self.ledger.heartbeat(node, now)))
     }
 
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {

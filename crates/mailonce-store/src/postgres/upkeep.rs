@@ -26,7 +26,7 @@ use super::{
 /// How often the tables are tended.
 pub(super) const TEND_EVERY: Duration = Duration::from_secs(1);
 
-const INSTALL: &str = "SELECT secret, epoch, last_id FROM install";
+const INSTALL: &str = "SELECT secret, epoch, last_id, seen_at FROM install";
 /// The highest id of each team, by hopping from team to team in the index.
 const HIGHEST: &str = "
     WITH RECURSIVE teams_seen AS (
@@ -125,6 +125,7 @@ impl Ledger {
             secret: InstallSecret(secret.try_into().map_err(|_short| Trouble::unreadable("the install secret"))?),
             epoch: row.try_get::<_, i32>(1)? as u32,
             last_id,
+            seen_at: row.try_get::<_, Option<i64>>(3)?.map(Time),
         })
     }
 

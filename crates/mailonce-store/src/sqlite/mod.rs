@@ -36,7 +36,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -55,6 +55,8 @@ const READERS: usize = 4;
 /// Rows after which the log is moved into the file, and the pause between two looks.
 const ROWS_PER_CHECKPOINT: u64 = 20_000;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
+/// How often the time is written down.
+const SEEN_EVERY_MS: i64 = 60_000;
 const COUNT_PAUSE: Duration = Duration::from_mins(1);
 
 /// The embedded engine.
@@ -69,6 +71,8 @@ pub struct Sqlite {
     closing: Arc<AtomicBool>,
     /// When each process of this one was last heard of: engines of a test, as a rule one.
     nodes: Mutex<HashMap<NodeId, Time>>,
+    /// The time that was last written down.
+    seen_at: AtomicI64,
     /// Keys remembered, about: counted by the checkpointer now and then.
     keys: Arc<AtomicU64>,
     _lock: DirectoryLock,
@@ -101,6 +105,7 @@ impl Sqlite {
             threads: Mutex::default(),
             closing: Arc::clone(&closing),
             nodes: Mutex::default(),
+            seen_at: AtomicI64::new(0),
             keys: Arc::default(),
             _lock: lock,
         };
@@ -314,7 +319,12 @@ impl Store for Sqlite {
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(node, now);
-        Ok(())
+        let kept = self.seen_at.load(Ordering::Relaxed);
+        if now.0 - kept < SEEN_EVERY_MS {
+            return Ok(());
+        }
+        self.seen_at.store(now.0, Ordering::Relaxed);
+        self.write(move |ledger| ledger.execute("UPDATE install SET seen_at = ?1", [now.0]).map(drop)).await
     }
 
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
@@ -419,9 +429,15 @@ impl Store for Sqlite {
 
     async fn install(&self) -> Result<Install> {
         self.read(|conn| {
-            let sql = "SELECT secret, epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)) FROM install";
+            let sql = "SELECT secret, epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)), seen_at \
+                 FROM install";
             let install = conn.query_row(sql, [], |row| {
-                Ok(Install { secret: InstallSecret(row.get(0)?), epoch: row.get(1)?, last_id: row.get(2)? })
+                Ok(Install {
+                    secret: InstallSecret(row.get(0)?),
+                    epoch: row.get(1)?,
+                    last_id: row.get(2)?,
+                    seen_at: row.get::<_, Option<i64>>(3)?.map(Time),
+                })
             });
             install.map_err(told)
         })

@@ -1,0 +1,287 @@
+//! Handing over: lease what is due, go to the point of no return, commit the marker, let the bytes go, settle.
+//!
+//! One loop per way out leases and spawns; [`Engine::deliver`] is the life of one attempt. The order of its steps is
+//! the promise: nothing irrevocable before the marker is durable, and whatever is learnt after it is written down
+//! for as long as the process lives.
+
+use mailonce_core::{
+    dispatch::{Act, Hold, Verdict},
+    doubt,
+    email::Email,
+    handoff::{Evidence, Handoff, Says, Source},
+    id::EmailId,
+    port::{
+        store::{Acted, LeaseWish, Leased, Once},
+        transport::{Meaning, Parcel, Phase, Reply, Shape},
+    },
+    time::Time,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    Engine, pack,
+    ways::{FAULTS, UnderWay, Way},
+};
+
+/// Handoffs leased in one commit.
+const LEASED_AT_ONCE: usize = 64;
+/// The longest sleep of a loop; wake-ups make it shorter, and a lost one costs no more than this.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long hand-overs that are under way may take to end when we stop. The others are found unknown at the start.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// The longest pause between two tries to write an answer down.
+const WRITE_AGAIN: Duration = Duration::from_secs(2);
+/// How long a handoff waits that had to be given back, in milliseconds.
+const PARKED_MS: i64 = 1_000;
+
+impl Engine {
+    /// Hands over by one way until `stop` changes, then lets what is under way end.
+    pub(crate) async fn work(self: Arc<Self>, way: Arc<Way>, mut stop: watch::Receiver<bool>) {
+        let mut under_way = JoinSet::new();
+        while !*stop.borrow() {
+            let taken = self.take(&way, &mut under_way).await;
+            while under_way.try_join_next().is_some() {}
+            if taken {
+                continue;
+            }
+            tokio::select! {
+                () = way.wake.notified() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                _ = stop.changed() => {}
+            }
+        }
+        let ended = async { while under_way.join_next().await.is_some() {} };
+        if tokio::time::timeout(FAREWELL, ended).await.is_err() {
+            tracing::warn!(transport = way.transport.name(), "some hand-overs did not end in time");
+        }
+    }
+
+    /// Leases what there is room for and sets it going. True when there may be more.
+    async fn take(self: &Arc<Self>, way: &Arc<Way>, under_way: &mut JoinSet<()>) -> bool {
+        let room = way.room(self.outside.in_flight, self.time.even()).min(LEASED_AT_ONCE);
+        if room == 0 || self.is_paused() {
+            return false;
+        }
+        let wish = LeaseWish {
+            transport: way.transport.name().to_owned(),
+            node: self.node,
+            max: room,
+            but: self.outside.per_domain.map(|most| way.busy(most)).unwrap_or_default(),
+            scheduled: self.time.is_sure(),
+        };
+        match self.store.lease(wish, self.now()).await {
+            Ok(leased) => {
+                let more = leased.len() == room;
+                for leased in leased {
+                    let guard = way.begin(self.throttled_domain(way, &leased));
+                    let (engine, way) = (Arc::clone(self), Arc::clone(way));
+                    under_way.spawn(async move { engine.deliver(way, leased, guard).await });
+                }
+                more
+            }
+            Err(error) => {
+                tracing::warn!(%error, "leasing");
+                false
+            }
+        }
+    }
+
+    fn throttled_domain(&self, way: &Way, leased: &Leased) -> Option<String> {
+        self.outside.per_domain.filter(|_| way.capability().shape == Shape::PerRecipient)?;
+        let handoff = leased.email.handoffs.get(usize::from(leased.number))?;
+        handoff.recipients.first()?.rsplit_once('@').map(|(_, domain)| domain.to_owned())
+    }
+
+    /// One attempt, from lease to settled.
+    pub(crate) async fn deliver(self: Arc<Self>, way: Arc<Way>, leased: Leased, _under_way: UnderWay) {
+        let Some(handoff) = leased.email.handoffs.get(usize::from(leased.number)).cloned() else { return };
+        let hold = Hold {
+            number: handoff.number,
+            fence: handoff.fence,
+            transport: handoff.transport.clone(),
+            account: way.transport.account().to_owned(),
+        };
+        let try_ = Try { email: leased.email.clone(), handoff, hold, began: self.now() };
+        let (bytes, fresh) = match self.frozen(&way, &leased).await {
+            Ok(frozen) => frozen,
+            Err(why) => {
+                let reply = Reply::new(Meaning::Refused, Phase::Connect, None, &why);
+                return self.settle(&way, &try_, None, try_.began, reply).await;
+            }
+        };
+        let parcel = self.parcel(&try_, &bytes);
+        crate::failpoint!("approach");
+        let ready = match way.transport.approach(parcel).await {
+            Ok(ready) => ready,
+            Err(reply) => return self.settle(&way, &try_, None, try_.began, reply).await,
+        };
+        if try_.handoff.is_in_doubt() && !try_.handoff.work.may_duplicate && !self.window_is_open(&way, &try_.handoff) {
+            drop(ready);
+            return self.park(&try_, "the provider's window closed").await;
+        }
+        crate::failpoint!("before-marker");
+        let marked_at = self.now();
+        let wire = fresh.then(|| Arc::clone(&bytes));
+        let marked = self.store.act(
+            try_.email.team,
+            try_.email.id,
+            Act::Mark { hold: try_.hold.clone(), wire },
+            None,
+            marked_at,
+        );
+        match marked.await {
+            Ok(Once::Done(Acted::Email(Verdict::Done, email))) => {
+                crate::failpoint!("after-marker");
+                let attempt = email.handoffs.get(usize::from(leased.number)).map(|handoff| handoff.attempts);
+                let patience = Duration::from_millis(way.capability().patience_ms.max(1) as u64);
+                let reply = tokio::time::timeout(patience, ready.hand_over()).await.unwrap_or_else(|_late| {
+                    Reply::new(Meaning::Unknown, Phase::Final, None, "no answer in time")
+                });
+                crate::failpoint!("after-answer");
+                self.settle(&way, &try_, attempt, marked_at, reply).await;
+            }
+            Ok(_) => {
+                // Cancelled, or taken over: nothing left.
+                drop(ready);
+                self.metrics.stale_marker();
+            }
+            Err(error) => {
+                // The marker may be durable or not; either way nothing left, and that can be written down.
+                drop(ready);
+                tracing::warn!(%error, "the marker could not be confirmed");
+                let text = "the ledger did not confirm the marker; nothing was handed over";
+                let reply = Reply::new(Meaning::Deferred, Phase::Data, None, text);
+                self.settle(&way, &try_, None, marked_at, reply).await;
+            }
+        }
+    }
+
+    fn window_is_open(&self, way: &Way, handoff: &Handoff) -> bool {
+        doubt::window_is_open(handoff, self.doubt_way(way), self.now())
+    }
+
+    pub(crate) fn doubt_way<'a>(&self, way: &'a Way) -> doubt::Way<'a> {
+        let capability = way.capability();
+        doubt::Way {
+            recovery: capability.recovery,
+            patience_ms: capability.patience_ms,
+            account: way.transport.account(),
+            time_is_sure: self.time.is_sure(),
+        }
+    }
+
+    fn parcel(&self, try_: &Try, bytes: &Arc<[u8]>) -> Parcel {
+        let attempt = try_.handoff.attempts + 1;
+        let (return_path, envelope_id) = self.return_path(&try_.email, try_.handoff.number, attempt);
+        Parcel {
+            team: try_.email.team,
+            email: try_.email.id,
+            handoff: try_.handoff.number,
+            attempt,
+            return_path,
+            envelope_id,
+            recipients: try_.handoff.recipients.clone(),
+            key: self.downstream_key(&try_.email, try_.handoff.number),
+            bytes: Arc::clone(bytes),
+        }
+    }
+
+    /// Writes an answer down, however long it takes: an accepted mail whose answer is lost would become a question.
+    async fn settle(&self, way: &Way, try_: &Try, attempt: Option<u32>, began: Time, reply: Reply) {
+        if way.learn(&reply, self.time.even()) {
+            self.breaker_changed(way);
+        }
+        self.metrics.attempted_handoff(way.transport.name(), reply.meaning);
+        let accepted = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);
+        let act = Act::Settle {
+            hold: try_.hold.clone(),
+            attempt,
+            began,
+            reply,
+            plan: self.outside.plan(self.chance.number()),
+        };
+        let settled = self.insist(try_.email.team, try_.email.id, act).await;
+        crate::failpoint!("after-settle");
+        if accepted && way.transport.name() == FAULTS {
+            self.misbehave(try_).await;
+        }
+        if let Some(email) = settled {
+            self.fail_over(way, &email, try_.handoff.number).await;
+        }
+        self.doubted.notify_one();
+    }
+
+    async fn park(&self, try_: &Try, why: &str) {
+        let due = self.now().plus(PARKED_MS);
+        let act = Act::Park { hold: try_.hold.clone(), due, why: why.to_owned() };
+        self.insist(try_.email.team, try_.email.id, act).await;
+    }
+
+    /// Writes an act down, trying again for as long as the process lives.
+    pub(crate) async fn insist(&self, team: mailonce_core::id::TeamId, id: EmailId, act: Act) -> Option<Email> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.store.act(team, id, act.clone(), None, self.now()).await {
+                Ok(Once::Done(Acted::Email(_, email))) => return Some(email),
+                Ok(_) => return None,
+                Err(error) => {
+                    tracing::warn!(%error, "writing down what happened to a handoff");
+                    if self.store.stopped().is_some() {
+                        return None;
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(WRITE_AGAIN);
+        }
+    }
+
+    /// Sends a handoff that was never begun, or definitely put off, by another way when this one rests.
+    async fn fail_over(&self, way: &Way, email: &Email, number: u16) {
+        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
+        let waits = handoff.state == mailonce_core::handoff::State::Queued && !handoff.is_in_doubt();
+        if !waits || way.is_open_for_work(self.time.even()) {
+            return;
+        }
+        let Ok(Some(leased)) = self.store.leased(email.team, email.id, number).await else { return };
+        let Some(content) = leased.body.as_deref().and_then(pack::unpack) else { return };
+        let Some(to) = self.ways.instead_of(way.transport.name(), &content, self.time.even()) else { return };
+        let act = Act::Reroute { number, from: way.transport.name().to_owned(), to };
+        self.insist(email.team, email.id, act).await;
+        self.ways.wake();
+    }
+
+    /// What the sandbox's misbehaving addresses do after they took a mail.
+    async fn misbehave(&self, try_: &Try) {
+        let local = try_.handoff.recipients.first().and_then(|to| to.split('@').next()).unwrap_or_default();
+        let says = match local {
+            "bounce" => Says::Bounced,
+            "complain" => Says::Complained,
+            _ => return,
+        };
+        let fact = Evidence {
+            handoff: try_.handoff.number,
+            attempt: None,
+            at: self.now(),
+            source: Source::ProviderEvent,
+            says,
+            detail: "as this address of the sandbox always does".into(),
+            once: Some(format!("sandbox-{}", try_.handoff.number)),
+        };
+        self.insist(try_.email.team, try_.email.id, Act::Fact(fact)).await;
+    }
+
+    fn breaker_changed(&self, way: &Way) {
+        let view = way.view(self.time.even());
+        tracing::warn!(transport = view.name, breaker = view.breaker, why = view.why, "the breaker moved");
+    }
+}
+
+/// What an attempt is about.
+struct Try {
+    email: Email,
+    handoff: Handoff,
+    hold: Hold,
+    began: Time,
+}

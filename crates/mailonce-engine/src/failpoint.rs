@@ -1,0 +1,29 @@
+//! Named points at which a rig may stop the process. Nothing at all in a build without the feature.
+
+/// Passes a named point.
+#[macro_export]
+macro_rules! failpoint {
+    ($name:literal) => {
+        #[cfg(feature = "failpoints")]
+        $crate::failpoint::reach($name).await;
+    };
+}
+
+/// Stops, kills or delays the process when the environment says so: `MAILONCE_FAILPOINT=name:kill:3` kills it when the
+/// point is reached for the third time; `stop` sends SIGSTOP to itself.
+#[cfg(feature = "failpoints")]
+pub async fn reach(name: &str) {
+    use std::sync::{LazyLock, atomic::{AtomicU64, Ordering}};
+    static WISH: LazyLock<Option<(String, String, u64)>> = LazyLock::new(|| {
+        let text = std::env::var("MAILONCE_FAILPOINT").ok()?;
+        let mut parts = text.split(':');
+        Some((parts.next()?.to_owned(), parts.next()?.to_owned(), parts.next().and_then(|n| n.parse().ok()).unwrap_or(1)))
+    });
+    static REACHED: AtomicU64 = AtomicU64::new(0);
+    let Some((wanted, what, time)) = WISH.as_ref() else { return };
+    if wanted != name || REACHED.fetch_add(1, Ordering::SeqCst) + 1 != *time {
+        return;
+    }
+    let signal = if what == "stop" { rustix::process::Signal::STOP } else { rustix::process::Signal::KILL };
+    rustix::process::kill_process(rustix::process::getpid(), signal).ok();
+}

@@ -1,0 +1,153 @@
+//! Ledger time: it never goes back and never leaps, whatever the clock does.
+//!
+//! The wall clock is believed as long as it moves with the machine's even counter. When the two part by more than
+//! [`JUMP_MS`], time goes on along the even counter and is no longer sure: nothing is forgotten, nothing scheduled
+//! becomes due and no provider's window counts as open until an operator confirms the clock.
+
+use mailonce_core::{port::Clock, time::Time};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, Ordering},
+};
+
+/// How far wall and even clock may part between two looks.
+const JUMP_MS: i64 = 30_000;
+/// How long the program may have been away before its start has to be confirmed.
+const AWAY_MS: i64 = 24 * 3_600_000;
+
+/// See the module's words.
+pub(crate) struct Timekeeper {
+    clock: Arc<dyn Clock>,
+    /// What is added to the even counter to give the time.
+    offset: AtomicI64,
+    /// The highest time ever told.
+    highest: AtomicI64,
+    unsure: AtomicBool,
+}
+
+impl Timekeeper {
+    /// A keeper that goes on from the latest time known to the ledger.
+    pub(crate) fn new(clock: Arc<dyn Clock>, last: Option<Time>) -> Self {
+        let (wall, even) = (clock.now().0, clock.even());
+        let last = last.map(|last| last.0);
+        let unsure = last.is_some_and(|last| wall < last - JUMP_MS || wall > last + AWAY_MS);
+        // While it is not sure, time goes on from where it stood.
+        let start = last.filter(|_| unsure).unwrap_or(wall);
+        Self {
+            clock,
+            offset: AtomicI64::new(start - even),
+            highest: AtomicI64::new(last.unwrap_or(start).max(start)),
+            unsure: AtomicBool::new(unsure),
+        }
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> Time {
+        let (wall, even) = (self.clock.now().0, self.clock.even());
+        let offset = self.offset.load(Ordering::Relaxed);
+        let expected = even + offset;
+        let time = if self.unsure.load(Ordering::Relaxed) {
+            expected
+        } else if (wall - expected).abs() > JUMP_MS {
+            self.unsure.store(true, Ordering::Relaxed);
+            tracing::error!(wall, expected, "the clock jumped; time-bound work rests until it is confirmed");
+            expected
+        } else {
+            self.offset.store(wall - even, Ordering::Relaxed);
+            wall
+        };
+        Time(self.highest.fetch_max(time, Ordering::Relaxed).max(time))
+    }
+
+    /// The even counter, for pauses and deadlines inside this process.
+    pub(crate) fn even(&self) -> i64 {
+        self.clock.even()
+    }
+
+    /// Whether time can be trusted.
+    pub(crate) fn is_sure(&self) -> bool {
+        !self.unsure.load(Ordering::Relaxed)
+    }
+
+    /// An operator says that the wall clock is right.
+    pub(crate) fn confirm(&self) {
+        self.offset.store(self.clock.now().0 - self.clock.even(), Ordering::Relaxed);
+        self.unsure.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Hands {
+        wall: AtomicI64,
+        even: AtomicI64,
+    }
+
+    impl Clock for Hands {
+        fn now(&self) -> Time {
+            Time(self.wall.load(Ordering::Relaxed))
+        }
+
+        fn even(&self) -> i64 {
+            self.even.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Hands {
+        fn pass(&self, wall: i64, even: i64) {
+            self.wall.fetch_add(wall, Ordering::Relaxed);
+            self.even.fetch_add(even, Ordering::Relaxed);
+        }
+    }
+
+    fn keeper(last: Option<i64>) -> (Arc<Hands>, Timekeeper) {
+        let hands = Arc::new(Hands::default());
+        hands.pass(1_000_000_000, 5_000);
+        (Arc::clone(&hands), Timekeeper::new(hands, last.map(Time)))
+    }
+
+    #[test]
+    fn small_corrections_are_followed_and_time_never_goes_back() {
+        let (hands, time) = keeper(None);
+        hands.pass(1_000, 1_020);
+        assert_eq!(time.now(), Time(1_000_001_000));
+        hands.pass(-20_000, 0);
+        assert_eq!(time.now(), Time(1_000_001_000));
+        hands.pass(20_001, 20_001);
+        assert_eq!(time.now(), Time(1_000_001_001));
+        assert!(time.is_sure());
+    }
+
+    #[test]
+    fn a_jump_is_not_followed_until_it_is_confirmed() {
+        for jump in [3_600_000, -3_600_000, 20 * 365 * 86_400_000, -86_400_000] {
+            let (hands, time) = keeper(None);
+            assert_eq!(time.now(), Time(1_000_000_000));
+            hands.pass(jump + 10, 10);
+            assert_eq!(time.now(), Time(1_000_000_010), "{jump}");
+            assert!(!time.is_sure());
+            hands.pass(500, 500);
+            assert_eq!(time.now(), Time(1_000_000_510));
+            time.confirm();
+            assert!(time.is_sure());
+            assert_eq!(time.now(), Time(1_000_000_510.max(1_000_000_510 + jump)));
+        }
+    }
+
+    #[test]
+    fn a_start_far_from_the_last_known_time_is_not_sure() {
+        for (last, sure) in [
+            (1_000_000_000 - 3_600_000, true),
+            (1_000_000_000 + 20_000, true),
+            (1_000_000_000 + 60_000, false),
+            (1_000_000_000 - 25 * 3_600_000, false),
+        ] {
+            let (_, time) = keeper(Some(last));
+            assert_eq!(time.is_sure(), sure, "{last}");
+            assert!(time.now().0 >= last);
+        }
+    }
+}

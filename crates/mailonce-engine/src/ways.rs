@@ -1,0 +1,356 @@
+//! The ways out: which mail takes which, how many hand-overs run at once, and when a way rests.
+
+use mailonce_core::{
+    content::Content,
+    dispatch::Plan,
+    email::OnUnknown,
+    port::{
+        store::Envelope,
+        transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
+    },
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::sync::Notify;
+
+use crate::SANDBOX;
+
+/// The transport of the addresses that misbehave on purpose.
+pub const FAULTS: &str = "sandbox-faults";
+/// The domain of those addresses.
+pub const FAULTS_DOMAIN: &str = "sandbox.mailonce.test";
+
+/// Faults in a row that open a breaker.
+const FAULTS_TO_OPEN: u32 = 3;
+/// How long an open breaker rests before it lets one hand-over try, in milliseconds.
+const REST_MS: i64 = 5_000;
+
+/// What the engine is wired to, and how it uses it.
+pub struct Outside {
+    /// The transports that are configured, by name.
+    pub transports: Vec<Arc<dyn Transport>>,
+    /// Which mail takes which.
+    pub routing: Routing,
+    /// What happens to an unknown outcome when the email does not say.
+    pub on_unknown: OnUnknown,
+    /// Hand-overs under way at a time, for each transport.
+    pub in_flight: usize,
+    /// Hand-overs under way at a time to one recipient domain. No limit when `None`.
+    pub per_domain: Option<usize>,
+    /// Attempts at the most.
+    pub max_attempts: u32,
+    /// How long a handoff is tried, in milliseconds.
+    pub max_age_ms: i64,
+    /// Whether senders need a verified domain.
+    pub verify_domains: bool,
+    /// Where bounces come back. Without one they go to the sender.
+    pub bounce_domain: Option<String>,
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        Self {
+            transports: Vec::new(),
+            routing: Routing::default(),
+            on_unknown: OnUnknown::Hold,
+            in_flight: 64,
+            per_domain: None,
+            max_attempts: 12,
+            max_age_ms: 24 * 3_600_000,
+            verify_domains: false,
+            bounce_domain: None,
+        }
+    }
+}
+
+impl Outside {
+    pub(crate) fn plan(&self, chance: u64) -> Plan {
+        Plan { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, chance }
+    }
+}
+
+/// Which mail takes which way.
+#[derive(Clone, Debug, Default)]
+pub struct Routing {
+    /// The first rule that matches decides.
+    pub rules: Vec<Rule>,
+    /// In the order of fail-over. Empty: the sandbox.
+    pub default: Vec<String>,
+}
+
+/// A way for some mail.
+#[derive(Clone, Debug, Default)]
+pub struct Rule {
+    /// From this domain.
+    pub from_domain: Option<String>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// In the order of fail-over.
+    pub to: Vec<String>,
+    /// How often each comes first. Without weights the first does.
+    pub weights: Vec<u32>,
+}
+
+impl Rule {
+    fn matches(&self, content: &Content) -> bool {
+        let domain = content.from.bare();
+        self.from_domain.as_ref().is_none_or(|wanted| wanted == domain.domain())
+            && self.tag.as_ref().is_none_or(|wanted| content.tags.contains_key(wanted))
+    }
+
+    /// The ways in order, one of them drawn to the front by weight.
+    fn order(&self, chance: u64) -> Vec<String> {
+        let mut order = self.to.clone();
+        let total: u64 = self.weights.iter().map(|weight| u64::from(*weight)).sum();
+        if total > 0 {
+            let mut drawn = chance % total;
+            for (at, weight) in self.weights.iter().enumerate() {
+                if drawn < u64::from(*weight) {
+                    if at < order.len() {
+                        order[..=at].rotate_right(1);
+                    }
+                    break;
+                }
+                drawn -= u64::from(*weight);
+            }
+        }
+        order
+    }
+}
+
+/// One way out, as it is used.
+pub struct Way {
+    pub(crate) transport: Arc<dyn Transport>,
+    breaker: Mutex<Breaker>,
+    under_way: AtomicUsize,
+    domains: Mutex<HashMap<String, usize>>,
+    pub(crate) wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Breaker {
+    faults: u32,
+    /// Rests until then, by the even counter.
+    open_until: Option<i64>,
+    probing: bool,
+    why: String,
+}
+
+/// How a way is, for people and metrics.
+#[derive(Clone, Debug)]
+pub struct WayView {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// The account behind it.
+    pub account: String,
+    /// `key`, `look_up` or `none`.
+    pub recovery: &'static str,
+    /// `closed`, `open` or `half_open`.
+    pub breaker: &'static str,
+    /// Why it is open.
+    pub why: Option<String>,
+    /// Hand-overs under way.
+    pub in_flight: usize,
+}
+
+impl Way {
+    fn new(transport: Arc<dyn Transport>) -> Self {
+        Self {
+            transport,
+            breaker: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            domains: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    pub(crate) fn capability(&self) -> Capability {
+        self.transport.capability()
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many hand-overs may begin now: none while it rests, one when it may try again.
+    pub(crate) fn room(&self, most: usize, even: i64) -> usize {
+        let free = most.saturating_sub(self.under_way.load(Ordering::Relaxed));
+        let breaker = self.breaker();
+        match breaker.open_until {
+            Some(until) if even < until || breaker.probing => 0,
+            Some(_) => free.min(1),
+            None => free,
+        }
+    }
+
+    /// Whether it works, as far as is known.
+    pub(crate) fn is_open_for_work(&self, even: i64) -> bool {
+        let breaker = self.breaker();
+        breaker.open_until.is_none_or(|until| even >= until && !breaker.probing)
+    }
+
+    /// Counts a hand-over in, until the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, domain: Option<String>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut breaker = self.breaker();
+            breaker.probing = breaker.open_until.is_some();
+        }
+        if let Some(domain) = &domain {
+            *self.domains().entry(domain.clone()).or_default() += 1;
+        }
+        UnderWay { way: Arc::clone(self), domain }
+    }
+
+    fn domains(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.domains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Domains to which enough is under way.
+    pub(crate) fn busy(&self, most: usize) -> Vec<String> {
+        self.domains().iter().filter(|(_, count)| **count >= most).map(|(domain, _)| domain.clone()).collect()
+    }
+
+    /// Learns from an answer. True when the breaker opened or closed by it.
+    pub(crate) fn learn(&self, reply: &Reply, even: i64) -> bool {
+        let mut breaker = self.breaker();
+        breaker.probing = false;
+        if reply.meaning != Meaning::Fault {
+            let closed = breaker.open_until.is_some();
+            // What came after the point of no return without an answer proves nothing about the way.
+            if reply.meaning != Meaning::Unknown {
+                *breaker = Breaker::default();
+                return closed;
+            }
+            return false;
+        }
+        breaker.faults += 1;
+        breaker.why.clone_from(&reply.text);
+        let refused_log_in = matches!(reply.phase, Phase::Login) || matches!(reply.code, Some(401..=403));
+        if breaker.open_until.is_some() || refused_log_in || breaker.faults >= FAULTS_TO_OPEN {
+            let opened = breaker.open_until.is_none();
+            breaker.open_until = Some(even + REST_MS);
+            return opened;
+        }
+        false
+    }
+
+    /// How it is.
+    pub fn view(&self, even: i64) -> WayView {
+        let breaker = self.breaker();
+        WayView {
+            name: self.transport.name().to_owned(),
+            kind: self.transport.kind(),
+            account: self.transport.account().to_owned(),
+            recovery: match self.capability().recovery {
+                Recovery::Key { .. } => "key",
+                Recovery::LookUp { .. } => "look_up",
+                Recovery::None => "none",
+            },
+            breaker: match breaker.open_until {
+                None => "closed",
+                Some(until) if even < until => "open",
+                Some(_) => "half_open",
+            },
+            why: breaker.open_until.map(|_| breaker.why.clone()),
+            in_flight: self.under_way.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A hand-over that is under way.
+pub(crate) struct UnderWay {
+    way: Arc<Way>,
+    domain: Option<String>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.way.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.way.breaker().probing = false;
+        if let Some(domain) = &self.domain {
+            let mut domains = self.way.domains();
+            if let Some(count) = domains.get_mut(domain) {
+                *count -= 1;
+                if *count == 0 {
+                    domains.remove(domain);
+                }
+            }
+        }
+        self.way.wake.notify_one();
+    }
+}
+
+/// Every way out.
+pub struct Ways {
+    all: BTreeMap<String, Arc<Way>>,
+    routing: Routing,
+    /// Wakes the sandbox.
+    pub(crate) sandbox: Notify,
+}
+
+impl Ways {
+    pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing) -> Self {
+        let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(Way::new(Arc::clone(t))));
+        Self { all: transports.iter().map(named).collect(), routing, sandbox: Notify::new() }
+    }
+
+    /// Every way but the sandbox.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Way>> {
+        self.all.values()
+    }
+
+    /// The way with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Way>> {
+        self.all.get(name)
+    }
+
+    /// Every name a caller may say.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        std::iter::once(SANDBOX).chain(self.all.keys().map(String::as_str).filter(|name| *name != FAULTS)).collect()
+    }
+
+    /// Wakes every way: something became due.
+    pub(crate) fn wake(&self) {
+        self.sandbox.notify_one();
+        self.all.values().for_each(|way| way.wake.notify_one());
+    }
+
+    /// The ways for a mail, in the order of fail-over.
+    pub(crate) fn order(&self, content: &Content, chance: u64) -> Vec<String> {
+        let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
+        let order = rule.map_or_else(|| self.routing.default.clone(), |rule| rule.order(chance));
+        if order.is_empty() { vec![SANDBOX.to_owned()] } else { order }
+    }
+
+    /// Where a handoff may go instead, in the order of fail-over: only to a way that divides mail alike.
+    pub(crate) fn instead_of(&self, name: &str, content: &Content, even: i64) -> Option<String> {
+        let shape = self.get(name)?.capability().shape;
+        let fits = |other: &&String| {
+            let way = self.get(other).filter(|way| other.as_str() != name && way.capability().shape == shape);
+            way.is_some_and(|way| way.is_open_for_work(even))
+        };
+        let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
+        let order = rule.map_or(&self.routing.default, |rule| &rule.to);
+        order.iter().find(fits).cloned()
+    }
+
+    /// The envelopes of a mail for a way.
+    pub(crate) fn envelopes(&self, name: &str, content: &Content) -> Vec<Envelope> {
+        let all: Vec<String> = content.recipients().iter().map(|address| address.as_str().to_owned()).collect();
+        let shape = self.get(name).map_or(Shape::PerRecipient, |way| way.capability().shape);
+        if shape == Shape::PerEmail {
+            return vec![Envelope { transport: name.to_owned(), recipients: all }];
+        }
+        let faulty = |to: &str| name == SANDBOX && to.ends_with(&format!("@{FAULTS_DOMAIN}"));
+        let way_of = |to: &str| if faulty(to) && self.get(FAULTS).is_some() { FAULTS } else { name };
+        all.into_iter().map(|to| Envelope { transport: way_of(&to).to_owned(), recipients: vec![to] }).collect()
+    }
+}
