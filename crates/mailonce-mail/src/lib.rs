@@ -1,3 +1,14 @@
-//! Hostile bytes to values and back: composing mail, parsing it, threading it, finding codes and links in it.
+//! Hostile bytes to values and back: composing mail, signing it, and the addresses that bounces come back to.
 //!
-//! Pure, like the core: no IO, no clock, a limit on everything. It is empty until mail leaves and arrives.
+//! Pure, like the core: no IO, no clock, no chance. The same input gives the same bytes at every call and on every
+//! machine, because a mail that is handed over again must be the same mail.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`compose`] | a mail's content as RFC 5322 bytes |
+//! | [`dkim`] | keys, their DNS records, and signatures |
+//! | [`return_path`] | the address and the envelope id that name a handoff and an attempt |
+
+pub mod compose;
+pub mod dkim;
+pub mod return_path;

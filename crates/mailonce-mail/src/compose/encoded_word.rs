@@ -1,0 +1,80 @@
+//! Encoded words (RFC 2047): UTF-8 text in pieces of ASCII, none of which breaks a character.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::hex;
+
+/// Octets of one encoded word at the most.
+const WORD: usize = 75;
+/// What surrounds the payload: `=?utf-8?Q?` and `?=`.
+const FRAME: usize = 12;
+
+/// Text as encoded words. The first is at most `room` octets long, which is at least 40.
+pub(super) fn encode(text: &str, room: usize) -> Vec<String> {
+    let quoted: usize = text.chars().map(quoted_len).sum();
+    let base64 = text.len().div_ceil(3) * 4;
+    let (letter, cost, write): (_, fn(char) -> usize, fn(&str) -> String) =
+        if quoted <= base64 { ('Q', quoted_len, quote) } else { ('B', char::len_utf8, |piece| STANDARD.encode(piece)) };
+    let fits = |room: usize| {
+        let payload = room.min(WORD) - FRAME;
+        if letter == 'Q' { payload } else { payload / 4 * 3 }
+    };
+    pieces(text, fits(room), fits(WORD), cost).into_iter().map(|p| format!("=?utf-8?{letter}?{}?=", write(p))).collect()
+}
+
+/// Cuts text between characters so that the first piece costs at most `first` and the others `rest`.
+fn pieces(text: &str, first: usize, rest: usize, cost: fn(char) -> usize) -> Vec<&str> {
+    let mut cut = Vec::new();
+    let (mut start, mut used, mut most) = (0, 0, first);
+    for (at, c) in text.char_indices() {
+        if used + cost(c) > most {
+            cut.push(&text[start..at]);
+            (start, used, most) = (at, 0, rest);
+        }
+        used += cost(c);
+    }
+    cut.push(&text[start..]);
+    cut
+}
+
+/// What may stand for itself anywhere, in a phrase too (RFC 2047 §5).
+fn is_literal(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"!*+-/".contains(&b)
+}
+
+fn quoted_len(c: char) -> usize {
+    if c == ' ' || u8::try_from(c).is_ok_and(is_literal) { 1 } else { c.len_utf8() * 3 }
+}
+
+fn quote(piece: &str) -> String {
+    let mut out = String::with_capacity(piece.len() * 3);
+    for b in piece.bytes() {
+        match b {
+            b' ' => out.push('_'),
+            b if is_literal(b) => out.push(char::from(b)),
+            b => out.extend(['=', hex::high(b), hex::low(b)]),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_short_and_break_no_character() {
+        for text in ["ä".repeat(200), "日本語".repeat(100), "🎉".repeat(90), "a b=?".repeat(99)] {
+            let words = encode(&text, 40);
+            assert!(words.len() > 1);
+            assert!(words[0].len() <= 40);
+            assert!(words.iter().all(|word| word.len() <= 75 && word.is_ascii()), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn the_shorter_encoding_is_taken() {
+        assert_eq!(encode("Jürgen", 75), ["=?utf-8?Q?J=C3=BCrgen?="]);
+        assert_eq!(encode("日本", 75), ["=?utf-8?B?5pel5pys?="]);
+    }
+}

@@ -1,0 +1,139 @@
+//! One header field, folded where it can be.
+
+use super::{WORD_OCTETS, encoded_word};
+
+/// Where a line is folded, if it holds a space (RFC 5322 §2.1.1).
+const LINE: usize = 78;
+/// The least room worth starting an encoded word in.
+const ROOM_LEAST: usize = 40;
+
+/// A header field while it is written.
+pub(super) struct Field<'a> {
+    out: &'a mut Vec<u8>,
+    column: usize,
+    fresh: bool,
+}
+
+impl<'a> Field<'a> {
+    /// Begins a field. The name is one of ours or was checked.
+    pub(super) fn begin(out: &'a mut Vec<u8>, name: &str) -> Self {
+        out.extend_from_slice(name.as_bytes());
+        out.push(b':');
+        Self { out, column: name.len() + 1, fresh: true }
+    }
+
+    /// Writes a whole field of free text.
+    pub(super) fn text(out: &mut Vec<u8>, name: &str, text: &str) {
+        let mut field = Field::begin(out, name);
+        if is_plain(text) {
+            field.plain(text);
+        } else {
+            field.encoded(text);
+        }
+        field.end();
+    }
+
+    /// Writes a whole field of words that are never broken.
+    pub(super) fn words<'w>(out: &mut Vec<u8>, name: &str, words: impl IntoIterator<Item = &'w str>) {
+        let mut field = Field::begin(out, name);
+        words.into_iter().for_each(|word| field.word(word));
+        field.end();
+    }
+
+    /// Adds a space and a word, on a new line when this one is full.
+    pub(super) fn word(&mut self, word: &str) {
+        self.spaced(1, word);
+    }
+
+    /// Adds text to the last word.
+    pub(super) fn glue(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += text.len();
+    }
+
+    /// Adds text as encoded words.
+    pub(super) fn encoded(&mut self, text: &str) {
+        let room = match LINE.saturating_sub(self.column + 1) {
+            room if room >= ROOM_LEAST => room,
+            _ if self.fresh => ROOM_LEAST,
+            _ => LINE,
+        };
+        encoded_word::encode(text, room).iter().for_each(|word| self.word(word));
+    }
+
+    /// Adds plain text, which can be folded at each of its spaces and reads the same unfolded.
+    pub(super) fn plain(&mut self, text: &str) {
+        let mut spaces = 1;
+        for word in text.split(' ') {
+            if word.is_empty() {
+                spaces += 1;
+            } else {
+                self.spaced(spaces, word);
+                spaces = 1;
+            }
+        }
+    }
+
+    /// Ends the field.
+    pub(super) fn end(self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn spaced(&mut self, spaces: usize, word: &str) {
+        // Not right behind the colon: some readers then take the fold for a part of the value.
+        if !self.fresh && self.column + spaces + word.len() > LINE {
+            self.out.extend_from_slice(b"\r\n");
+            self.column = 0;
+        }
+        self.out.resize(self.out.len() + spaces, b' ');
+        self.column += spaces;
+        self.glue(word);
+        self.fresh = false;
+    }
+}
+
+/// Whether text can stand in a header as it is: printable, not to be mistaken for an encoded word, and foldable.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.bytes().all(|b| (b' '..=b'~').contains(&b))
+        && !text.contains("=?")
+        && !text.starts_with(' ')
+        && !text.ends_with(' ')
+        && !text.contains("        ")
+        && text.split(' ').all(|word| word.len() <= WORD_OCTETS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, text: &str) -> String {
+        let mut out = Vec::new();
+        Field::text(&mut out, name, text);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn plain_text_is_folded_at_its_spaces_and_unfolds_to_itself() {
+        let words = "a  word and another ".repeat(20);
+        let field = text("Subject", words.trim());
+        assert!(field.lines().count() > 3);
+        assert!(field.lines().all(|line| line.len() <= 78));
+        assert_eq!(field.replace("\r\n", ""), format!("Subject: {}", words.trim()));
+    }
+
+    #[test]
+    fn what_is_not_plain_is_encoded() {
+        assert_eq!(text("Subject", ""), "Subject:\r\n");
+        assert_eq!(text("Subject", "Für dich und mich"), "Subject: =?utf-8?Q?F=C3=BCr_dich_und_mich?=\r\n");
+        assert_eq!(text("Subject", " x"), "Subject: =?utf-8?Q?_x?=\r\n");
+        assert_eq!(text("Subject", "=?utf-8?Q?x?="), "Subject: =?utf-8?B?PT91dGYtOD9RP3g/PQ==?=\r\n");
+    }
+
+    #[test]
+    fn a_word_that_fits_no_line_is_encoded() {
+        let field = text("X-Long", &"x".repeat(998));
+        assert!(field.lines().all(|line| line.len() <= 78), "{field}");
+        let field = text("X-Long", &"x".repeat(500));
+        assert_eq!(field.len(), "X-Long: \r\n".len() + 500);
+    }
+}

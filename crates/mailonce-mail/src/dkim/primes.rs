@@ -1,0 +1,60 @@
+//! A new RSA key, from primes to PKCS#8.
+//!
+//! ring signs with RSA and cannot make a key; the `rsa` crate can, and drags in a way of signing whose timing leaks.
+//! So the primes come from crypto-primes, and ring judges the result before anybody uses it.
+
+use chacha20::{ChaCha20Rng, rand_core::SeedableRng as _};
+use crypto_bigint::{NonZero, Odd, U1024, U2048};
+use crypto_primes::{
+    Flavor,
+    hazmat::{SetBits, SmallFactorsSieveFactory},
+    is_prime, sieve_and_find,
+};
+
+use super::der;
+
+/// Bits of each prime.
+const PRIME_BITS: u32 = 1024;
+/// The public exponent.
+const EXPONENT: u32 = 65_537;
+
+/// PKCS#8 of a 2048-bit RSA key. The same seed gives the same key; `None` when crypto-primes gave up, which it does not.
+pub(super) fn rsa_2048(seed: [u8; 32]) -> Option<Vec<u8>> {
+    let mut chance = ChaCha20Rng::from_seed(seed);
+    loop {
+        let (a, b) = (prime(&mut chance)?, prime(&mut chance)?);
+        // ring wants the larger one first. Equal primes, or a factor of the exponent in p-1, are drawn again.
+        if let Some(key) = assemble(a.max(b), a.min(b)) {
+            return Some(der::rsa_pkcs8(&key));
+        }
+    }
+}
+
+/// A prime whose two highest bits are set, so that the product of two has all its bits.
+fn prime(chance: &mut ChaCha20Rng) -> Option<U1024> {
+    let sieve = SmallFactorsSieveFactory::new(Flavor::Any, PRIME_BITS, SetBits::TwoMsb).ok()?;
+    sieve_and_find(chance, sieve, |_, candidate| is_prime(Flavor::Any, candidate)).ok().flatten()
+}
+
+/// `RSAPrivateKey` (RFC 8017 A.1.2).
+fn assemble(p: U1024, q: U1024) -> Option<Vec<u8>> {
+    let one = U1024::ONE;
+    let (p1, q1) = (p.wrapping_sub(&one), q.wrapping_sub(&one));
+    let n: U2048 = p.concatenating_mul(&q);
+    let phi: U2048 = p1.concatenating_mul(&q1);
+    let d = U2048::from(EXPONENT).invert_mod(&NonZero::new(phi).into_option()?).into_option()?;
+    let d_p = d.rem(&NonZero::new(p1).into_option()?);
+    let d_q = d.rem(&NonZero::new(q1).into_option()?);
+    let q_inverse = q.invert_odd_mod(&Odd::new(p).into_option()?).into_option()?;
+    Some(der::sequence(&[
+        &der::integer(&[0]),
+        &der::integer(n.to_be_bytes().as_slice()),
+        &der::integer(&EXPONENT.to_be_bytes()),
+        &der::integer(d.to_be_bytes().as_slice()),
+        &der::integer(p.to_be_bytes().as_slice()),
+        &der::integer(q.to_be_bytes().as_slice()),
+        &der::integer(d_p.to_be_bytes().as_slice()),
+        &der::integer(d_q.to_be_bytes().as_slice()),
+        &der::integer(q_inverse.to_be_bytes().as_slice()),
+    ]))
+}

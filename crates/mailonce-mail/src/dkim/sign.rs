@@ -1,0 +1,119 @@
+//! The DKIM-Signature header.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mailonce_core::time::Time;
+
+use super::{
+    DkimError, DkimKey,
+    canon::{self, Header},
+    check_name,
+};
+
+/// What a reader sees or a reader's program goes by. Each is signed once more than it occurs, so that nobody can add
+/// another one in front without breaking the signature (RFC 6376 §8.15).
+const SEALED: [&str; 8] = ["From", "To", "Cc", "Subject", "Date", "Reply-To", "MIME-Version", "Content-Type"];
+/// Signed as often as they occur. One-click unsubscribing counts only when it is signed (RFC 8058 §4).
+const SIGNED: [&str; 8] = [
+    "Content-Transfer-Encoding",
+    "Message-ID",
+    "In-Reply-To",
+    "References",
+    "Auto-Submitted",
+    "X-Mailonce-Id",
+    "List-Unsubscribe",
+    "List-Unsubscribe-Post",
+];
+/// Where the lines of the header are folded.
+const LINE: usize = 76;
+
+/// A key with the name under which receivers find its public half.
+#[derive(Clone, Copy, Debug)]
+pub struct Signer<'a> {
+    /// The signing domain, as A-label.
+    pub domain: &'a str,
+    /// The key's name in that domain.
+    pub selector: &'a str,
+    /// The key.
+    pub key: &'a DkimKey,
+}
+
+/// The mail with one signature per signer in front, RSA first. `date` is the mail's own Date.
+pub fn sign(mail: &[u8], signers: &[Signer<'_>], date: Time) -> Result<Vec<u8>, DkimError> {
+    let (headers, body) = canon::split(mail)?;
+    if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("From")) {
+        return Err(DkimError::Mail);
+    }
+    let body_hash = STANDARD.encode(canon::body_hash(body));
+    let (names, covered) = cover(&headers);
+    let mut signers = signers.to_vec();
+    signers.sort_by_key(|signer| signer.key.algorithm());
+    let mut out = Vec::with_capacity(mail.len() + signers.len() * 1_200);
+    for signer in signers {
+        let unsigned = unsigned(&signer, date, &names, &body_hash)?;
+        let mut bytes = covered.clone();
+        bytes.extend(canon::header("DKIM-Signature", unsigned.as_bytes()));
+        let signature = STANDARD.encode(signer.key.sign(&bytes)?);
+        out.extend_from_slice(format!("DKIM-Signature:{unsigned}{}\r\n", fold(&signature)).as_bytes());
+    }
+    out.extend_from_slice(mail);
+    Ok(out)
+}
+
+/// The names for `h=` and the canonical headers they stand for.
+fn cover(headers: &[Header<'_>]) -> (Vec<&'static str>, Vec<u8>) {
+    let (mut names, mut bytes) = (Vec::new(), Vec::new());
+    for (name, sealed) in SEALED.map(|name| (name, true)).into_iter().chain(SIGNED.map(|name| (name, false))) {
+        // RFC 6376 §5.4.2: of several the last comes first.
+        for header in headers.iter().rev().filter(|header| header.name.eq_ignore_ascii_case(name)) {
+            names.push(name);
+            bytes.extend(canon::header(header.name, header.value));
+            bytes.extend_from_slice(b"\r\n");
+        }
+        if sealed {
+            names.push(name);
+        }
+    }
+    (names, bytes)
+}
+
+/// The value of the header with an empty `b=`.
+fn unsigned(signer: &Signer<'_>, date: Time, names: &[&str], body_hash: &str) -> Result<String, DkimError> {
+    let Signer { domain, selector, key } = signer;
+    check_name(domain)?;
+    check_name(selector)?;
+    let algorithm = key.algorithm().signature_word();
+    let seconds = date.0.div_euclid(1_000).max(0);
+    let names = fold_names(names);
+    let who = format!(" v=1; a={algorithm}; c=relaxed/relaxed;\r\n d={domain};\r\n s={selector}; t={seconds};\r\n");
+    Ok(format!("{who} h={names};\r\n bh={body_hash};\r\n b="))
+}
+
+/// Names with colons between them, in lines that begin behind ` h=`.
+fn fold_names(names: &[&str]) -> String {
+    let mut out = String::new();
+    let mut column = 3;
+    for (i, name) in names.iter().enumerate() {
+        if i > 0 {
+            out.push(':');
+        }
+        if column + name.len() + 1 > LINE {
+            out.push_str("\r\n ");
+            column = 1;
+        }
+        out.push_str(name);
+        column += name.len() + 1;
+    }
+    out
+}
+
+/// Base64 in lines; the spaces do not count (RFC 6376 §3.2).
+fn fold(signature: &str) -> String {
+    let mut out = String::with_capacity(signature.len() + 32);
+    for (i, c) in signature.chars().enumerate() {
+        if i > 0 && i % 72 == 0 {
+            out.push_str("\r\n ");
+        }
+        out.push(c);
+    }
+    out
+}
