@@ -7,8 +7,10 @@
 //! |---|---|
 //! | [`compose`] | a mail's content as RFC 5322 bytes |
 //! | [`dkim`] | keys, their DNS records, and signatures |
+//! | [`hook`] | what mail providers tell us, proven and read |
 //! | [`return_path`] | the address and the envelope id that name a handoff and an attempt |
 
 pub mod compose;
 pub mod dkim;
+pub mod hook;
 pub mod return_path;

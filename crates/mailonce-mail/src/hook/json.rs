@@ -1,0 +1,128 @@
+//! JSON as providers send it, read strictly: one value for one name, a bound on depth, nothing after the end.
+//!
+//! Two values for one name would let the reader of a proof and the reader of the facts see different ones.
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value};
+use std::fmt;
+
+use mailonce_core::time::Time;
+
+use super::{MAX_EVENTS, Unreadable};
+
+/// Reads a document. Depth is bounded by serde_json at 128.
+pub(super) fn parse(body: &[u8]) -> Result<Value, Unreadable> {
+    match serde_json::from_slice::<Strict>(body) {
+        Ok(Strict(value)) => Ok(value),
+        Err(why) => Err(Unreadable::json(&why.to_string())),
+    }
+}
+
+/// Reads one object, or an array of objects.
+pub(super) fn objects(body: &[u8]) -> Result<Vec<Value>, Unreadable> {
+    let found = match parse(body)? {
+        Value::Array(items) => items,
+        one => vec![one],
+    };
+    if found.len() > MAX_EVENTS {
+        return Err(Unreadable::TooMany(found.len()));
+    }
+    if found.iter().all(Value::is_object) { Ok(found) } else { Err(Unreadable::Shape("an object or an array of them")) }
+}
+
+/// The text at a JSON pointer. Empty text is none.
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+/// The first text of several places.
+pub(super) fn first_text<'a>(value: &'a Value, pointers: &[&str]) -> Option<&'a str> {
+    pointers.iter().find_map(|pointer| text(value, pointer))
+}
+
+/// An RFC 3339 instant.
+pub(super) fn instant(value: &Value, pointer: &str) -> Option<Time> {
+    text(value, pointer).and_then(Time::parse)
+}
+
+/// Seconds since the epoch, whole or not.
+pub(super) fn epoch_seconds(value: &Value, pointer: &str) -> Option<Time> {
+    let seconds = value.pointer(pointer)?.as_f64()?;
+    // Year 9999 bounds it, so that the product is exact enough and no cast can wrap.
+    (0.0..253_402_300_800.0).contains(&seconds).then(|| Time((seconds * 1000.0).round() as i64))
+}
+
+/// The value of a named entry, whether the entries are an object or an array of `{name, value}`.
+pub(super) fn entry<'a>(entries: Option<&'a Value>, name: &str) -> Option<&'a str> {
+    match entries? {
+        Value::Object(map) => map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?.1.as_str(),
+        Value::Array(items) => {
+            let named = |item: &&Value| text(item, "/name").is_some_and(|given| given.eq_ignore_ascii_case(name));
+            items.iter().find(named).and_then(|item| text(item, "/value"))
+        }
+        _ => None,
+    }
+}
+
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(StrictVisitor)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Strict;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Strict, E> {
+        Ok(Strict(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Strict, E> {
+        Ok(Strict(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Strict, E> {
+        Ok(Strict(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Strict, E> {
+        Ok(Strict(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Strict, E> {
+        Ok(Strict(value.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Strict, E> {
+        Ok(Strict(Value::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
+        let mut found = Vec::new();
+        while let Some(Strict(item)) = items.next_element()? {
+            found.push(item);
+        }
+        Ok(Strict(Value::Array(found)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Strict, A::Error> {
+        let mut found = Map::new();
+        while let Some((name, Strict(value))) = entries.next_entry::<String, Strict>()? {
+            if found.insert(name, value).is_some() {
+                return Err(A::Error::custom("two values for one name"));
+            }
+        }
+        Ok(Strict(Value::Object(found)))
+    }
+}

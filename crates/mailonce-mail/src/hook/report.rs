@@ -1,0 +1,151 @@
+//! What a provider says about a mail, in our words.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use mailonce_core::{id::EmailId, port::transport::Reply, time::Time};
+use sha2::{Digest as _, Sha256};
+
+/// What became of a mail, as the provider tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Says {
+    /// The provider has it.
+    Accepted,
+    /// The recipient's server has it.
+    Delivered,
+    /// Not yet; the provider keeps trying.
+    Deferred,
+    /// It came back, or will not be tried again.
+    Bounced {
+        /// The address itself is at fault, now and later.
+        permanent: bool,
+    },
+    /// The recipient called it spam.
+    Complained,
+    /// The provider had it and will not send it.
+    Refused,
+    /// The provider had it and will not send it, because the recipient is on its list.
+    Suppressed,
+    /// Something else: an open, a click, a word we do not know.
+    Other,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The same for every repeat of this event and for no other event of the source.
+    pub once: String,
+    /// Our email, when the provider gave our value back.
+    pub email: Option<EmailId>,
+    /// The provider's own name for the mail.
+    pub remote_id: Option<String>,
+    /// A bare address, in the provider's spelling. None when the event does not tell which one it is about.
+    pub recipient: Option<String>,
+    /// What became of it.
+    pub says: Says,
+    /// In the provider's words: one printable line, cut.
+    pub reason: String,
+    /// When, by the provider's clock.
+    pub at: Option<Time>,
+    /// Made by a test button, a test mode or a simulated mailbox.
+    pub test: bool,
+}
+
+/// Why a body could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Not JSON, or JSON with two values for one name.
+    #[error("not readable as JSON: {0}")]
+    Json(String),
+    /// JSON, but not what this provider sends.
+    #[error("not what this provider sends: expected {0}")]
+    Shape(&'static str),
+    /// Over the limit of events.
+    #[error("{0} events in one request, 1,000 are read")]
+    TooMany(usize),
+    /// Over the limit of bytes.
+    #[error("the body is larger than 1 MB")]
+    TooLarge,
+}
+
+impl Unreadable {
+    pub(super) fn json(why: &str) -> Self {
+        Self::Json(line(why, 200))
+    }
+}
+
+/// An event on its way to become a [`Report`].
+pub(super) struct Draft<'a> {
+    /// The provider's own id of the event, when it has one that is the same for every repeat.
+    pub(super) event_id: Option<String>,
+    /// What else tells two events of one mail apart, when there is no such id.
+    pub(super) mark: Option<String>,
+    /// The provider's word for what happened.
+    pub(super) event: &'a str,
+    pub(super) email: Option<EmailId>,
+    pub(super) remote_id: Option<&'a str>,
+    pub(super) recipient: Option<&'a str>,
+    pub(super) says: Says,
+    pub(super) reason: Option<&'a str>,
+    pub(super) at: Option<Time>,
+    pub(super) test: bool,
+}
+
+impl Draft<'_> {
+    pub(super) fn finish(self) -> Report {
+        Report {
+            once: self.once(),
+            email: self.email,
+            remote_id: self.remote_id.and_then(|id| short(id, 200)),
+            recipient: self.recipient.and_then(|address| short(bare(address), 320)),
+            says: self.says,
+            reason: line(self.reason.unwrap_or(self.event), Reply::TEXT_CHARS),
+            at: self.at,
+            test: self.test,
+        }
+    }
+
+    /// The event's id where there is one, else a hash of what a repeat has in common with the first: never of the
+    /// body, in which attempt counters and signatures change.
+    fn once(&self) -> String {
+        if let Some(id) = self.event_id.as_deref().filter(|id| is_id(id)) {
+            return id.to_owned();
+        }
+        let at = self.at.map(|at| at.0.to_string());
+        let own = self.event_id.as_deref().or(self.mark.as_deref());
+        let parts = [own, Some(self.event), self.remote_id, self.recipient, at.as_deref()];
+        let mut hash = Sha256::new();
+        for part in parts {
+            let part = part.unwrap_or_default();
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        URL_SAFE_NO_PAD.encode(hash.finalize())
+    }
+}
+
+fn is_id(id: &str) -> bool {
+    (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// Our own id as a provider gives it back. Anything else is none.
+pub(super) fn ours(text: Option<&str>) -> Option<EmailId> {
+    text?.trim().parse().ok()
+}
+
+/// The address of `Name <address>`.
+fn bare(address: &str) -> &str {
+    let inner = address.rsplit_once('<').and_then(|(_, rest)| rest.split_once('>'));
+    inner.map_or(address, |(address, _)| address).trim()
+}
+
+/// Printable and at most `max` characters, or none: half an id names something else.
+fn short(text: &str, max: usize) -> Option<String> {
+    let text = text.trim();
+    let fits = !text.is_empty() && text.chars().count() <= max && !text.chars().any(char::is_control);
+    fits.then(|| text.to_owned())
+}
+
+/// One printable line, cut.
+fn line(text: &str, max: usize) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    plain.take(max).collect::<String>().trim().to_owned()
+}

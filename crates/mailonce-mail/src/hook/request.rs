@@ -1,0 +1,54 @@
+//! A webhook request as it came in, and how much of it is looked at.
+
+use super::Reject;
+
+/// Bytes of a body. The largest batches of providers stay below.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Events in one request.
+pub const MAX_EVENTS: usize = 1_000;
+
+/// What came in. The body is the raw one, before any decoding.
+#[derive(Clone, Copy, Debug)]
+pub struct HookRequest<'a> {
+    /// Names in any case, values as bytes.
+    pub headers: &'a [(&'a str, &'a [u8])],
+    /// What follows the `?` of the address, as it came. May be empty.
+    pub query: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+    /// The PEM behind [`super::ses::Needs::certificate_url`]. Only SES needs it.
+    pub certificate: Option<&'a [u8]>,
+}
+
+impl<'a> HookRequest<'a> {
+    /// A header's value. Twice the same header is refused: two readers could see two values.
+    pub(super) fn header(&self, name: &'static str) -> Result<Option<&'a str>, Reject> {
+        self.header_named(name).map_err(|why| Reject::Malformed(format!("header {name} {why}")))
+    }
+
+    /// The same for a header that must be there.
+    pub(super) fn required(&self, name: &'static str) -> Result<&'a str, Reject> {
+        self.header(name)?.ok_or(Reject::MissingHeader(name))
+    }
+
+    /// A header whose name comes from a source's configuration.
+    pub(super) fn header_named(&self, name: &str) -> Result<Option<&'a str>, &'static str> {
+        let mut values = self.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
+        let Some((_, value)) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err("came twice");
+        }
+        match std::str::from_utf8(value) {
+            Ok(text) => Ok(Some(text.trim())),
+            Err(_) => Err("is not text"),
+        }
+    }
+
+    /// A parameter of the query, undecoded. Twice the same one is none.
+    pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
+        let mut values = self.query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(key, _)| *key == name);
+        let (_, value) = values.next()?;
+        values.next().is_none().then_some(value)
+    }
+}

@@ -1,0 +1,190 @@
+//! The envelope of Amazon SNS: which addresses it may name, and its RSA signature.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mailonce_core::time::Time;
+use ring::signature::{self, RsaParameters, UnparsedPublicKey};
+use rustls_pki_types::{
+    AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm, alg_id, pem::PemObject as _,
+};
+use serde_json::Value;
+use webpki::EndEntityCert;
+
+use super::{BadSecret, HookRequest, MAX_BODY_BYTES, Reject, json, proof};
+
+/// Most topics of one source.
+const MAX_TOPICS: usize = 100;
+
+/// Largest certificate that is looked at.
+const MAX_CERTIFICATE_BYTES: usize = 64 * 1024;
+
+/// What is believed of SNS.
+#[derive(Clone, Debug)]
+pub(super) struct Trust {
+    topics: Vec<String>,
+    allow_sha1: bool,
+}
+
+impl Trust {
+    pub(super) fn new(topics: Vec<String>, allow_sha1: bool) -> Result<Self, BadSecret> {
+        if topics.is_empty() || topics.len() > MAX_TOPICS {
+            return Err(BadSecret::Unusable("is not a list of 1 to 100 topics"));
+        }
+        let arn = |topic: &String| topic.starts_with("arn:aws") && topic.split(':').count() == 6;
+        if topics.iter().all(arn) {
+            Ok(Self { topics, allow_sha1 })
+        } else {
+            Err(BadSecret::Unusable("is not a topic's ARN"))
+        }
+    }
+}
+
+/// A parsed envelope.
+pub(super) struct Envelope(Value);
+
+impl Envelope {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Reject> {
+        if body.len() > MAX_BODY_BYTES {
+            return Err(Reject::TooLarge);
+        }
+        match json::parse(body) {
+            Ok(value) if value.is_object() => Ok(Self(value)),
+            Ok(_) => Err(Reject::Malformed("not an object".into())),
+            Err(why) => Err(Reject::Malformed(why.to_string())),
+        }
+    }
+
+    /// A field of the envelope. All of SNS's are text.
+    pub(super) fn field(&self, name: &'static str) -> Result<&str, Reject> {
+        self.0.get(name).and_then(Value::as_str).ok_or(Reject::MissingField(name))
+    }
+
+    /// Where the certificate is. Only the host's own files: its API can be made to answer with foreign bytes.
+    pub(super) fn certificate_url(&self) -> Result<&str, Reject> {
+        let url = self.field("SigningCertURL")?;
+        let file = on_sns(url).and_then(|path| path.strip_prefix("SimpleNotificationService-")?.strip_suffix(".pem"));
+        let plain = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric());
+        file.filter(plain)
+            .map(|_| url)
+            .ok_or_else(|| Reject::Malformed("SigningCertURL is not a certificate of SNS".into()))
+    }
+
+    /// Where a subscription is confirmed. `None` unless that is what the message asks for.
+    pub(super) fn subscribe_url(&self) -> Result<Option<&str>, Reject> {
+        if self.field("Type")? != "SubscriptionConfirmation" {
+            return Ok(None);
+        }
+        let url = self.field("SubscribeURL")?;
+        let query = on_sns(url).and_then(|path| path.strip_prefix('?'));
+        let confirms = |query: &&str| query.split('&').any(|pair| pair == "Action=ConfirmSubscription");
+        let good = query.filter(confirms).map(|_| Some(url));
+        good.ok_or_else(|| Reject::Malformed("SubscribeURL does not confirm a subscription at SNS".into()))
+    }
+
+    /// What is signed: names and values of fixed fields, sorted, each with a line feed.
+    fn signed(&self) -> Result<String, Reject> {
+        let names: &[&'static str] = match self.field("Type")? {
+            "Notification" => &["Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"],
+            "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
+                &["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"]
+            }
+            _ => return Err(Reject::Malformed("Type is not one of SNS".into())),
+        };
+        let mut text = String::new();
+        for name in names {
+            if *name == "Subject" && self.0.get("Subject").is_none_or(Value::is_null) {
+                continue;
+            }
+            text.extend([name, "\n", self.field(name)?, "\n"]);
+        }
+        Ok(text)
+    }
+}
+
+pub(super) fn verify(trust: &Trust, request: &HookRequest<'_>, now: Time, tolerance_ms: i64) -> Result<(), Reject> {
+    let envelope = Envelope::parse(request.body)?;
+    let topic = envelope.field("TopicArn")?;
+    if !trust.topics.iter().any(|known| known == topic) {
+        return Err(Reject::ForeignTopic);
+    }
+    envelope.certificate_url()?;
+    envelope.subscribe_url()?;
+    let algorithm = match envelope.field("SignatureVersion")? {
+        "2" => &SHA256,
+        "1" if trust.allow_sha1 => &SHA1,
+        "1" => return Err(Reject::Sha1),
+        _ => return Err(Reject::Malformed("SignatureVersion is unknown".into())),
+    };
+    let signed = envelope.signed()?;
+    let Ok(signature) = STANDARD.decode(envelope.field("Signature")?) else {
+        return Err(Reject::Malformed("Signature is not base64".into()));
+    };
+    let pem = request.certificate.ok_or(Reject::Certificate("was not given"))?;
+    check(pem, algorithm, signed.as_bytes(), &signature)?;
+    let signed_at = Time::parse(envelope.field("Timestamp")?);
+    let signed_at = signed_at.ok_or_else(|| Reject::Malformed("Timestamp is not a time".into()))?;
+    proof::fresh(signed_at, now, tolerance_ms)
+}
+
+/// The signature against the key in a certificate. Who issued it is not looked at: it came over TLS from a host that
+/// only SNS has, which is how Amazon's own libraries decide too.
+fn check(pem: &[u8], algorithm: &'static Rsa, signed: &[u8], signature: &[u8]) -> Result<(), Reject> {
+    if pem.len() > MAX_CERTIFICATE_BYTES {
+        return Err(Reject::Certificate("is too large"));
+    }
+    let Ok(der) = CertificateDer::from_pem_slice(pem) else {
+        return Err(Reject::Certificate("is not PEM"));
+    };
+    let Ok(certificate) = EndEntityCert::try_from(&der) else {
+        return Err(Reject::Certificate("cannot be read"));
+    };
+    match certificate.verify_signature(algorithm, signed, signature) {
+        Ok(()) => Ok(()),
+        Err(webpki::Error::InvalidSignatureForPublicKey) => Err(Reject::BadSignature),
+        Err(_) => Err(Reject::Certificate("does not hold an RSA key")),
+    }
+}
+
+/// RSA PKCS#1 with one of the two hashes. webpki has none for SHA-1, and certificates do not need it.
+#[derive(Debug)]
+struct Rsa {
+    parameters: &'static RsaParameters,
+    signature_id: AlgorithmIdentifier,
+}
+
+static SHA256: Rsa = Rsa { parameters: &signature::RSA_PKCS1_2048_8192_SHA256, signature_id: alg_id::RSA_PKCS1_SHA256 };
+
+static SHA1: Rsa = Rsa {
+    parameters: &signature::RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
+    // sha1WithRSAEncryption (RFC 8017), with its NULL.
+    signature_id: AlgorithmIdentifier::from_slice(&[
+        0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x05, 0x05, 0x00,
+    ]),
+};
+
+impl SignatureVerificationAlgorithm for Rsa {
+    fn verify_signature(&self, key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
+        match UnparsedPublicKey::new(self.parameters, key).verify(message, signature) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(InvalidSignature),
+        }
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::RSA_ENCRYPTION
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        self.signature_id
+    }
+}
+
+/// What follows `https://sns.REGION.amazonaws.com/`. `None` for every other address: other hosts, ports, users.
+fn on_sns(url: &str) -> Option<&str> {
+    if url.len() > 2_048 || !url.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') {
+        return None;
+    }
+    let (host, path) = url.strip_prefix("https://")?.split_once('/')?;
+    let region = host.strip_prefix("sns.")?.strip_suffix(".amazonaws.com")?;
+    let plain = region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    (plain && (3..=32).contains(&region.len())).then_some(path)
+}
