@@ -135,9 +135,9 @@ impl Engine {
                 crate::failpoint!("after-marker");
                 let attempt = email.handoffs.get(usize::from(leased.number)).map(|handoff| handoff.attempts);
                 let patience = Duration::from_millis(way.capability().patience_ms.max(1) as u64);
-                let reply = tokio::time::timeout(patience, ready.hand_over()).await.unwrap_or_else(|_late| {
-                    Reply::new(Meaning::Unknown, Phase::Final, None, "no answer in time")
-                });
+                let reply = tokio::time::timeout(patience, ready.hand_over())
+                    .await
+                    .unwrap_or_else(|_late| Reply::new(Meaning::Unknown, Phase::Final, None, "no answer in time"));
                 crate::failpoint!("after-answer");
                 self.settle(&way, &try_, attempt, marked_at, reply).await;
             }

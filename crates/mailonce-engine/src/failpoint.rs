@@ -13,11 +13,18 @@ macro_rules! failpoint {
 /// point is reached for the third time; `stop` sends SIGSTOP to itself.
 #[cfg(feature = "failpoints")]
 pub async fn reach(name: &str) {
-    use std::sync::{LazyLock, atomic::{AtomicU64, Ordering}};
+    use std::sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    };
     static WISH: LazyLock<Option<(String, String, u64)>> = LazyLock::new(|| {
         let text = std::env::var("MAILONCE_FAILPOINT").ok()?;
         let mut parts = text.split(':');
-        Some((parts.next()?.to_owned(), parts.next()?.to_owned(), parts.next().and_then(|n| n.parse().ok()).unwrap_or(1)))
+        Some((
+            parts.next()?.to_owned(),
+            parts.next()?.to_owned(),
+            parts.next().and_then(|n| n.parse().ok()).unwrap_or(1),
+        ))
     });
     static REACHED: AtomicU64 = AtomicU64::new(0);
     let Some((wanted, what, time)) = WISH.as_ref() else { return };

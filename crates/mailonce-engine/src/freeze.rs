@@ -38,7 +38,8 @@ impl Engine {
                     references: &[],
                     auto_submitted: None,
                 };
-                let plain = compose::compose(&letter).map_err(|error| format!("the mail cannot be composed: {error}"))?;
+                let plain =
+                    compose::compose(&letter).map_err(|error| format!("the mail cannot be composed: {error}"))?;
                 Some(self.signed(email, plain).await?)
             }
         };

@@ -223,11 +223,17 @@ impl Engine {
         }
         let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
         if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.fits(now)) {
-            return fault("scheduled_at", &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000));
+            return fault(
+                "scheduled_at",
+                &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000),
+            );
         }
         let names = self.ways.names();
         if request.transport.as_ref().is_some_and(|transport| !names.contains(&transport.as_str())) {
-            return fault("transport", &format!("names no transport that is configured; known are {}", names.join(", ")));
+            return fault(
+                "transport",
+                &format!("names no transport that is configured; known are {}", names.join(", ")),
+            );
         }
         if request.distinct_token.is_some() {
             return fault("distinct_token", "belongs to no held email");

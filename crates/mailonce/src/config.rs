@@ -4,6 +4,7 @@ use anyhow::{Context as _, bail};
 use mailonce_core::problem::nearest;
 use serde::Deserialize;
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -18,6 +19,10 @@ struct File {
     handoff: Option<String>,
     http: Option<HttpFile>,
     smtp: Option<SmtpFile>,
+    transports: Option<Vec<TransportFile>>,
+    routing: Option<RoutingFile>,
+    defaults: Option<DefaultsFile>,
+    clock: Option<ClockFile>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -31,6 +36,85 @@ struct HttpFile {
 #[serde(deny_unknown_fields)]
 struct SmtpFile {
     listen: Option<String>,
+    domains: Option<Vec<String>>,
+}
+
+/// One way out, as it is written. Which fields a kind takes is checked in `outside`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TransportFile {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) account: Option<String>,
+    pub(crate) timeout: Option<String>,
+    // smtp
+    pub(crate) host: Option<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) tls: Option<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) hello: Option<String>,
+    pub(crate) connections: Option<usize>,
+    pub(crate) ca_file: Option<PathBuf>,
+    // providers
+    pub(crate) base_url: Option<String>,
+    pub(crate) api_key: Option<String>,
+    pub(crate) api_key_file: Option<PathBuf>,
+    pub(crate) domain: Option<String>,
+    pub(crate) message_stream: Option<String>,
+    pub(crate) lookup: Option<bool>,
+    pub(crate) access_key_id: Option<String>,
+    pub(crate) secret_access_key: Option<String>,
+    pub(crate) secret_access_key_file: Option<PathBuf>,
+    pub(crate) session_token: Option<String>,
+    pub(crate) region: Option<String>,
+    pub(crate) configuration_set: Option<String>,
+    // http
+    pub(crate) url: Option<String>,
+    pub(crate) method: Option<String>,
+    pub(crate) headers: Option<BTreeMap<String, String>>,
+    pub(crate) body: Option<String>,
+    pub(crate) key_header: Option<String>,
+    pub(crate) key_window: Option<String>,
+    pub(crate) accepted: Option<Vec<u16>>,
+    pub(crate) id_pointer: Option<String>,
+    pub(crate) repeated: Option<Vec<u16>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RoutingFile {
+    pub(crate) default: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) rules: Vec<RuleFile>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RuleFile {
+    pub(crate) from_domain: Option<String>,
+    pub(crate) tag: Option<String>,
+    pub(crate) to: Vec<String>,
+    #[serde(default)]
+    pub(crate) weights: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DefaultsFile {
+    pub(crate) on_unknown: Option<String>,
+    pub(crate) verify_domains: Option<bool>,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) give_up_after: Option<String>,
+    pub(crate) in_flight: Option<usize>,
+    pub(crate) per_domain: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClockFile {
+    trusted: Option<bool>,
 }
 
 /// What was said on the command line, or in the environment under the flag's own name.
@@ -75,6 +159,13 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Whether mail is handed on. Paused, it is accepted and waits.
     pub handoff: bool,
+    /// Whether the clock is believed at the start however long we were away.
+    pub clock_trusted: bool,
+    /// Domains whose mail comes to us.
+    pub domains: Vec<String>,
+    pub(crate) transports: Vec<TransportFile>,
+    pub(crate) routing: RoutingFile,
+    pub(crate) defaults: DefaultsFile,
 }
 
 impl Config {
@@ -93,6 +184,7 @@ impl Config {
         let store = flags.store.clone().or(from_file.transpose()?.map(|url| url.trim().to_owned())).or(file.store);
         let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen);
         let listen = listen.unwrap_or_else(|| "127.0.0.1:6245".into());
+        let domains = smtp.domains.unwrap_or_default();
         let smtp = flags.smtp.clone().or_else(|| env("MAILONCE_SMTP_LISTEN")).or(smtp.listen);
         if let Some(smtp) = smtp {
             smtp.parse::<SocketAddr>()
@@ -106,6 +198,11 @@ impl Config {
                 .with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
             public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url),
             handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
+            clock_trusted: file.clock.unwrap_or_default().trusted.unwrap_or(false),
+            domains,
+            transports: file.transports.unwrap_or_default(),
+            routing: file.routing.unwrap_or_default(),
+            defaults: file.defaults.unwrap_or_default(),
         })
     }
 
@@ -145,8 +242,8 @@ fn explain(error: &toml::de::Error) -> anyhow::Error {
     let Some(wrong) = names.next().filter(|_| text.starts_with("unknown field")) else {
         return anyhow::anyhow!("{}", error.to_string().trim_end());
     };
-    if ["transports", "routing", "defaults", "webhooks"].contains(&wrong) {
-        return anyhow::anyhow!("`{wrong}` is not part of this version yet: all mail goes to the sandbox");
+    if ["webhooks"].contains(&wrong) {
+        return anyhow::anyhow!("`{wrong}` is not part of this version yet");
     }
     let known: Vec<&str> = names.collect();
     match nearest(wrong, known.iter().copied()) {
@@ -184,6 +281,6 @@ mod tests {
         assert!(text("http.lisen = \"x\"").contains("did you mean `listen`?"));
         assert!(text("store = \"mysql://\"").contains("postgres://"));
         assert!(text("http.listen = \"nowhere\"").contains("127.0.0.1:6245"));
-        assert!(text("[[transports]]\nname = \"x\"").contains("not part of this version"));
+        assert!(text("[[transports]]\nname = \"x\"\nkind = \"smtp\"\nhots = \"y\"").contains("did you mean `host`?"));
     }
 }

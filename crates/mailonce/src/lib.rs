@@ -6,5 +6,6 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+pub mod outside;
 pub mod serve;
 mod system;

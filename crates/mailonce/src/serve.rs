@@ -38,10 +38,21 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     Ok(store)
 }
 
-/// An engine over a ledger, with this machine's clock and randomness.
+/// An engine over a ledger, with this machine's clock and randomness and the ways out that are configured.
 pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
+    let outside = crate::outside::outside(config)?;
     let store = open_store(config).await?;
-    Ok(Engine::new(store, Arc::new(WallClock), Arc::new(SystemChance)).await?)
+    let engine = Engine::new(store, Arc::new(WallClock), Arc::new(SystemChance), outside).await?;
+    if config.clock_trusted {
+        engine.confirm_time();
+    }
+    if !engine.time_is_sure() {
+        tracing::warn!(
+            "the clock is far from the last time this ledger knew: nothing is forgotten and nothing scheduled is sent \
+             until it is confirmed (POST /v1/clock/confirm, or clock.trusted = true)"
+        );
+    }
+    Ok(engine)
 }
 
 /// A credential without restrictions.
@@ -75,6 +86,14 @@ pub async fn serve(
     let (ending, ended) = watch::channel(false);
     let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
     if config.handoff {
+        let recovered = engine.recover().await?;
+        if recovered.queued + recovered.unknown > 0 {
+            tracing::warn!(
+                queued = recovered.queued,
+                unknown = recovered.unknown,
+                "found work of a process that ended"
+            );
+        }
         loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
     }
     let router = api::router(Arc::clone(&engine), echo);

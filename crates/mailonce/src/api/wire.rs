@@ -273,7 +273,7 @@ impl SendBody {
         let on_mismatch =
             on_mismatch.map(|word| if word == "reject" { OnMismatch::Reject } else { OnMismatch::FirstWins });
         let on_unknown = kept(word("on_unknown", self.on_unknown.as_deref(), &["hold", "resend"]), &mut faults);
-        let on_unknown = on_unknown.and_then(OnUnknown::parse).unwrap_or(OnUnknown::Hold);
+        let on_unknown = on_unknown.and_then(OnUnknown::parse);
         let ttl = kept(self.ttl.as_ref().map(TtlBody::read).transpose(), &mut faults);
         let intent = kept(self.intent.clone().map(|Object(intent)| intent.read()).transpose(), &mut faults);
         let (transport, distinct_token) = (self.transport.clone(), self.distinct_token.clone());

@@ -5,7 +5,6 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use mailonce_core::{
     content::{Content, RawContent},
-    email::OnUnknown,
     key::Key,
     problem::Problem,
     team::{ApiKey, Scope},
@@ -235,7 +234,7 @@ fn filler(n: u64) -> Result<SendRequest, Problem> {
         key,
         ttl: None,
         on_mismatch: None,
-        on_unknown: OnUnknown::Hold,
+        on_unknown: None,
         transport: None,
         distinct_token: None,
     })

@@ -6,7 +6,7 @@ use mailonce_core::{
     team::Scope,
     time::Time,
 };
-use mailonce_engine::{Engine, SANDBOX};
+use mailonce_engine::{Engine, SANDBOX, ways::Outside};
 use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::sync::{
@@ -32,6 +32,10 @@ pub(crate) struct TestClock(AtomicI64);
 impl Clock for TestClock {
     fn now(&self) -> Time {
         Time(self.0.load(Ordering::SeqCst))
+    }
+
+    fn even(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
     }
 }
 
@@ -89,7 +93,8 @@ impl World {
     async fn over(store: Arc<dyn Store>, place: Place) -> Self {
         let clock = Arc::new(TestClock(AtomicI64::new(START)));
         let chance = Arc::new(SeededChance(AtomicU64::new(1)));
-        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance).await.unwrap();
+        let engine =
+            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, Outside::default()).await.unwrap();
         let about = mailonce::serve::about("test", Scope::ALL.to_vec());
         let made = engine.first_api_key("default", about, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
@@ -106,7 +111,8 @@ impl World {
         drop((engine, router));
         let store = Arc::new(Sqlite::open(folder.path(), [7; 32]).unwrap());
         let chance = Arc::new(SeededChance(AtomicU64::new(99)));
-        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance).await.unwrap();
+        let engine =
+            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, Outside::default()).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret, place: Place::Folder(folder) }
     }
