@@ -121,6 +121,9 @@ fn both_live_keys_are_believed() {
         assert_eq!(signed(key, NOW, "[]").verify(&both, NOW), Ok(()));
     }
     assert_eq!(signed(&pair().0, NOW, "[]").verify(&both, NOW), Err(Reject::BadSignature));
+    let mut der = STANDARD.decode(published::KEY).unwrap();
+    der[26] = 5;
+    assert!(matches!(Secrets::keys(Kind::Sendgrid, &[&STANDARD.encode(der)]), Err(BadSecret::Unusable(_))));
     for odd in ["", "not base64!", "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA="] {
         assert!(matches!(Secrets::keys(Kind::Sendgrid, &[odd]), Err(BadSecret::Unusable(_))), "{odd}");
     }
@@ -146,6 +149,10 @@ fn events_are_told_apart() {
         assert_eq!((report.email, report.recipient.as_deref()), (ours(), Some("example@test.com")));
         assert_eq!(report.remote_id.as_deref(), Some("w1ZZZ0SZQbmQKkGo5N3jWQ"));
         assert_eq!((report.at, report.test), (Some(Time(1_513_299_569_000)), false));
+    }
+    for id in ["AbC_1.of-a-machine-of-tomorrow.0", "AbC_1.recvd-5f54b5d587-rdxhf-1-641D.0", "AbC_1"] {
+        let report = one(Kind::Sendgrid, &set(&event("delivered"), "/sg_message_id", id));
+        assert_eq!(report.remote_id.as_deref(), Some("AbC_1"), "{id}");
     }
     let sample = set(&event("delivered"), "/sg_message_id", "14c5d75ce93.dfd.64b469.filter0001.16648.5515E0B88.0");
     assert!(one(Kind::Sendgrid, &sample).test);

@@ -201,6 +201,9 @@ fn a_subscription_is_confirmed_at_sns_only() {
         "https://sns.us-east-1.amazonaws.com/?Action=DeleteTopic",
         "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscriptionX",
         "https://sns.us-east-1.amazonaws.com:22/?Action=ConfirmSubscription",
+        "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=1\r\nHost: evil.example",
+        "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=1#here",
+        "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=1 2",
         "https://169.254.169.254/latest/meta-data/?Action=ConfirmSubscription",
     ] {
         let body = set(&confirmation(), "/SubscribeURL", wrong);

@@ -57,6 +57,9 @@ fn the_right_secret_is_believed_and_nothing_else() {
     }
     let odd = good.clone().without("x-usesend-signature").with("x-usesend-signature", "v1=zz");
     assert!(matches!(odd.verify(&secrets(), NOW), Err(Reject::Malformed(_))));
+    let mut longer = good.clone();
+    longer.headers[1].1.extend(b"00");
+    assert!(matches!(longer.verify(&secrets(), NOW), Err(Reject::Malformed(_))));
     let both = Secrets::keys(Kind::Usesend, &["whsec_the_new_one_of_two", SECRET]).unwrap();
     assert_eq!(good.verify(&both, NOW), Ok(()));
     assert_eq!(signed("whsec_the_new_one_of_two", NOW, &body).verify(&both, NOW), Ok(()));
