@@ -73,16 +73,16 @@ pub(super) fn base64_32(text: &str) -> Option<[u8; 32]> {
 /// Whether a request brings one of the secrets of a provider that signs nothing.
 pub(super) fn knock(knocks: &[Knock], request: &HookRequest<'_>) -> Result<(), Reject> {
     let mut found = Choice::from(0);
-    let mut missing = None;
+    let mut nothing = knocks.first().map(Knock::place);
     for knock in knocks {
-        match brought(knock, request)? {
-            Some((given, secret)) => found |= same(&given, &secret),
-            None => missing = Some(knock.place()),
+        if let Some((given, secret)) = brought(knock, request)? {
+            found |= same(&given, &secret);
+            nothing = None;
         }
     }
-    match (decide(found), missing) {
-        (Err(_), Some(place)) if knocks.len() == 1 => Err(Reject::MissingHeader(place)),
-        (verdict, _) => verdict,
+    match nothing {
+        Some(place) => Err(Reject::MissingHeader(place)),
+        None => decide(found),
     }
 }
 

@@ -48,6 +48,7 @@ fn says(kind: &str, event: &Value) -> Says {
         "email.delivery_delayed" => Says::Deferred,
         "email.bounced" => Says::Bounced { permanent: json::text(event, "/data/bounce/type") == Some("Permanent") },
         "email.complained" => Says::Complained,
+        // Its word only: a time-out between useSend and SES is called `failed` too.
         "email.rejected" | "email.rendering_failure" | "email.failed" | "email.cancelled" => Says::Refused,
         "email.suppressed" => Says::Suppressed,
         _ => Says::Other,

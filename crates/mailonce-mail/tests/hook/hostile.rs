@@ -1,0 +1,211 @@
+//! Bytes that no provider sends: nothing panics, everything is bounded, errors say what is wrong.
+
+use mailonce_mail::hook::{Kind, Knock, MAX_BODY_BYTES, Reject, Secrets, Unreadable, mailgun, ses};
+use proptest::prelude::*;
+
+use crate::rig::{NOW, OURS, Post};
+
+fn secrets(kind: Kind) -> Secrets {
+    match kind {
+        Kind::Postmark | Kind::Brevo => Secrets::knocks(kind, vec![Knock::Bearer("0123456789abcdef".into())]),
+        Kind::Ses => Secrets::topics(vec!["arn:aws:sns:us-east-1:123456789012:mailonce-events".into()], true),
+        Kind::Sendgrid => Secrets::keys(
+            kind,
+            &["MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMMsTbhdbcwHBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA=="],
+        ),
+        Kind::Mailgun | Kind::Resend | Kind::Usesend => Secrets::keys(kind, &["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
+    }
+    .unwrap()
+}
+
+/// A body that is fine for its kind but for one value.
+fn around(kind: Kind, value: &str) -> String {
+    match kind {
+        Kind::Postmark => format!(r#"{{"RecordType":"Delivery","MessageID":"m","x":{value}}}"#),
+        Kind::Mailgun => format!(r#"{{"event-data":{{"event":"delivered","timestamp":{value}}}}}"#),
+        Kind::Sendgrid => format!(r#"[{{"event":"delivered","timestamp":{value}}}]"#),
+        Kind::Ses => {
+            let event = format!(r#"{{"eventType":"Delivery","x":{value}}}"#);
+            serde_json::json!({"Type": "Notification", "MessageId": "m", "Message": event}).to_string()
+        }
+        Kind::Resend | Kind::Usesend => format!(r#"{{"type":"email.sent","created_at":{value},"data":{{}}}}"#),
+        Kind::Brevo => format!(r#"{{"event":"delivered","ts_epoch":{value}}}"#),
+    }
+}
+
+#[test]
+fn every_kind_has_one_word() {
+    for kind in Kind::ALL {
+        assert_eq!(Kind::parse(kind.word()), Some(*kind));
+        assert_eq!(serde_json::to_string(kind).unwrap(), format!("\"{kind}\""));
+    }
+    assert_eq!((Kind::ALL.len(), Kind::parse("nylas"), Kind::parse("SES")), (7, None, None));
+}
+
+#[test]
+fn two_values_for_one_name_are_refused() {
+    for kind in Kind::ALL {
+        assert!(Post::of(around(*kind, "1")).read(*kind).is_ok(), "{kind}");
+        for twice in [r#"{"a":1,"a":2}"#, r#"[{"a":{"b":1,"b":1}}]"#] {
+            let why = Post::of(around(*kind, twice)).read(*kind).unwrap_err();
+            assert!(matches!(&why, Unreadable::Json(text) if text.contains("two values")), "{kind}: {why}");
+        }
+    }
+    // Also where the proof is read.
+    let twice = format!(r#"{{"signature":{{"token":"a","token":"b"}},"x":"{OURS}"}}"#);
+    assert!(matches!(Post::of(twice.as_str()).verify(&secrets(Kind::Mailgun), NOW), Err(Reject::Malformed(_))));
+    let topics = r#"{"TopicArn":"arn:aws:sns:us-east-1:123456789012:mailonce-events","TopicArn":"other"}"#;
+    assert!(matches!(Post::of(topics).verify(&secrets(Kind::Ses), NOW), Err(Reject::Malformed(_))));
+}
+
+#[test]
+fn huge_numbers_are_no_times() {
+    for kind in Kind::ALL {
+        for number in [
+            "1e300",
+            "-1",
+            "99999999999999999999999999",
+            "9000000000000000000",
+            "-9223372036854775808",
+            "18446744073709551615",
+        ] {
+            let reports = Post::of(around(*kind, number)).read(*kind).unwrap();
+            assert_eq!(reports[0].at, None, "{kind} {number}");
+        }
+        assert!(matches!(Post::of(around(*kind, "1e999")).read(*kind), Err(Unreadable::Json(_))), "{kind}");
+    }
+}
+
+#[test]
+fn depth_is_bounded() {
+    let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for kind in Kind::ALL {
+        assert!(Post::of(around(*kind, &deep(100))).read(*kind).is_ok(), "{kind}");
+        assert!(matches!(Post::of(around(*kind, &deep(100_000))).read(*kind), Err(Unreadable::Json(_))), "{kind}");
+    }
+    let body = Post::of(deep(100_000));
+    assert!(matches!(body.verify(&secrets(Kind::Mailgun), NOW), Err(Reject::Malformed(_))));
+    assert!(matches!(body.verify(&secrets(Kind::Ses), NOW), Err(Reject::Malformed(_))));
+}
+
+#[test]
+fn bodies_that_are_not_json_say_so() {
+    for kind in Kind::ALL {
+        for body in [b"".as_slice(), b"\xff\xfe{}", b"{\"a\":\"\xc3\x28\"}", b"{} {}", b"{\"a\":1,}", b"NaN"] {
+            let why = Post::of(body).read(*kind).unwrap_err();
+            assert!(matches!(why, Unreadable::Json(_)), "{kind} {body:?}: {why}");
+        }
+        for body in ["1", "\"text\"", "null", "[[]]"] {
+            let why = Post::of(body).read(*kind).unwrap_err();
+            assert!(matches!(why, Unreadable::Shape(_) | Unreadable::Json(_)), "{kind} {body}: {why}");
+        }
+    }
+}
+
+#[test]
+fn bodies_over_a_megabyte_are_not_looked_at() {
+    let large = Post::of(vec![b' '; MAX_BODY_BYTES + 1]);
+    for kind in Kind::ALL {
+        assert_eq!(large.read(*kind), Err(Unreadable::TooLarge));
+        assert_eq!(large.verify(&secrets(*kind), NOW), Err(Reject::TooLarge));
+    }
+    assert_eq!(ses::needs(&large.body), Err(Reject::TooLarge));
+    assert_eq!(Reject::TooLarge.status(), 413);
+}
+
+#[test]
+fn what_is_kept_of_a_report_is_short_and_printable() {
+    let long = "x".repeat(10_000);
+    let body = serde_json::json!([{
+        "event": "bounce", "reason": format!("no\u{7}\r\n{long}"), "email": format!("{long}@example.com"),
+        "sg_message_id": format!("a\nb{long}"), "sg_event_id": long
+    }]);
+    let report = Post::of(body.to_string()).read(Kind::Sendgrid).unwrap().remove(0);
+    assert_eq!(report.reason.chars().count(), 500);
+    assert!(!report.reason.chars().any(char::is_control));
+    assert_eq!((report.recipient, report.remote_id), (None, None));
+    assert!(report.once.len() <= 64);
+    // An id too long to be kept still tells events apart.
+    let other = body.to_string().replacen(&long, "y", 4);
+    assert_ne!(report.once, Post::of(other).read(Kind::Sendgrid).unwrap()[0].once);
+}
+
+#[test]
+fn no_answer_makes_a_provider_stop_for_good() {
+    let rejects = [
+        Reject::MissingHeader("x"),
+        Reject::MissingField("x"),
+        Reject::BadSignature,
+        Reject::Stale { off_ms: 1 },
+        Reject::Malformed(String::new()),
+        Reject::ForeignTopic,
+        Reject::Certificate("x"),
+        Reject::Sha1,
+        Reject::TooLarge,
+        Reject::Misconfigured,
+    ];
+    for reject in rejects {
+        assert!(!matches!(reject.status(), 200..300 | 403 | 406 | 410), "{reject}");
+    }
+}
+
+/// JSON-like text, which goes deeper into the readers than random bytes do.
+fn jsonish() -> impl Strategy<Value = Vec<u8>> {
+    let words = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "\"",
+        "\"signature\"",
+        "\"event-data\"",
+        "\"Type\"",
+        "\"Notification\"",
+        "\"Message\"",
+        "\"timestamp\"",
+        "\"type\"",
+        "\"data\"",
+        "\"to\"",
+        "1e308",
+        "-1",
+        "null",
+        "\\u0000",
+        "é",
+    ];
+    prop::collection::vec(prop::sample::select(words.to_vec()).prop_map(str::to_owned), 0..60)
+        .prop_map(|parts| parts.concat().into_bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn random_bytes_never_panic_and_never_pass(
+        body in prop_oneof![prop::collection::vec(any::<u8>(), 0..300), jsonish()],
+        values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 3),
+        query in ".{0,40}",
+        pem in prop::collection::vec(any::<u8>(), 0..300),
+        now in any::<i64>(),
+    ) {
+        let names = [
+            "svix-id", "svix-timestamp", "svix-signature", "x-usesend-timestamp", "x-usesend-signature", "authorization",
+            "x-twilio-email-event-webhook-signature", "x-twilio-email-event-webhook-timestamp",
+        ];
+        let mut post = Post { query, certificate: Some(pem), ..Post::of(body) };
+        for (number, name) in names.iter().enumerate() {
+            post = post.with(name, &values[number % values.len()]);
+        }
+        for kind in Kind::ALL {
+            prop_assert!(post.verify(&secrets(*kind), mailonce_core::time::Time(now)).is_err());
+            for report in post.read(*kind).unwrap_or_default() {
+                prop_assert!(!report.once.is_empty());
+            }
+        }
+        if let Ok(needs) = ses::needs(&post.body) {
+            prop_assert!(needs.certificate_url.starts_with("https://sns."));
+        }
+        mailgun::token(&post.body);
+    }
+}

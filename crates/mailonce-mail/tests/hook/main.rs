@@ -1,0 +1,23 @@
+//! Webhooks of mail providers against `hook`: real-looking requests, signed here with each scheme's own algorithm, and
+//! samples that the vendors published with their own verifiers.
+
+#[cfg(test)]
+mod brevo;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod mailgun;
+#[cfg(test)]
+mod postmark;
+#[cfg(test)]
+mod resend;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod sendgrid;
+#[cfg(test)]
+mod ses;
+#[cfg(test)]
+mod sns;
+#[cfg(test)]
+mod usesend;

@@ -1,0 +1,111 @@
+//! A request that can be bent, and words to say what should come of it.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use mailonce_core::{id::EmailId, time::Time};
+use mailonce_mail::hook::{self, HookRequest, Kind, Reject, Report, Says, Secrets, Unreadable};
+use serde_json::Value;
+use sha2::Sha256;
+
+/// Our id, as every provider gives it back.
+pub(crate) const OURS: &str = "01930a7c-5e1b-7cc0-8f3a-0123456789ab";
+
+/// 2026-11-15T10:00:00Z.
+pub(crate) const NOW: Time = Time(1_794_736_800_000);
+
+pub(crate) const HARD: Says = Says::Bounced { permanent: true };
+pub(crate) const SOFT: Says = Says::Bounced { permanent: false };
+
+#[derive(Clone, Default)]
+pub(crate) struct Post {
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) query: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) certificate: Option<Vec<u8>>,
+}
+
+impl Post {
+    pub(crate) fn of(body: impl Into<Vec<u8>>) -> Self {
+        Self { body: body.into(), ..Self::default() }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name.to_owned(), value.as_ref().to_vec()));
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        let before = self.headers.len();
+        self.headers.retain(|(given, _)| !given.eq_ignore_ascii_case(name));
+        assert!(self.headers.len() < before, "{name} was never there");
+        self
+    }
+
+    /// The same request with another body under the same headers.
+    pub(crate) fn saying(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The same request with its headers in another case.
+    pub(crate) fn shouting(mut self) -> Self {
+        self.headers.iter_mut().for_each(|(name, _)| *name = name.to_ascii_uppercase());
+        self
+    }
+
+    fn given<T>(&self, look: impl FnOnce(&HookRequest<'_>) -> T) -> T {
+        let headers: Vec<_> = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        look(&HookRequest {
+            headers: &headers,
+            query: &self.query,
+            body: &self.body,
+            certificate: self.certificate.as_deref(),
+        })
+    }
+
+    pub(crate) fn verify(&self, secrets: &Secrets, now: Time) -> Result<(), Reject> {
+        self.given(|request| hook::verify(secrets.kind(), secrets, request, now))
+    }
+
+    pub(crate) fn verify_as(&self, kind: Kind, secrets: &Secrets, now: Time) -> Result<(), Reject> {
+        self.given(|request| hook::verify(kind, secrets, request, now))
+    }
+
+    pub(crate) fn read(&self, kind: Kind) -> Result<Vec<Report>, Unreadable> {
+        self.given(|request| hook::read(kind, request))
+    }
+}
+
+/// The only report of a body.
+pub(crate) fn one(kind: Kind, body: &Value) -> Report {
+    let mut reports = Post::of(body.to_string()).read(kind).unwrap();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    reports.remove(0)
+}
+
+pub(crate) fn ours() -> Option<EmailId> {
+    let id = OURS.parse().ok();
+    assert!(id.is_some());
+    id
+}
+
+pub(crate) fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(text);
+    mac.finalize().into_bytes().to_vec()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// The same object with one field set.
+pub(crate) fn set(body: &Value, pointer: &str, value: impl Into<Value>) -> Value {
+    let mut body = body.clone();
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    body.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(name.to_owned(), value.into());
+    body
+}

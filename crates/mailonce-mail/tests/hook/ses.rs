@@ -1,0 +1,140 @@
+//! SES: what is inside the messages of SNS, one report for each recipient.
+
+use mailonce_core::time::Time;
+use mailonce_mail::hook::{Kind, MAX_EVENTS, Report, Says, Unreadable};
+use serde_json::{Value, json};
+
+use crate::{
+    rig::{HARD, OURS, Post, SOFT, ours, set},
+    sns::notification,
+};
+
+fn mail() -> Value {
+    json!({
+        "timestamp": "2026-11-15T09:59:02.012Z", "source": "Sender Name <sender@example.com>",
+        "sendingAccountId": "123456789012", "messageId": "EXAMPLE7c191be45-e9aedb9a-02f9-4d12-a87d-dd0099a07f8a-000000",
+        "destination": ["recipient@example.com"], "headersTruncated": false,
+        "headers": [{"name": "From", "value": "sender@example.com"}],
+        "tags": {"ses:configuration-set": ["ConfigSet"], "ses:source-ip": ["192.0.2.0"], "mailonce": [OURS]}
+    })
+}
+
+fn event(word: &str, name: &str, object: Value) -> Value {
+    json!({"eventType": word, "mail": mail(), name: object})
+}
+
+fn bounce(kind: &str, sub: &str) -> Value {
+    event(
+        "Bounce",
+        "bounce",
+        json!({
+            "bounceType": kind, "bounceSubType": sub, "timestamp": "2026-11-15T09:59:50.669Z",
+            "feedbackId": "01000157c44f053b-61b59c11-9236-11e6-8f96-7be8aexample-000000",
+            "bouncedRecipients": [
+                {"emailAddress": "a@example.com", "action": "failed", "status": "5.1.1",
+                 "diagnosticCode": "smtp; 550 5.1.1 user unknown"},
+                {"emailAddress": "B <b@example.com>"}
+            ]
+        }),
+    )
+}
+
+fn delivered() -> Value {
+    event(
+        "Delivery",
+        "delivery",
+        json!({"timestamp": "2026-11-15T09:59:49.202Z", "recipients": ["recipient@example.com"],
+               "smtpResponse": "250 2.6.0 Message received", "reportingMTA": "mta.example.com"}),
+    )
+}
+
+fn read(event: &Value) -> Vec<Report> {
+    Post::of(notification(&event.to_string()).to_string()).read(Kind::Ses).unwrap()
+}
+
+#[test]
+fn a_delivery_is_read() {
+    let reports = read(&delivered());
+    let report = &reports[0];
+    assert_eq!((reports.len(), report.says, report.email), (1, Says::Delivered, ours()));
+    assert_eq!(report.remote_id.as_deref(), Some("EXAMPLE7c191be45-e9aedb9a-02f9-4d12-a87d-dd0099a07f8a-000000"));
+    assert_eq!(report.recipient.as_deref(), Some("recipient@example.com"));
+    assert_eq!(report.reason, "250 2.6.0 Message received");
+    assert_eq!(report.at, Time::parse("2026-11-15T09:59:49.202Z"));
+    assert_eq!((report.once.as_str(), report.test), ("165545c9-2a5c-472c-8df2-7ff2be2b3b1b/0", false));
+}
+
+#[test]
+fn each_recipient_of_a_bounce_has_a_report_of_its_own() {
+    let reports = read(&bounce("Permanent", "General"));
+    let told: Vec<_> =
+        reports.iter().map(|report| (report.recipient.as_deref().unwrap(), report.reason.as_str())).collect();
+    assert_eq!(told, [("a@example.com", "smtp; 550 5.1.1 user unknown"), ("b@example.com", "General")]);
+    assert_ne!(reports[0].once, reports[1].once);
+    assert_eq!(reports[0].at, Time::parse("2026-11-15T09:59:50.669Z"));
+    // A repeat by SNS has the same id, whatever else it has.
+    assert_eq!(reports, read(&bounce("Permanent", "General")));
+}
+
+#[test]
+fn events_are_told_apart() {
+    let complaint = |sub: Value| {
+        let object = json!({"complainedRecipients": [{"emailAddress": "a@example.com"}], "complaintSubType": sub,
+                            "complaintFeedbackType": "abuse", "timestamp": "2026-11-15T09:59:59Z"});
+        event("Complaint", "complaint", object)
+    };
+    let delay = json!({"delayType": "TransientCommunicationFailure", "delayedRecipients":
+        [{"emailAddress": "a@example.com", "status": "4.4.1", "diagnosticCode": "smtp; 421 4.4.1 timeout"}]});
+    let cases = [
+        (event("Send", "send", json!({})), Says::Accepted),
+        (delivered(), Says::Delivered),
+        (bounce("Permanent", "General"), HARD),
+        (bounce("Transient", "MailboxFull"), SOFT),
+        (bounce("Undetermined", "Undetermined"), SOFT),
+        (bounce("Permanent", "Suppressed"), Says::Suppressed),
+        (bounce("Permanent", "OnAccountSuppressionList"), Says::Suppressed),
+        (complaint(Value::Null), Says::Complained),
+        (complaint("OnAccountSuppressionList".into()), Says::Suppressed),
+        (event("DeliveryDelay", "deliveryDelay", delay), Says::Deferred),
+        (event("Reject", "reject", json!({"reason": "Bad content"})), Says::Refused),
+        (event("Rendering Failure", "failure", json!({"errorMessage": "no such part"})), Says::Refused),
+        (event("Open", "open", json!({})), Says::Other),
+        (event("Of tomorrow", "x", json!({})), Says::Other),
+    ];
+    for (event, says) in cases {
+        assert_eq!(read(&event)[0].says, says, "{event}");
+        assert!(read(&event)[0].recipient.is_some(), "{event}");
+    }
+    // Feedback notifications of an identity name the type otherwise.
+    let mut old = delivered();
+    let word = old.as_object_mut().unwrap().remove("eventType").unwrap();
+    assert_eq!(read(&set(&old, "/notificationType", word))[0].says, Says::Delivered);
+}
+
+#[test]
+fn our_id_is_found_in_the_header_too() {
+    let untagged = set(&delivered(), "/mail/tags", json!({}));
+    assert_eq!(read(&untagged)[0].email, None);
+    let headers = json!([{"name": "From", "value": "x"}, {"name": "x-mailonce-ID", "value": OURS}]);
+    assert_eq!(read(&set(&untagged, "/mail/headers", headers))[0].email, ours());
+}
+
+#[test]
+fn words_of_sns_itself_are_not_errors() {
+    let hello = notification("Successfully validated SNS topic for Amazon SES event publishing.");
+    let reports = Post::of(hello.to_string()).read(Kind::Ses).unwrap();
+    assert_eq!((reports[0].says, reports[0].test, reports[0].email), (Says::Other, true, None));
+    let confirmation = set(&notification("x"), "/Type", "SubscriptionConfirmation");
+    assert_eq!(Post::of(confirmation.to_string()).read(Kind::Ses), Ok(vec![]));
+    assert!(matches!(Post::of("{}").read(Kind::Ses), Err(Unreadable::Shape(_))));
+    assert!(matches!(Post::of(notification("{\"a\":").to_string()).read(Kind::Ses), Err(Unreadable::Json(_))));
+    let simulated = set(&delivered(), "/delivery/recipients", json!(["success@simulator.amazonses.com"]));
+    assert!(read(&simulated)[0].test);
+}
+
+#[test]
+fn recipients_are_bounded() {
+    let crowd = set(&delivered(), "/delivery/recipients", vec!["a@example.com"; MAX_EVENTS + 1]);
+    let post = Post::of(notification(&crowd.to_string()).to_string());
+    assert_eq!(post.read(Kind::Ses), Err(Unreadable::TooMany(MAX_EVENTS + 1)));
+}

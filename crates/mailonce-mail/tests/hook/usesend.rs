@@ -1,0 +1,113 @@
+//! useSend: milliseconds, a key used letter by letter, and a body that counts its attempts.
+
+use mailonce_core::time::Time;
+use mailonce_mail::hook::{Kind, Reject, Says, Secrets};
+use serde_json::{Value, json};
+
+use crate::rig::{HARD, NOW, OURS, Post, SOFT, hex, hmac, one, ours, set};
+
+const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn secrets() -> Secrets {
+    Secrets::keys(Kind::Usesend, &[SECRET]).unwrap()
+}
+
+fn signed(secret: &str, at: Time, body: &str) -> Post {
+    let signature = hex(&hmac(secret.as_bytes(), format!("{}.{body}", at.0).as_bytes()));
+    Post::of(body)
+        .with("X-UseSend-Timestamp", at.0.to_string())
+        .with("X-UseSend-Signature", format!("v1={signature}"))
+        .with("X-UseSend-Event", "email.sent")
+        .with("X-UseSend-Call", "call_1")
+}
+
+fn event(word: &str) -> Value {
+    json!({
+        "id": "call_b3f0c2", "type": word, "version": "2026-01-18", "createdAt": "2026-11-15T09:59:59.000Z",
+        "teamId": 7, "attempt": 1,
+        "data": {
+            "id": "cm2a0q8fx0001", "status": "SENT", "from": "a@example.org", "to": ["ada@example.com"],
+            "occurredAt": "2026-11-15T09:59:58.500Z", "subject": "Hi"
+        }
+    })
+}
+
+#[test]
+fn a_signature_made_elsewhere_is_believed() {
+    // HMAC by Python's standard library over `1794736800000.{body}`.
+    let post = Post::of(r#"{"id":"call_1","type":"webhook.test"}"#)
+        .with("x-usesend-timestamp", "1794736800000")
+        .with("x-usesend-signature", "v1=4da406327fab438978d9ff3e04e46c42cc1615fb026ca71d5d1eeed8c4a12f75");
+    assert_eq!(post.verify(&secrets(), NOW), Ok(()));
+    assert!(post.read(Kind::Usesend).unwrap()[0].test);
+}
+
+#[test]
+fn the_right_secret_is_believed_and_nothing_else() {
+    let body = event("email.delivered").to_string();
+    let good = signed(SECRET, NOW, &body);
+    assert_eq!(good.verify(&secrets(), NOW), Ok(()));
+    assert_eq!(good.clone().shouting().verify(&secrets(), NOW), Ok(()));
+    assert_eq!(good.clone().saying(body.replace("SENT", "LOST")).verify(&secrets(), NOW), Err(Reject::BadSignature));
+    // The prefix belongs to the key.
+    let stripped = signed(SECRET.trim_start_matches("whsec_"), NOW, &body);
+    assert_eq!(stripped.verify(&secrets(), NOW), Err(Reject::BadSignature));
+    for name in ["x-usesend-timestamp", "x-usesend-signature"] {
+        assert_eq!(good.clone().without(name).verify(&secrets(), NOW), Err(Reject::MissingHeader(name)));
+    }
+    let odd = good.clone().without("x-usesend-signature").with("x-usesend-signature", "v1=zz");
+    assert!(matches!(odd.verify(&secrets(), NOW), Err(Reject::Malformed(_))));
+    let mut longer = good.clone();
+    longer.headers[1].1.extend(b"00");
+    assert!(matches!(longer.verify(&secrets(), NOW), Err(Reject::Malformed(_))));
+    let both = Secrets::keys(Kind::Usesend, &["whsec_the_new_one_of_two", SECRET]).unwrap();
+    assert_eq!(good.verify(&both, NOW), Ok(()));
+    assert_eq!(signed("whsec_the_new_one_of_two", NOW, &body).verify(&both, NOW), Ok(()));
+}
+
+#[test]
+fn milliseconds_are_milliseconds() {
+    let post = signed(SECRET, NOW, "{}");
+    assert_eq!(post.verify(&secrets(), NOW.plus(300_000)), Ok(()));
+    assert_eq!(post.verify(&secrets(), NOW.plus(300_001)), Err(Reject::Stale { off_ms: 300_001 }));
+    // Seconds would be a day in January 1970.
+    let seconds = signed(SECRET, Time(NOW.0 / 1000), "{}");
+    assert!(matches!(seconds.verify(&secrets(), NOW), Err(Reject::Stale { .. })));
+}
+
+#[test]
+fn events_are_told_apart() {
+    let bounce = |kind: &str| set(&event("email.bounced"), "/data/bounce", json!({"type": kind, "message": "no"}));
+    let cases = [
+        (event("email.queued"), Says::Accepted),
+        (event("email.sent"), Says::Accepted),
+        (event("email.delivered"), Says::Delivered),
+        (event("email.delivery_delayed"), Says::Deferred),
+        (bounce("Permanent"), HARD),
+        (bounce("Transient"), SOFT),
+        (event("email.complained"), Says::Complained),
+        (event("email.rejected"), Says::Refused),
+        (event("email.failed"), Says::Refused),
+        (event("email.suppressed"), Says::Suppressed),
+        (event("email.opened"), Says::Other),
+        (event("contact.created"), Says::Other),
+    ];
+    for (event, says) in cases {
+        let report = one(Kind::Usesend, &event);
+        assert_eq!(report.says, says, "{event}");
+        assert_eq!((report.once.as_str(), report.email), ("call_b3f0c2", None));
+        assert_eq!(report.recipient.as_deref(), Some("ada@example.com"));
+        assert_eq!(report.at, Time::parse("2026-11-15T09:59:58.500Z"));
+    }
+    assert_eq!(one(Kind::Usesend, &event("email.sent")).remote_id.as_deref(), Some("cm2a0q8fx0001"));
+    assert_eq!(one(Kind::Usesend, &event("contact.created")).remote_id, None);
+}
+
+#[test]
+fn a_retry_is_the_same_event_and_an_echoed_header_is_ours() {
+    let (first, second) = (event("email.sent"), set(&event("email.sent"), "/attempt", 2));
+    assert_eq!(one(Kind::Usesend, &first).once, one(Kind::Usesend, &second).once);
+    for headers in [json!({"X-Mailonce-Id": OURS}), json!([{"name": "x-mailonce-id", "value": OURS}])] {
+        assert_eq!(one(Kind::Usesend, &set(&first, "/data/headers", headers)).email, ours());
+    }
+}
