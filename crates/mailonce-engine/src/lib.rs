@@ -172,6 +172,15 @@ impl Engine {
         self.ways.iter().map(|way| way.view(self.time.even())).collect()
     }
 
+    /// Every figure in the text form of Prometheus.
+    pub async fn render_metrics(&self) -> String {
+        let backlog = self.store.backlog().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "counting what waits");
+            mailonce_core::port::store::Backlog::default()
+        });
+        self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), self.now())
+    }
+
     /// The store itself, for health and shutdown.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store

@@ -3,9 +3,10 @@
 use mailonce_core::{
     email::Channel,
     port::{
-        store::{Gauges, SuppressedReason},
+        store::{Backlog, Gauges, SuppressedReason},
         transport::Meaning,
     },
+    time::Time,
 };
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -13,6 +14,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use std::fmt::Write as _;
+
+use crate::ways::WayView;
 
 /// A replay that comes so soon after the first call raced with it.
 const TWIN_MS: i64 = 100;
@@ -150,13 +153,15 @@ impl Metrics {
     }
 
     /// The figures in the text form of Prometheus, the store's own among them.
-    pub fn render(&self, gauges: &Gauges) -> String {
+    pub(crate) fn render(&self, gauges: &Gauges, backlog: &Backlog, ways: &[WayView], now: Time) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         encode(&mut text, &self.registry).ok();
         let tail = text.trim_end().trim_end_matches("# EOF").len();
         text.truncate(tail);
         store_figures(&mut text, gauges);
+        outbox_figures(&mut text, backlog, now);
+        way_figures(&mut text, ways);
         text.push_str("# EOF\n");
         text
     }
@@ -181,6 +186,39 @@ fn store_figures(text: &mut String, gauges: &Gauges) {
     );
     histogram(text, "commit_batch_size", "Verbs in one commit", &gauges.batch_sizes, gauges.verbs as f64, 1.0);
     histogram(text, "commit_seconds", "Time of one commit", &gauges.commit_ms, gauges.commit_us as f64 / 1e6, 0.001);
+}
+
+/// What waits to be handed over.
+fn outbox_figures(text: &mut String, backlog: &Backlog, now: Time) {
+    writeln!(
+        text,
+        "# HELP mailonce_outbox_depth Handoffs that wait, by transport.\n# TYPE mailonce_outbox_depth gauge"
+    )
+    .ok();
+    for (transport, count) in &backlog.waiting {
+        writeln!(text, "mailonce_outbox_depth{{transport=\"{transport}\"}} {count}").ok();
+    }
+    let age = backlog.oldest.map_or(0, |oldest| now.since(oldest).max(0)) as f64 / 1000.0;
+    for (name, help, value) in [
+        ("outbox_oldest_seconds", "How long the handoff has been due that waits longest", age),
+        ("handoff_unknown", "Handoffs whose outcome is unknown", backlog.unknown as f64),
+    ] {
+        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
+    }
+}
+
+/// How the ways out are. Their names come from the configuration.
+fn way_figures(text: &mut String, ways: &[WayView]) {
+    writeln!(text, "# HELP mailonce_breaker_open Whether a way out rests.\n# TYPE mailonce_breaker_open gauge").ok();
+    for way in ways {
+        let open = u8::from(way.breaker != "closed");
+        writeln!(text, "mailonce_breaker_open{{transport=\"{}\"}} {open}", way.name).ok();
+    }
+    writeln!(text, "# HELP mailonce_handoff_in_flight Hand-overs under way.\n# TYPE mailonce_handoff_in_flight gauge")
+        .ok();
+    for way in ways {
+        writeln!(text, "mailonce_handoff_in_flight{{transport=\"{}\"}} {}", way.name, way.in_flight).ok();
+    }
 }
 
 fn histogram(text: &mut String, name: &str, help: &str, buckets: &[u64; 12], sum: f64, unit: f64) {

@@ -1,7 +1,7 @@
 //! What callers are told about an email they sent.
 
 use mailonce_core::{
-    email::{EmailState, Guard},
+    email::{Email, EmailState, Guard},
     id::{EmailId, TeamId},
     key::InstallSecret,
     time::Time,
@@ -44,6 +44,12 @@ pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &Glimpse
 }
 
 impl Sent {
+    /// The same answer with the state the email has by now.
+    pub fn now(&mut self, email: &Email) {
+        (self.state, self.rev, self.guard) = (email.state(), email.rev, email.guard);
+        self.expires_at = email.expires_at();
+    }
+
     /// One sentence that says what the answer means and what to do.
     pub fn next(&self) -> &'static str {
         if self.payload_differs {
@@ -52,6 +58,11 @@ impl Sent {
         match (self.first, self.state) {
             (true, EmailState::Held) => {
                 "Accepted but held: the same intent already goes to some of these recipients, so a person must decide."
+            }
+            (true, EmailState::Sent | EmailState::Delivered) => "Sent; there is nothing more to do.",
+            (true, EmailState::Failed) => "The next hop refused it; read the email to see why before you try again.",
+            (true, EmailState::Unknown) => {
+                "Handed over, but nobody can tell whether it arrived; do not send again, resolve it."
             }
             (true, EmailState::Scheduled) => "Accepted and scheduled; it will be sent once, so do not send it again.",
             (true, _) => "Accepted; it will be sent once, so do not send it again.",

@@ -206,6 +206,13 @@ impl Config {
         })
     }
 
+    /// The ways out of mail that no rule speaks of, in the order of fail-over. One that is configured is meant to be
+    /// used; none is the sandbox.
+    pub fn default_transports(&self) -> Vec<String> {
+        let first = || self.transports.first().map(|file| file.name.clone()).into_iter().collect();
+        self.routing.default.clone().unwrap_or_else(first)
+    }
+
     /// How callers reach the API.
     pub fn url(&self) -> String {
         self.public_url.clone().unwrap_or_else(|| format!("http://{}", self.http))

@@ -57,9 +57,7 @@ fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
         Ok(())
     };
     let file = &config.routing;
-    // One transport that is configured is meant to be used.
-    let first = config.transports.first().map(|file| file.name.clone());
-    let default = file.default.clone().unwrap_or_else(|| first.into_iter().collect());
+    let default = config.default_transports();
     known(&default)?;
     let mut rules = Vec::new();
     for rule in &file.rules {

@@ -20,13 +20,18 @@ use mailonce_core::{
 };
 use mailonce_engine::view::Sent;
 use serde::Deserialize;
+use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Answer, App, PathOf,
+    detail::EmailDetailBody,
     door::{Door, RawBody, parse},
-    wire::{BatchBody, BatchError, EmailBody, EmailDetailBody, EmailPage, SendBody, SentBody, words},
+    wire::{BatchBody, BatchError, EmailBody, EmailPage, SendBody, SentBody, words},
 };
+
+/// How long a send may wait for its end, in seconds.
+const LONGEST_WAIT_S: u64 = 60;
 
 /// An email's id from the path. A text that is no id names nothing here.
 pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
@@ -52,12 +57,30 @@ fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Res
 ///
 /// The same key again answers with the same email, whatever became of it.
 #[utoipa::path(post, path = "/v1/emails", tag = "emails", request_body = SendBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry"),
+        ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state, or with the current one after so many seconds (at most 60)")),
     responses((status = 202, description = "Accepted", body = SentBody), (status = 200, description = "Accepted before", body = SentBody)))]
-pub(super) async fn send(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+pub(super) async fn send(State(app): State<App>, door: Door, headers: HeaderMap, body: RawBody) -> Answer {
     door.caller.need(Scope::Send)?;
+    let patience = preferred_wait(&headers)?;
     let request = body.parse::<SendBody>()?.request(door.key)?;
-    Ok(sent(&app.engine.send(&door.caller, request).await?))
+    let mut answer = app.engine.send(&door.caller, request).await?;
+    if let Some(patience) = patience
+        && let Some(email) = app.engine.settled(door.caller.team.id, answer.id, patience).await?
+    {
+        answer.now(&email);
+    }
+    Ok(sent(&answer))
+}
+
+/// How long a caller prefers to wait for the end (RFC 7240). Other preferences are not ours to know.
+fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut waits = values.flat_map(|value| value.split(',')).filter_map(|one| one.trim().strip_prefix("wait="));
+    let Some(text) = waits.next() else { return Ok(None) };
+    let seconds = text.trim_matches('"').parse::<u64>().ok().filter(|seconds| *seconds <= LONGEST_WAIT_S);
+    let fault = || Problem::field(Code::InvalidField, "Prefer", format!("wait is 0 to {LONGEST_WAIT_S} seconds"));
+    seconds.map(Duration::from_secs).map(Some).ok_or_else(fault)
 }
 
 /// Send up to 1,000 emails under one key.

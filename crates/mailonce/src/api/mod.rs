@@ -1,10 +1,12 @@
 //! The HTTP API: one page of routes, and handlers that only translate.
 
 mod access;
+mod detail;
 mod door;
 mod emails;
 mod error_pages;
 mod events;
+mod handoff;
 mod keys;
 mod problem;
 mod system;
@@ -50,6 +52,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(emails::read, emails::reschedule))
         .routes(routes!(emails::cancel))
         .routes(routes!(emails::resend))
+        .routes(routes!(handoff::resolve))
         .routes(routes!(keys::inspect, keys::extend, keys::forget))
         .routes(routes!(events::list))
         // Administrators
@@ -57,6 +60,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(access::revoke_api_key))
         .routes(routes!(access::create_team, access::list_teams))
         .routes(routes!(access::change_team))
+        .routes(routes!(handoff::transports))
+        .routes(routes!(handoff::pause))
+        .routes(routes!(handoff::resume))
+        .routes(routes!(handoff::confirm_clock))
         // Operators and readers
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))

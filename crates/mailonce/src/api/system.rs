@@ -33,14 +33,20 @@ pub(super) async fn healthz() -> Response {
 /// Whether the ledger can commit.
 #[utoipa::path(get, path = "/readyz", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
-    let health = app.engine.store().health().await.map_err(unavailable)?;
+    let mut health = app.engine.store().health().await.map_err(unavailable)?;
+    if !app.engine.time_is_sure() {
+        health.notes.push("the clock jumped: time-bound work rests until POST /v1/clock/confirm".into());
+    }
+    if app.engine.is_paused() {
+        health.notes.push("hand-off is paused".into());
+    }
     Ok(Json(HealthBody { status: "ready", store: Some(health.engine), notes: health.notes }).into_response())
 }
 
 /// Figures in the text form of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "system", security(()), responses((status = 200, description = "Figures", body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    let text = app.engine.metrics.render(&app.engine.store().gauges());
+    let text = app.engine.render_metrics().await;
     typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
 }
 

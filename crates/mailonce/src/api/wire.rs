@@ -1,22 +1,18 @@
 //! The wire forms of requests and answers. The OpenAPI document is made from these types.
 
 use mailonce_core::{
-    address::Mailbox,
     content::{Content, RawAttachment, RawContent, Scalar},
     email::{Email, Guard, OnUnknown},
-    handoff::Outcome,
     intent::Intent,
     limits,
     problem::{Code, FieldError, Problem, nearest},
     ttl::Ttl,
 };
 use mailonce_engine::{
-    look::EmailView,
     send::{OnMismatch, SendRequest},
     view::Sent,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -488,28 +484,6 @@ pub(crate) struct EmailPage {
     pub(crate) next_cursor: Option<String>,
 }
 
-/// One try at an envelope.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct AttemptBody {
-    number: u32,
-    at: String,
-    /// `accepted deferred refused unknown`; null while it is on the wire.
-    outcome: Option<&'static str>,
-    /// What the next hop said.
-    reply: String,
-}
-
-/// One envelope.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct HandoffBody {
-    number: u16,
-    transport: String,
-    recipients: Vec<String>,
-    state: &'static str,
-    due_at: Option<String>,
-    attempts: Vec<AttemptBody>,
-}
-
 /// A call that was answered with an earlier email.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SuppressedBody {
@@ -530,128 +504,6 @@ impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedBody {
             reason: call.reason.word(),
         }
     }
-}
-
-/// Something that happened to an email.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct TimelineBody {
-    at: String,
-    what: String,
-}
-
-/// An attachment, without its bytes.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct AttachmentView {
-    filename: Option<String>,
-    content_type: Option<String>,
-    content_id: Option<String>,
-    size: usize,
-}
-
-/// Everything about one email.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct EmailDetailBody {
-    #[serde(flatten)]
-    email: EmailBody,
-    /// Null, like the other parts of the content, once the body was dropped.
-    text: Option<String>,
-    html: Option<String>,
-    reply_to: Vec<String>,
-    #[schema(value_type = Object)]
-    headers: Map<String, Value>,
-    attachments: Vec<AttachmentView>,
-    #[schema(value_type = Object)]
-    tags: Value,
-    #[schema(value_type = Object)]
-    metadata: Value,
-    #[schema(value_type = Option<Object>)]
-    intent: Option<Value>,
-    on_unknown: &'static str,
-    handoffs: Vec<HandoffBody>,
-    timeline: Vec<TimelineBody>,
-    /// The latest 20, newest first.
-    suppressed_calls: Vec<SuppressedBody>,
-}
-
-impl EmailDetailBody {
-    pub(crate) fn of(view: &EmailView, message_id: String) -> Self {
-        let email = &view.detail.email;
-        let content = view.content.as_ref();
-        let shown = |mailbox: &Mailbox| match &mailbox.name {
-            Some(name) => format!("{name} <{}>", mailbox.address),
-            None => mailbox.address.clone(),
-        };
-        let files = content.map(|c| c.attachments.as_slice()).unwrap_or_default();
-        Self {
-            email: EmailBody::of(email, message_id),
-            text: content.and_then(|c| c.text.clone()),
-            html: content.and_then(|c| c.html.clone()),
-            reply_to: content.map(|c| c.reply_to.iter().map(shown).collect()).unwrap_or_default(),
-            headers: content
-                .map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect())
-                .unwrap_or_default(),
-            attachments: files.iter().map(attachment_view).collect(),
-            tags: content.map(|c| serde_json::json!(c.tags)).unwrap_or_default(),
-            metadata: content.map(|c| serde_json::json!(c.metadata)).unwrap_or_default(),
-            intent: email.head.intent.as_ref().map(|intent| serde_json::json!(intent)),
-            on_unknown: email.head.on_unknown.word(),
-            handoffs: handoffs(view),
-            timeline: timeline(view),
-            suppressed_calls: view.detail.suppressed.iter().map(SuppressedBody::from).collect(),
-        }
-    }
-}
-
-fn attachment_view(file: &mailonce_core::content::Attachment) -> AttachmentView {
-    AttachmentView {
-        filename: file.filename.clone(),
-        content_type: file.content_type.clone(),
-        content_id: file.content_id.clone(),
-        size: file.bytes.len(),
-    }
-}
-
-fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
-    let attempts = |number: u16| {
-        let own = view.detail.attempts.iter().filter(move |attempt| attempt.handoff == number);
-        own.map(|attempt| AttemptBody {
-            number: attempt.number,
-            at: attempt.at.to_string(),
-            outcome: attempt.outcome.map(Outcome::word),
-            reply: attempt.reply.clone(),
-        })
-        .collect()
-    };
-    let one = |handoff: &mailonce_core::handoff::Handoff| HandoffBody {
-        number: handoff.number,
-        transport: handoff.transport.clone(),
-        recipients: handoff.recipients.clone(),
-        state: handoff.state.word(),
-        due_at: handoff.due_at.map(|at| at.to_string()),
-        attempts: attempts(handoff.number),
-    };
-    view.detail.email.handoffs.iter().map(one).collect()
-}
-
-/// What happened, in order. Made from what the ledger holds, so it needs no table of its own.
-fn timeline(view: &EmailView) -> Vec<TimelineBody> {
-    let email = &view.detail.email;
-    let mut facts = vec![(email.head.created_at, "accepted".to_owned())];
-    if let Some(guard) = email.guard {
-        facts.push((email.head.created_at, format!("held by the guard {}", guard.word())));
-    }
-    for attempt in &view.detail.attempts {
-        let outcome = attempt.outcome.map_or("on the wire", Outcome::word);
-        facts.push((attempt.at, format!("attempt {} of envelope {}: {outcome}", attempt.number, attempt.handoff)));
-    }
-    for call in &view.detail.suppressed {
-        facts.push((call.at, format!("a repeat by {} was suppressed: {}", call.channel.word(), call.reason.word())));
-    }
-    if let Some(at) = email.settled_at {
-        facts.push((at, format!("settled as {}", email.state().word())));
-    }
-    facts.sort_by_key(|(at, _)| *at);
-    facts.into_iter().map(|(at, what)| TimelineBody { at: at.to_string(), what }).collect()
 }
 
 /// Words a person gives: short and on one line.

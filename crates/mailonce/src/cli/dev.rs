@@ -104,6 +104,10 @@ fn greet(config: &Config, url: &str, key: &str) {
         StoreAt::Sqlite => format!("{}/ledger.db", config.data.display()),
         StoreAt::Postgres(_) => "PostgreSQL".into(),
     };
+    let mail = match config.default_transports().as_slice() {
+        [] => "captured by the sandbox; nothing leaves this machine".to_owned(),
+        names => format!("handed to {}", names.join(", then ")),
+    };
     say(&format!(
         r#"mailonce {version}: email happens once
 
@@ -111,7 +115,7 @@ fn greet(config: &Config, url: &str, key: &str) {
   docs     {url}/docs
   key      {key}
   ledger   {place}
-  mail     captured by the sandbox; nothing leaves this machine
+  mail     {mail}
 
 Paste this. The first time it answers 202 and "outcome":"first"; paste it again and
 it answers 200, the same id and "outcome":"replayed". One email, however often you ask.

@@ -1,0 +1,239 @@
+//! Everything about one email, as it is told: its content, its envelopes, what was tried, what is known, and when.
+
+use mailonce_core::{
+    address::Mailbox,
+    handoff::{Attempt, Evidence, Handoff, Outcome},
+    time::Time,
+};
+use mailonce_engine::look::EmailView;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::wire::{EmailBody, SuppressedBody};
+
+/// One try at an envelope.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AttemptBody {
+    number: u32,
+    /// When it was marked, or began when it never came so far.
+    at: String,
+    /// When its answer was written down; null while it is on the wire.
+    ended_at: Option<String>,
+    /// `accepted deferred refused unknown`; null while it is on the wire.
+    outcome: Option<&'static str>,
+    /// The way out it took.
+    transport: Option<String>,
+    /// How far it came: `connect tls greet login mail rcpt data final`.
+    phase: Option<&'static str>,
+    /// The SMTP or HTTP status.
+    code: Option<u16>,
+    /// What the next hop said.
+    reply: String,
+    /// The next hop's own name for the mail.
+    remote_id: Option<String>,
+    /// Whether an earlier attempt may have succeeded already.
+    may_duplicate: bool,
+}
+
+impl AttemptBody {
+    fn of(attempt: &Attempt) -> Self {
+        let about = &attempt.about;
+        Self {
+            number: attempt.number,
+            at: attempt.at.to_string(),
+            ended_at: attempt.ended_at.map(|at| at.to_string()),
+            outcome: attempt.outcome.map(Outcome::word),
+            transport: Some(about.transport.clone()).filter(|name| !name.is_empty()),
+            phase: about.phase.map(mailonce_core::port::transport::Phase::word),
+            code: about.code,
+            reply: attempt.reply.clone(),
+            remote_id: about.remote_id.clone(),
+            may_duplicate: about.may_duplicate,
+        }
+    }
+}
+
+/// One envelope.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HandoffBody {
+    number: u16,
+    transport: String,
+    recipients: Vec<String>,
+    /// `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`
+    state: &'static str,
+    /// When it is tried next, or looked at again while it is unknown.
+    due_at: Option<String>,
+    /// Why it waits or failed.
+    reason: Option<String>,
+    /// Whether some attempt may have succeeded without our knowing.
+    in_doubt: bool,
+    /// Whether the recipient may have it twice.
+    may_duplicate: bool,
+    attempts: Vec<AttemptBody>,
+}
+
+/// A fact about what the next hop did.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EvidenceBody {
+    at: String,
+    handoff: u16,
+    attempt: Option<u32>,
+    /// `late_reply look_up provider_event bounce person policy window crash`
+    source: &'static str,
+    /// `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`
+    says: &'static str,
+    detail: String,
+}
+
+impl EvidenceBody {
+    fn of(fact: &Evidence) -> Self {
+        Self {
+            at: fact.at.to_string(),
+            handoff: fact.handoff,
+            attempt: fact.attempt,
+            source: fact.source.word(),
+            says: fact.says.word(),
+            detail: fact.detail.clone(),
+        }
+    }
+}
+
+/// Something that happened to an email.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TimelineBody {
+    at: String,
+    what: String,
+}
+
+/// An attachment, without its bytes.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AttachmentView {
+    filename: Option<String>,
+    content_type: Option<String>,
+    content_id: Option<String>,
+    size: usize,
+}
+
+/// Everything about one email.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EmailDetailBody {
+    #[serde(flatten)]
+    email: EmailBody,
+    /// Null, like the other parts of the content, once the body was dropped.
+    text: Option<String>,
+    html: Option<String>,
+    reply_to: Vec<String>,
+    #[schema(value_type = Object)]
+    headers: Map<String, Value>,
+    attachments: Vec<AttachmentView>,
+    #[schema(value_type = Object)]
+    tags: Value,
+    #[schema(value_type = Object)]
+    metadata: Value,
+    #[schema(value_type = Option<Object>)]
+    intent: Option<Value>,
+    on_unknown: &'static str,
+    handoffs: Vec<HandoffBody>,
+    /// In the order it was learnt.
+    evidence: Vec<EvidenceBody>,
+    timeline: Vec<TimelineBody>,
+    /// The latest 20, newest first.
+    suppressed_calls: Vec<SuppressedBody>,
+}
+
+impl EmailDetailBody {
+    pub(crate) fn of(view: &EmailView, message_id: String) -> Self {
+        let email = &view.detail.email;
+        let content = view.content.as_ref();
+        let shown = |mailbox: &Mailbox| match &mailbox.name {
+            Some(name) => format!("{name} <{}>", mailbox.address),
+            None => mailbox.address.clone(),
+        };
+        let files = content.map(|c| c.attachments.as_slice()).unwrap_or_default();
+        Self {
+            email: EmailBody::of(email, message_id),
+            text: content.and_then(|c| c.text.clone()),
+            html: content.and_then(|c| c.html.clone()),
+            reply_to: content.map(|c| c.reply_to.iter().map(shown).collect()).unwrap_or_default(),
+            headers: content
+                .map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect())
+                .unwrap_or_default(),
+            attachments: files.iter().map(attachment_view).collect(),
+            tags: content.map(|c| serde_json::json!(c.tags)).unwrap_or_default(),
+            metadata: content.map(|c| serde_json::json!(c.metadata)).unwrap_or_default(),
+            intent: email.head.intent.as_ref().map(|intent| serde_json::json!(intent)),
+            on_unknown: email.head.on_unknown.word(),
+            handoffs: handoffs(view),
+            evidence: view.detail.evidence.iter().map(EvidenceBody::of).collect(),
+            timeline: timeline(view),
+            suppressed_calls: view.detail.suppressed.iter().map(SuppressedBody::from).collect(),
+        }
+    }
+}
+
+fn attachment_view(file: &mailonce_core::content::Attachment) -> AttachmentView {
+    AttachmentView {
+        filename: file.filename.clone(),
+        content_type: file.content_type.clone(),
+        content_id: file.content_id.clone(),
+        size: file.bytes.len(),
+    }
+}
+
+fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
+    let attempts = |number: u16| {
+        let own = view.detail.attempts.iter().filter(move |attempt| attempt.handoff == number);
+        own.map(AttemptBody::of).collect()
+    };
+    let one = |handoff: &Handoff| HandoffBody {
+        number: handoff.number,
+        transport: handoff.transport.clone(),
+        recipients: handoff.recipients.clone(),
+        state: handoff.state.word(),
+        due_at: handoff.due_at.map(|at| at.to_string()),
+        reason: handoff.work.reason.clone(),
+        in_doubt: handoff.is_in_doubt(),
+        may_duplicate: handoff.work.may_duplicate,
+        attempts: attempts(handoff.number),
+    };
+    view.detail.email.handoffs.iter().map(one).collect()
+}
+
+/// What happened, in order. Made from what the ledger holds, so it needs no table of its own.
+fn timeline(view: &EmailView) -> Vec<TimelineBody> {
+    let email = &view.detail.email;
+    let mut facts = vec![(email.head.created_at, "accepted".to_owned())];
+    if let Some(guard) = email.guard {
+        facts.push((email.head.created_at, format!("held by the guard {}", guard.word())));
+    }
+    view.detail.attempts.iter().for_each(|attempt| attempt_facts(attempt, &mut facts));
+    for fact in &view.detail.evidence {
+        let what =
+            format!("handoff {}: {} says {}: {}", fact.handoff, fact.source.word(), fact.says.word(), fact.detail);
+        facts.push((fact.at, what));
+    }
+    for call in &view.detail.suppressed {
+        facts.push((call.at, format!("a repeat by {} was suppressed: {}", call.channel.word(), call.reason.word())));
+    }
+    if let Some(at) = email.settled_at {
+        facts.push((at, format!("settled as {}", email.state().word())));
+    }
+    facts.sort_by_key(|(at, _)| *at);
+    facts.into_iter().map(|(at, what)| TimelineBody { at: at.to_string(), what }).collect()
+}
+
+/// An attempt is two facts: it began under a lease, and it was answered.
+fn attempt_facts(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
+    let about = &attempt.about;
+    let name = format!("handoff {}, attempt {}", attempt.handoff, attempt.number);
+    let Some(phase) = about.phase else {
+        let outcome = attempt.outcome.map_or("on the wire", Outcome::word);
+        return facts.push((attempt.at, format!("{name}: {outcome}")));
+    };
+    facts.push((attempt.at, format!("{name}: begun by {} under fence {}", about.transport, about.fence)));
+    let outcome = attempt.outcome.map_or("on the wire", Outcome::word);
+    let code = about.code.map(|code| format!(" {code}")).unwrap_or_default();
+    let ended = attempt.ended_at.unwrap_or(attempt.at);
+    facts.push((ended, format!("{name}: {outcome} at {}{code} {}", phase.word(), attempt.reply).trim_end().to_owned()));
+}

@@ -1,0 +1,142 @@
+//! The hand-off: what a person decides about an unknown outcome, the ways out, and the operator's switches.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    dispatch::Choice,
+    problem::{FieldError, Problem},
+    team::Scope,
+};
+use mailonce_engine::doubts::Resolve;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App, PathOf,
+    door::{Door, RawBody},
+    emails::{EmptyBody, email_id},
+    wire::{EmailBody, words},
+};
+
+/// What became of an email whose outcome is unknown, as a person decides.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResolveBody {
+    /// `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up).
+    r#as: String,
+    /// The email's `rev` as you saw it.
+    rev: u32,
+    /// Only this handoff; every unknown one when it is left out.
+    #[serde(default)]
+    handoff: Option<u16>,
+    /// For whoever reads the timeline.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// Decide what became of an email whose outcome is unknown.
+#[utoipa::path(post, path = "/v1/emails/{id}/resolve", tag = "emails", params(("id" = String, Path)), request_body = ResolveBody,
+    responses((status = 200, description = "The email", body = EmailBody),
+        (status = 409, description = "It changed, or nothing is unknown", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn resolve(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let id = email_id(&id)?;
+    let wish = body.parse::<ResolveBody>()?;
+    words("reason", wish.reason.as_deref().unwrap_or_default())?;
+    let fault = || Problem::from(vec![FieldError::new("as", "is `sent`, `resend` or `abandon`")]);
+    let choice = Choice::parse(&wish.r#as).ok_or_else(fault)?;
+    let asked = door.asked("resolve", &id.to_string(), &body.0);
+    let wish = Resolve { choice, rev: wish.rev, handoff: wish.handoff, reason: wish.reason };
+    let email = app.engine.resolve(&door.caller, id, wish, asked).await?;
+    Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
+}
+
+/// A way out.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TransportBody {
+    name: String,
+    /// `sandbox smtp resend postmark mailgun sendgrid ses usesend brevo http`
+    kind: &'static str,
+    /// The account behind it: retries of an unknown outcome go to the same one only.
+    account: String,
+    /// What can be done about an unknown outcome: `key`, `look_up` or `none`.
+    recovery: &'static str,
+    /// `closed` works, `open` rests, `half_open` tries one.
+    breaker: &'static str,
+    /// Why the breaker is open.
+    why: Option<String>,
+    /// Hand-overs under way.
+    in_flight: usize,
+}
+
+/// Every way out.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TransportPage {
+    data: Vec<TransportBody>,
+    /// Always null: there are few.
+    next_cursor: Option<String>,
+}
+
+/// List the ways out, with their breakers.
+#[utoipa::path(get, path = "/v1/transports", tag = "handoff", responses((status = 200, description = "The ways out", body = TransportPage)))]
+pub(super) async fn transports(State(app): State<App>, door: Door) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let body = |way: mailonce_engine::ways::WayView| TransportBody {
+        name: way.name,
+        kind: way.kind,
+        account: way.account,
+        recovery: way.recovery,
+        breaker: way.breaker,
+        why: way.why,
+        in_flight: way.in_flight,
+    };
+    let data = app.engine.way_views().into_iter().map(body).collect();
+    Ok(Json(TransportPage { data, next_cursor: None }).into_response())
+}
+
+/// Whether mail is handed on, and whether time can be trusted.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HandoffState {
+    /// `running` or `paused`.
+    handoff: &'static str,
+    /// Ledger time.
+    now: String,
+    /// False after the clock jumped: nothing is forgotten, nothing scheduled is sent, no provider's window is open.
+    time_is_sure: bool,
+}
+
+impl HandoffState {
+    fn of(app: &App) -> Json<Self> {
+        Json(Self {
+            handoff: if app.engine.is_paused() { "paused" } else { "running" },
+            now: app.engine.now().to_string(),
+            time_is_sure: app.engine.time_is_sure(),
+        })
+    }
+}
+
+/// Let all hand-off of this process rest. What is under way ends; mail is accepted and waits.
+#[utoipa::path(post, path = "/v1/handoff/pause", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Resting", body = HandoffState)))]
+pub(super) async fn pause(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Operator)?;
+    let EmptyBody {} = body.parse_or_empty()?;
+    app.engine.pause(true);
+    Ok(HandoffState::of(&app).into_response())
+}
+
+/// Let hand-off go on.
+#[utoipa::path(post, path = "/v1/handoff/resume", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Going on", body = HandoffState)))]
+pub(super) async fn resume(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Operator)?;
+    let EmptyBody {} = body.parse_or_empty()?;
+    app.engine.pause(false);
+    Ok(HandoffState::of(&app).into_response())
+}
+
+/// Say that the machine's clock is right, after it jumped.
+#[utoipa::path(post, path = "/v1/clock/confirm", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Believed", body = HandoffState)))]
+pub(super) async fn confirm_clock(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Operator)?;
+    let EmptyBody {} = body.parse_or_empty()?;
+    app.engine.confirm_time();
+    Ok(HandoffState::of(&app).into_response())
+}
