@@ -54,7 +54,7 @@ fn pieces(name: &str, value: &str) -> Vec<String> {
 pub(super) fn percent(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 3);
     for b in text.bytes() {
-        if b.is_ascii_alphanumeric() || b"._-+@~$".contains(&b) {
+        if b.is_ascii_alphanumeric() || b"._-+~$".contains(&b) {
             out.push(char::from(b));
         } else {
             out.extend(['%', hex::high(b), hex::low(b)]);

@@ -94,7 +94,8 @@ fn file(i: usize, attachment: &Attachment, has_html: bool) -> Result<File<'_>, C
     for word in [&attachment.filename, &attachment.content_type, &attachment.content_id].into_iter().flatten() {
         no_control(&format!("attachment {i}"), word)?;
     }
-    let name = attachment.filename.as_deref().filter(|name| !name.trim().is_empty());
+    // Space around a file's name means nothing, and readers disagree about it.
+    let name = attachment.filename.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let id = attachment.content_id.as_deref().map(content_id).filter(|id| !id.is_empty());
     if id.as_ref().is_some_and(|id| id.len() > WORD_OCTETS) {
         return Err(ComposeError::ContentId(i));

@@ -1,0 +1,68 @@
+//! What holds for every letter, however odd.
+
+use crate::letters::{Owned, hostile_letters, letters};
+use mailonce_mail::compose::needs_smtputf8;
+use proptest::prelude::*;
+
+/// Header names of one block of headers, read without any help from the room.
+fn names(block: &str) -> Vec<String> {
+    let fields = block.split("\r\n").filter(|line| !line.starts_with([' ', '\t']));
+    fields.map(|line| line.split_once(':').unwrap_or((line, "")).0.to_owned()).collect()
+}
+
+fn check(letter: &Owned, mail: &[u8]) -> Result<(), TestCaseError> {
+    let text = std::str::from_utf8(mail).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    prop_assert!(text.ends_with("\r\n"));
+    for line in text.split("\r\n") {
+        prop_assert!(line.len() <= 998, "{} octets", line.len());
+        prop_assert!(!line.contains(['\r', '\n', '\0']), "{line:?}");
+    }
+    if !needs_smtputf8(&letter.content) {
+        prop_assert!(text.is_ascii());
+    }
+    prop_assert!(!text.contains("hidden-copy"));
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| TestCaseError::fail("no end of headers"))?;
+    let mut expected = letter.header_names();
+    expected.push("Content-Type");
+    if !head.contains("Content-Type: multipart/") {
+        expected.push("Content-Transfer-Encoding");
+    }
+    prop_assert_eq!(names(head), expected);
+    check_parts(letter, body)
+}
+
+/// Between boundaries stand only headers about the part.
+fn check_parts(letter: &Owned, body: &str) -> Result<(), TestCaseError> {
+    let known = ["Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "Content-ID"];
+    let mut leaves = 0;
+    for part in body.split("--=_").skip(1).filter(|part| !part[32..].starts_with("--")) {
+        let (block, _) = part[32..].split_once("\r\n\r\n").ok_or_else(|| TestCaseError::fail("part without end"))?;
+        for name in names(block.trim_start_matches("\r\n")) {
+            prop_assert!(known.contains(&name.as_str()), "{name}");
+        }
+        leaves += usize::from(!block.contains("Content-Type: multipart/"));
+    }
+    let content = &letter.content;
+    let asked = content.attachments.len() + usize::from(content.text.is_some()) + usize::from(content.html.is_some());
+    // A single body has no boundaries.
+    prop_assert_eq!(leaves, if asked == 1 { 0 } else { asked });
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_letter_becomes_a_well_formed_mail_and_always_the_same(letter in letters()) {
+        let mail = letter.compose().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        check(&letter, &mail)?;
+        prop_assert_eq!(letter.compose(), Ok(mail));
+    }
+
+    #[test]
+    fn a_hostile_letter_is_refused_or_harmless(letter in hostile_letters()) {
+        if let Ok(mail) = letter.compose() {
+            check(&letter, &mail)?;
+        }
+    }
+}
