@@ -24,7 +24,7 @@ class Taker:
         return "250 2.0.0 Ok: queued as AIO1"
 
 def login(server, session, envelope, mechanism, data):
-    return AuthResult(success=data.login == b"ada" and data.password == b"correct horse")
+    return AuthResult(success=data.login == b"ada" and data.password == b"correct horse", handled=False)
 
 async def main():
     extra = {}

@@ -1,6 +1,6 @@
 //! Connections between mails: used again, replaced when they died, bounded in number and in rest.
 
-use crate::setting::{approach, client, config, send, sink, slow_spoken_sink};
+use crate::setting::{MIME, approach, client, config, parcel, send, send_parcel, sink, slow_spoken_sink};
 use mailonce_core::port::transport::{Meaning, Phase};
 use mailonce_sim::sink::smtp::{Act, Step};
 use mailonce_transport::smtp::{Patience, Smtp};
@@ -38,8 +38,10 @@ async fn a_connection_that_spoke_while_it_rested_is_not_trusted() {
         let smtp = client(&sink);
         assert_eq!(send(&smtp).await.meaning, Meaning::Accepted);
         sink.shout(said.as_bytes()).await;
-        sink.once(Step::Rcpt, Act::say("550 5.1.1 nobody"));
-        assert_eq!(send(&smtp).await.meaning, Meaning::Refused, "{said:?} answered for a mail");
+        sink.on_line(Step::Rcpt, "bob", Act::say("550 5.1.1 nobody"));
+        let mut to_bob = parcel(MIME);
+        to_bob.recipients = vec!["bob@in.test".to_owned()];
+        assert_eq!(send_parcel(&smtp, to_bob).await.meaning, Meaning::Refused, "{said:?} answered for a mail");
         assert_eq!(send(&smtp).await.meaning, Meaning::Accepted);
         assert_eq!((sink.connections(), sink.mails().len()), (2, 2));
     }
