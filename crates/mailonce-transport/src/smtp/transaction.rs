@@ -100,7 +100,7 @@ impl Session {
                 let reply = Reply::new(meaning(&answer), command.phase, Some(answer.code), &answer.text());
                 let closing = answer.code == 421;
                 let stale = unbegun && (closing || number == 0);
-                let reusable = !closing && answer.class() != 3 && self.skip(unanswered).await;
+                let reusable = !closing && answer.class() >= 4 && self.skip(unanswered).await;
                 return Err(Setback { reply, stale, reusable });
             }
         }
@@ -117,13 +117,13 @@ impl Session {
         self.wire.answer(end).await
     }
 
-    /// Reads answers that do not matter any more, and tells whether the connection is in step afterwards. A server
-    /// that now waits for a body is not.
+    /// Reads answers that do not matter any more, and tells whether the connection is in step afterwards. After one
+    /// refusal the rest must be refused too: a server that now waits for a body, say, is not in step.
     async fn skip(&mut self, answers: usize) -> bool {
         let end = Instant::now() + REST;
         for _ in 0..answers {
             match self.wire.answer(end).await {
-                Ok(answer) if answer.class() != 3 && answer.code != 421 => {}
+                Ok(answer) if answer.class() >= 4 && answer.code != 421 => {}
                 _ => return false,
             }
         }

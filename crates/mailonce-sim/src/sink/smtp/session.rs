@@ -1,0 +1,377 @@
+//! One connection to the sink.
+
+use super::{Act, Order, Protection, Recorded, Shared, Step};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use std::{io, sync::Arc, time::SystemTime};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+    sync::mpsc,
+    time::sleep,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// Octets of one body. More is nobody's mail.
+const BODY_OCTETS: usize = 64 * 1024 * 1024;
+
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// The session is over, one way or another.
+struct Over;
+
+impl From<io::Error> for Over {
+    fn from(_: io::Error) -> Self {
+        Self
+    }
+}
+
+type Flow<T = ()> = Result<T, Over>;
+
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    io: BufReader<Box<dyn Io>>,
+    number: usize,
+    orders: mpsc::UnboundedReceiver<Order>,
+    acceptor: TlsAcceptor,
+    secure: bool,
+    login: Option<String>,
+    greeted: bool,
+    sender: Option<(String, Vec<String>)>,
+    recipients: Vec<(String, Vec<String>)>,
+}
+
+impl Session {
+    pub(super) async fn run(shared: Arc<Shared>, stream: TcpStream, acceptor: TlsAcceptor) {
+        let (say, orders) = mpsc::unbounded_channel();
+        let number = shared.change(|memory| {
+            memory.sessions.push(say);
+            memory.connections += 1;
+            memory.open += 1;
+            memory.most_open = memory.most_open.max(memory.open);
+            memory.connections
+        });
+        let stream: Option<Box<dyn Io>> = match shared.setting.protection {
+            Protection::Tls => acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn Io>),
+            Protection::None | Protection::Starttls => Some(Box::new(stream)),
+        };
+        if let Some(stream) = stream {
+            let secure = shared.setting.protection == Protection::Tls;
+            let io = BufReader::new(stream);
+            let (greeted, login, sender, recipients) = (false, None, None, Vec::new());
+            let shared = shared.clone();
+            let session = Self { shared, io, number, orders, acceptor, secure, login, greeted, sender, recipients };
+            drop(session.serve().await);
+        }
+        shared.change(|memory| memory.open -= 1);
+    }
+
+    async fn serve(mut self) -> Flow {
+        self.respond(Step::Greeting, "", "220 sink.test ESMTP\r\n").await?;
+        loop {
+            let line = self.line().await?;
+            self.shared.change(|memory| memory.commands.push((self.number, line.clone())));
+            let verb = line.split(' ').next().unwrap_or_default().to_ascii_uppercase();
+            if !self.io.buffer().is_empty() && !self.may_run_ahead(&verb) {
+                self.violation("commands before their turn");
+            }
+            match verb.as_str() {
+                "EHLO" | "HELO" => self.hello(&line).await?,
+                "STARTTLS" => self = self.starttls(&line).await?,
+                "AUTH" => self.auth(&line).await?,
+                "MAIL" => self.mail(&line).await?,
+                "RCPT" => self.rcpt(&line).await?,
+                "DATA" => self.data(&line).await?,
+                "RSET" => {
+                    if self.respond(Step::Reset, &line, "250 2.0.0 forgotten\r\n").await? {
+                        self.forget();
+                    }
+                }
+                "QUIT" => {
+                    self.say(b"221 2.0.0 bye\r\n").await?;
+                    return Err(Over);
+                }
+                _ => self.say(b"500 5.5.1 what\r\n").await?,
+            }
+        }
+    }
+
+    fn violation(&self, what: &str) {
+        self.shared.change(|memory| memory.violations.push(format!("connection {}: {what}", self.number)));
+    }
+
+    fn may_run_ahead(&self, verb: &str) -> bool {
+        self.offers("PIPELINING") && matches!(verb, "MAIL" | "RCPT" | "RSET")
+    }
+
+    fn offers(&self, name: &str) -> bool {
+        self.shared.setting.offers.iter().any(|offer| offer.split(' ').next() == Some(name))
+    }
+
+    fn forget(&mut self) {
+        self.sender = None;
+        self.recipients.clear();
+    }
+
+    /// One line without its CRLF. Meanwhile orders are followed.
+    async fn line(&mut self) -> Flow<String> {
+        let mut line = Vec::new();
+        loop {
+            tokio::select! {
+                read = self.io.read_until(b'\n', &mut line) => {
+                    read?;
+                    break;
+                }
+                Some(order) = self.orders.recv() => {
+                    let Some(bytes) = order.say else {
+                        self.io.shutdown().await?;
+                        return Err(Over);
+                    };
+                    self.say(&bytes).await?;
+                    drop(order.done);
+                }
+            }
+        }
+        if !line.ends_with(b"\n") {
+            return Err(Over);
+        }
+        let Some(line) = line.strip_suffix(b"\r\n").filter(|line| !line.contains(&b'\r')) else {
+            self.violation("a command without CRLF");
+            return Err(Over);
+        };
+        Ok(String::from_utf8_lossy(line).into_owned())
+    }
+
+    async fn say(&mut self, bytes: &[u8]) -> Flow {
+        self.io.write_all(bytes).await?;
+        Ok(self.io.flush().await?)
+    }
+
+    /// Answers, and tells whether what was asked is to be done.
+    async fn respond(&mut self, step: Step, line: &str, usual: &str) -> Flow<bool> {
+        let act = self.shared.change(|memory| memory.script.act(step, line));
+        match act {
+            None => self.say(usual.as_bytes()).await.map(|()| true),
+            Some(Act::Extra(more)) => self.say(&[usual.as_bytes(), &more].concat()).await.map(|()| true),
+            Some(Act::Late(after)) => {
+                sleep(after).await;
+                self.say(usual.as_bytes()).await.map(|()| true)
+            }
+            Some(act) => self.misbehave(act).await.map(|()| false),
+        }
+    }
+
+    async fn misbehave(&mut self, act: Act) -> Flow {
+        match act {
+            Act::Say(bytes) | Act::Extra(bytes) => self.say(&bytes).await,
+            Act::SayAndClose(bytes) => {
+                self.say(&bytes).await?;
+                self.io.shutdown().await?;
+                self.read_out().await
+            }
+            Act::Drip(bytes, each) => {
+                for byte in bytes {
+                    self.say(&[byte]).await?;
+                    sleep(each).await;
+                }
+                Ok(())
+            }
+            Act::Late(_) | Act::Taken(_) | Act::Cut => Err(Over),
+            Act::Stall => self.read_out().await,
+            Act::Freeze => std::future::pending().await,
+        }
+    }
+
+    /// Reads until the other side has closed, so that nothing is lost to a reset.
+    async fn read_out(&mut self) -> Flow {
+        let mut rest = [0; 4096];
+        while self.io.read(&mut rest).await? > 0 {}
+        Err(Over)
+    }
+
+    async fn hello(&mut self, line: &str) -> Flow {
+        let setting = &self.shared.setting;
+        let mut lines = vec!["sink.test".to_owned()];
+        if line.to_ascii_uppercase().starts_with("EHLO") {
+            lines.extend(setting.offers.iter().cloned());
+            lines.extend((setting.protection == Protection::Starttls && !self.secure).then(|| "STARTTLS".to_owned()));
+            lines.extend(setting.login.is_some().then(|| format!("AUTH {}", setting.mechanisms.join(" "))));
+        }
+        let last = lines.len() - 1;
+        let marks = lines.iter().enumerate().map(|(n, line)| (if n == last { ' ' } else { '-' }, line));
+        let usual = marks.fold(String::new(), |said, (mark, line)| said + &format!("250{mark}{line}\r\n"));
+        if self.respond(Step::Hello, line, &usual).await? {
+            self.greeted = true;
+            self.forget();
+        }
+        Ok(())
+    }
+
+    async fn starttls(mut self, line: &str) -> Flow<Self> {
+        if self.shared.setting.protection != Protection::Starttls || self.secure {
+            self.say(b"503 5.5.1 not now\r\n").await?;
+            return Ok(self);
+        }
+        if !self.respond(Step::Starttls, line, "220 2.0.0 go ahead\r\n").await? {
+            return Ok(self);
+        }
+        let stream = self.acceptor.accept(self.io.into_inner()).await?;
+        let io = BufReader::new(Box::new(stream) as Box<dyn Io>);
+        Ok(Self { io, secure: true, greeted: false, login: None, sender: None, recipients: Vec::new(), ..self })
+    }
+
+    async fn auth(&mut self, line: &str) -> Flow {
+        let decoded = |text: &str| String::from_utf8_lossy(&STANDARD.decode(text).unwrap_or_default()).into_owned();
+        let words: Vec<_> = line.split(' ').collect();
+        let given = match words[..] {
+            [_, "PLAIN", first] => {
+                let said = decoded(first);
+                let mut parts = said.split('\0').skip(1).map(ToOwned::to_owned);
+                parts.next().zip(parts.next())
+            }
+            [_, "LOGIN"] => {
+                self.say(b"334 VXNlcm5hbWU6\r\n").await?;
+                let user = decoded(&self.line().await?);
+                self.say(b"334 UGFzc3dvcmQ6\r\n").await?;
+                Some((user, decoded(&self.line().await?)))
+            }
+            _ => None,
+        };
+        let right = given.is_some() && given == self.shared.setting.login;
+        let usual = if right { "235 2.7.0 welcome\r\n" } else { "535 5.7.8 no\r\n" };
+        if self.respond(Step::Login, line, usual).await? && right {
+            self.login = given.map(|(user, _)| user);
+        }
+        Ok(())
+    }
+
+    /// What stands in the way of mail, if anything.
+    fn objection(&self) -> Option<&'static str> {
+        if !self.greeted {
+            return Some("503 5.5.1 say EHLO first\r\n");
+        }
+        if self.shared.setting.protection == Protection::Starttls && !self.secure {
+            return Some("530 5.7.0 STARTTLS first\r\n");
+        }
+        (self.shared.setting.login.is_some() && self.login.is_none()).then_some("530 5.7.0 log in first\r\n")
+    }
+
+    async fn mail(&mut self, line: &str) -> Flow {
+        let objection = if self.sender.is_some() { Some("503 5.5.1 one at a time\r\n") } else { self.objection() };
+        let parsed = path(line, "MAIL FROM:").filter(|(_, parameters)| self.offered(parameters));
+        let usual = match (objection, &parsed) {
+            (Some(objection), _) => objection,
+            (None, None) => "555 5.5.4 not offered\r\n",
+            (None, Some(_)) => "250 2.1.0 ok\r\n",
+        };
+        if self.respond(Step::Mail, line, usual).await? && objection.is_none() {
+            self.sender = parsed;
+        }
+        Ok(())
+    }
+
+    async fn rcpt(&mut self, line: &str) -> Flow {
+        let parsed = path(line, "RCPT TO:").filter(|(_, parameters)| self.offered(parameters));
+        let usual = match (&self.sender, &parsed) {
+            (None, _) => "503 5.5.1 MAIL first\r\n",
+            (Some(_), None) => "555 5.5.4 not offered\r\n",
+            (Some(_), Some(_)) => "250 2.1.5 ok\r\n",
+        };
+        if self.respond(Step::Rcpt, line, usual).await? && self.sender.is_some() {
+            self.recipients.extend(parsed);
+        }
+        Ok(())
+    }
+
+    fn offered(&self, parameters: &[String]) -> bool {
+        parameters.iter().all(|parameter| match parameter.split('=').next().unwrap_or_default() {
+            "SIZE" => self.offers("SIZE"),
+            "BODY" => self.offers("8BITMIME"),
+            "SMTPUTF8" => self.offers("SMTPUTF8"),
+            "RET" | "ENVID" | "NOTIFY" | "ORCPT" => self.offers("DSN"),
+            _ => false,
+        })
+    }
+
+    async fn data(&mut self, line: &str) -> Flow {
+        if self.recipients.is_empty() {
+            return self.respond(Step::Data, line, "554 5.5.1 no valid recipients\r\n").await.map(|_| ());
+        }
+        if !self.respond(Step::Data, line, "354 go on\r\n").await? {
+            return Ok(());
+        }
+        let body = self.body().await?;
+        let act = self.shared.change(|memory| memory.script.act(Step::Dot, ""));
+        let Some(bytes) = body else {
+            self.forget();
+            return self.say(b"554 5.6.0 bare CR or LF\r\n").await;
+        };
+        self.dot(bytes, act).await
+    }
+
+    async fn dot(&mut self, bytes: Vec<u8>, act: Option<Act>) -> Flow {
+        let usual = format!("250 2.0.0 Ok: queued as S{}\r\n", self.number);
+        match act {
+            None => self.take(bytes),
+            Some(Act::Extra(more)) => {
+                self.take(bytes);
+                return self.say(&[usual.as_bytes(), &more].concat()).await;
+            }
+            Some(Act::Late(after)) => {
+                sleep(after).await;
+                self.take(bytes);
+            }
+            Some(Act::Taken(then)) => {
+                self.take(bytes);
+                return self.misbehave(*then).await;
+            }
+            Some(act) => {
+                self.forget();
+                return self.misbehave(act).await;
+            }
+        }
+        self.say(usual.as_bytes()).await
+    }
+
+    fn take(&mut self, bytes: Vec<u8>) {
+        let (sender, sender_parameters) = self.sender.take().unwrap_or_default();
+        let recipients = std::mem::take(&mut self.recipients);
+        let (connection, secure, login) = (self.number, self.secure, self.login.clone());
+        let at = SystemTime::now();
+        let mail = Recorded { sender, sender_parameters, recipients, bytes, at, connection, secure, login };
+        self.shared.change(|memory| memory.mails.push(mail));
+    }
+
+    /// The body up to CRLF, dot, CRLF, and nothing else. None when it has a CR or LF that stands alone.
+    async fn body(&mut self) -> Flow<Option<Vec<u8>>> {
+        let (mut bytes, mut clean, mut first) = (Vec::new(), true, true);
+        loop {
+            let mut line = Vec::new();
+            self.io.read_until(b'\n', &mut line).await?;
+            if std::mem::take(&mut first) && line.ends_with(b"\n") {
+                let act = self.shared.change(|memory| memory.script.act(Step::Body, ""));
+                if let Some(act) = act {
+                    self.misbehave(act).await?;
+                }
+            }
+            if line == b".\r\n" && (bytes.is_empty() || bytes.ends_with(b"\r\n")) {
+                return Ok(clean.then_some(bytes));
+            }
+            if !line.ends_with(b"\n") || bytes.len() > BODY_OCTETS {
+                return Err(Over);
+            }
+            if line.strip_suffix(b"\r\n").is_none_or(|line| line.contains(&b'\r')) {
+                self.violation("a bare CR or LF in a body");
+                clean = false;
+            }
+            bytes.extend_from_slice(line.strip_prefix(b".").unwrap_or(&line));
+        }
+    }
+}
+
+/// The address between angle brackets, and the parameters behind it.
+fn path(line: &str, verb: &str) -> Option<(String, Vec<String>)> {
+    let rest = line.strip_prefix(verb)?.strip_prefix('<')?;
+    let (address, parameters) = rest.split_once('>')?;
+    Some((address.to_owned(), parameters.split(' ').filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect()))
+}
