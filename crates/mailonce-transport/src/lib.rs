@@ -1,3 +1,5 @@
 //! The only room that dials out: SMTP, providers, and webhooks to applications.
 //!
 //! It is empty until mail leaves the machine. The sandbox lives in the ledger's own commit and dials nobody.
+
+pub mod http;
