@@ -3,5 +3,6 @@
 //! It is empty until mail leaves the machine. The sandbox lives in the ledger's own commit and dials nobody.
 
 pub mod dial;
+pub mod http;
 pub mod sandbox;
 pub mod smtp;

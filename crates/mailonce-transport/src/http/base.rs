@@ -1,0 +1,76 @@
+//! Where a provider's API begins: scheme, host, port and path prefix.
+
+use hyper::Uri;
+
+use super::BadSetting;
+
+/// A base URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Base {
+    pub(super) https: bool,
+    /// Without the brackets of an IPv6 address.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// For the Host header: with the port only when it is not the scheme's own.
+    pub(super) authority: String,
+    /// Without a slash at its end.
+    pub(super) prefix: String,
+    /// The URL in one spelling, for the account's fingerprint.
+    pub(super) url: String,
+}
+
+impl Base {
+    pub(super) fn parse(url: &str) -> Result<Self, BadSetting> {
+        let bad = |why: &str| BadSetting(format!("base_url {url} {why}"));
+        let uri: Uri = url.parse().map_err(|e| bad(&format!("cannot be read: {e}")))?;
+        let https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(bad("does not begin with http:// or https://")),
+        };
+        let named = uri.authority().ok_or_else(|| bad("names no host"))?;
+        if named.as_str().contains('@') {
+            return Err(bad("holds a user name: credentials have fields of their own"));
+        }
+        if uri.query().is_some() {
+            return Err(bad("has a query"));
+        }
+        let usual = if https { 443 } else { 80 };
+        let port = named.port_u16().unwrap_or(usual);
+        let shown = named.host().to_ascii_lowercase();
+        let authority = if port == usual { shown.clone() } else { format!("{shown}:{port}") };
+        let prefix = uri.path().trim_end_matches('/').to_owned();
+        let scheme = if https { "https" } else { "http" };
+        let url = format!("{scheme}://{authority}{prefix}");
+        let host = shown.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Self { https, host, port, authority, prefix, url })
+    }
+}
+
+/// A path segment or query value, escaped.
+pub(super) fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let base = Base::parse("https://API.example.com/v1/").unwrap();
+        assert_eq!((base.https, base.host.as_str(), base.port), (true, "api.example.com", 443));
+        assert_eq!((base.authority.as_str(), base.prefix.as_str()), ("api.example.com", "/v1"));
+        let base = Base::parse("http://[::1]:8025").unwrap();
+        assert_eq!((base.host.as_str(), base.authority.as_str(), base.prefix.as_str()), ("::1", "[::1]:8025", ""));
+        assert_eq!(Base::parse("https://a.test:443").unwrap().url, Base::parse("https://a.test/").unwrap().url);
+    }
+
+    #[test]
+    fn what_is_no_base_is_refused() {
+        for url in ["", "api.example.com", "ftp://a.test", "https://u:p@a.test", "https://a.test/?x=1", "/v1"] {
+            assert!(Base::parse(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One request on one connection: connect, TLS, HTTP/1.1, one answer, and the end.
+//!
+//! There is no pool. A pooled connection may have died while it lay idle, and a request written to a dead connection
+//! is an unknown outcome for nothing. There are no redirects and no second tries either: whoever calls decides.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::{Request, body::Incoming, client::conn::http1, header::HeaderMap};
+use hyper_util::rt::TokioIo;
+use mailonce_core::port::transport::{Meaning, Phase, Reply};
+use rustls::pki_types::{CertificateDer, ServerName};
+use std::{io, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
+use tokio_rustls::TlsConnector;
+
+use super::{BadSetting, base::Base};
+
+/// Bytes of an answer's status line and headers.
+const HEAD_BYTES: usize = 32 * 1024;
+/// Headers of an answer.
+const HEAD_LINES: usize = 100;
+/// Bytes of an answer's body.
+const ANSWER_BYTES: usize = 256 * 1024;
+/// Addresses of one name that are tried.
+const ADDRESSES: usize = 6;
+
+/// Says whether an address may be dialled.
+pub type Guard = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+type Body = Full<Bytes>;
+
+/// Where a provider is reached, and how patiently.
+pub(super) struct Door {
+    pub(super) base: Base,
+    pub(super) guard: Option<Guard>,
+    /// For connecting in all, and again for the answer.
+    pub(super) patience: Duration,
+    /// How old a connection may be when the request is written.
+    pub(super) fresh: Duration,
+    tls: TlsConnector,
+    server: ServerName<'static>,
+}
+
+/// A connection on which nothing was said yet.
+pub(super) struct Line {
+    sender: http1::SendRequest<Body>,
+    driver: JoinHandle<()>,
+    made: Instant,
+    patience: Duration,
+    fresh: Duration,
+}
+
+/// What a provider answered.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    /// The body, or why it could not be read whole.
+    pub(super) body: Result<Bytes, String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// The connection had grown too old. Nothing was written.
+    Stale(Duration),
+    /// The connection ended before the request was given to it. Nothing was written.
+    Unsent(String),
+    /// Something may have been read over there.
+    Silent(String),
+}
+
+impl Door {
+    pub(super) fn new(
+        base: Base,
+        guard: Option<Guard>,
+        patience: Duration,
+        fresh: Duration,
+        extra_roots: &[CertificateDer<'static>],
+    ) -> Result<Self, BadSetting> {
+        let name = base.host.clone();
+        let server =
+            ServerName::try_from(name).map_err(|e| BadSetting(format!("{} is no host name: {e}", base.host)))?;
+        Ok(Self { base, guard, patience, fresh, tls: connector(extra_roots)?, server })
+    }
+
+    /// Connects. Whatever fails here can be taken back, so the transport is at fault and no mail in doubt.
+    pub(super) async fn knock(&self) -> Result<Line, Reply> {
+        let late = Instant::now() + self.patience;
+        let in_time = |phase: Phase| fault(phase, format!("{} did not answer in {:?}", self.base.host, self.patience));
+        let socket = timeout_at(late, self.connect()).await.map_err(|_late| in_time(Phase::Connect))??;
+        if !self.base.https {
+            return timeout_at(late, self.greet(socket)).await.map_err(|_late| in_time(Phase::Greet))?;
+        }
+        let secured = timeout_at(late, self.tls.connect(self.server.clone(), socket));
+        let secured = secured.await.map_err(|_late| in_time(Phase::Tls))?;
+        let secured = secured.map_err(|e| fault(Phase::Tls, format!("TLS with {}: {e}", self.base.host)))?;
+        timeout_at(late, self.greet(secured)).await.map_err(|_late| in_time(Phase::Greet))?
+    }
+
+    async fn connect(&self) -> Result<TcpStream, Reply> {
+        let Base { host, port, .. } = &self.base;
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let found: Vec<SocketAddr> =
+            found.map_err(|e| fault(Phase::Connect, format!("{host} was not found: {e}")))?.take(ADDRESSES).collect();
+        let mut why = format!("{host} has no address that may be dialled");
+        for address in found {
+            if self.guard.as_ref().is_some_and(|allows| !allows(address.ip())) {
+                continue;
+            }
+            match TcpStream::connect(address).await.and_then(prompt) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => why = format!("{address}: {error}"),
+            }
+        }
+        Err(fault(Phase::Connect, why))
+    }
+
+    async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) -> Result<Line, Reply> {
+        let mut http = http1::Builder::new();
+        http.max_buf_size(HEAD_BYTES).max_headers(HEAD_LINES);
+        let made = http.handshake::<_, Body>(TokioIo::new(stream)).await;
+        let (sender, connection) =
+            made.map_err(|e| fault(Phase::Greet, format!("HTTP with {}: {e}", self.base.host)))?;
+        // How the connection ends is told to the request that waits on it; without one it concerns nobody.
+        let driver = tokio::spawn(async move { drop(connection.await) });
+        Ok(Line { sender, driver, made: Instant::now(), patience: self.patience, fresh: self.fresh })
+    }
+}
+
+impl Line {
+    /// Writes the request, once, and reads the answer.
+    pub(super) async fn ask(mut self, request: Request<Body>) -> Result<Answer, Lost> {
+        let age = self.made.elapsed();
+        if age > self.fresh {
+            return Err(Lost::Stale(age));
+        }
+        let late = Instant::now() + self.patience;
+        let answer = match timeout_at(late, self.sender.try_send_request(request)).await {
+            Err(_late) => return Err(Lost::Silent(format!("no answer within {:?}", self.patience))),
+            Ok(Ok(answer)) => answer,
+            // hyper gives the request back only when it did not begin to write it.
+            Ok(Err(mut lost)) => {
+                let unsent = lost.take_message().is_some();
+                let why = reason(lost.error());
+                return Err(if unsent { Lost::Unsent(why) } else { Lost::Silent(format!("no answer: {why}")) });
+            }
+        };
+        let (head, body) = answer.into_parts();
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: read(body, late).await })
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+async fn read(body: Incoming, late: Instant) -> Result<Bytes, String> {
+    match timeout_at(late, Limited::new(body, ANSWER_BYTES).collect()).await {
+        Err(_late) => Err("the answer's body did not end in time".into()),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(format!("the answer is longer than {ANSWER_BYTES} bytes")),
+        Ok(Err(e)) => Err(format!("the answer broke off: {e}")),
+    }
+}
+
+/// The error with what caused it: hyper keeps the system's words one level below.
+fn reason(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn prompt(socket: TcpStream) -> io::Result<TcpStream> {
+    socket.set_nodelay(true)?;
+    Ok(socket)
+}
+
+fn fault(phase: Phase, text: String) -> Reply {
+    Reply::new(Meaning::Fault, phase, None, &text)
+}
+
+fn connector(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, BadSetting> {
+    let mut roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+    for root in extra_roots {
+        roots.add(root.clone()).map_err(|e| BadSetting(format!("an extra root is no certificate: {e}")))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| BadSetting(format!("TLS: {e}")))?;
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
