@@ -112,3 +112,116 @@ pub fn ask_again_at(asked: u32, now: Time) -> Time {
 pub fn repeat_again_at(asked: u32, chance: u64, now: Time) -> Time {
     now.plus(retry::backoff(asked + 2, chance).max(200))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handoff::{State, Work};
+    use proptest::prelude::*;
+
+    const T0: Time = Time(1_731_628_800_000);
+    const MINUTE: i64 = 60_000;
+    const HOUR: i64 = 60 * MINUTE;
+    const KEY: Recovery = Recovery::Key { window_ms: 24 * HOUR };
+
+    /// A handoff in doubt since `T0` at account A.
+    fn lost() -> Handoff {
+        let work = Work { doubts: vec![1], doubt_since: Some(T0), account: Some("A".into()), ..Work::default() };
+        Handoff {
+            number: 0,
+            transport: "relay".into(),
+            recipients: Vec::new(),
+            state: State::Unknown,
+            due_at: Some(T0),
+            attempts: 1,
+            fence: 1,
+            holder: None,
+            work,
+        }
+    }
+
+    fn way(recovery: Recovery) -> Way<'static> {
+        Way { recovery, patience_ms: 30_000, account: "A", time_is_sure: true }
+    }
+
+    #[test]
+    fn a_key_is_repeated_while_its_window_is_surely_open() {
+        let look = |ms: i64| next(&lost(), OnUnknown::Hold, Some(way(KEY)), T0.plus(ms));
+        let closes = 24 * HOUR - 30 * MINUTE - 30_000;
+        assert_eq!(look(0), Next::Repeat);
+        assert_eq!(look(closes - 1), Next::Repeat);
+        assert_eq!(look(closes), Next::Wait(None));
+        let later = Handoff { due_at: Some(T0.plus(5)), ..lost() };
+        assert_eq!(next(&later, OnUnknown::Hold, Some(way(KEY)), T0), Next::Wait(Some(T0.plus(5))));
+    }
+
+    #[test]
+    fn a_next_hop_is_asked_after_it_settled_and_for_three_days() {
+        let ask = Recovery::LookUp { settle_ms: 5 * MINUTE };
+        let look = |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Hold, Some(way(ask)), T0.plus(ms));
+        assert_eq!(look(&lost(), 0), Next::Wait(Some(T0.plus(5 * MINUTE))));
+        assert_eq!(look(&lost(), 5 * MINUTE), Next::LookUp);
+        assert_eq!(look(&lost(), 72 * HOUR), Next::Wait(None));
+        let asked = Handoff { due_at: Some(T0.plus(HOUR)), work: Work { asked: 1, ..lost().work }, ..lost() };
+        assert_eq!(look(&asked, 5 * MINUTE), Next::Wait(Some(T0.plus(HOUR))));
+        assert_eq!(look(&asked, HOUR), Next::LookUp);
+    }
+
+    #[test]
+    fn an_email_that_asks_for_it_is_resent_once_after_ten_minutes() {
+        let look =
+            |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Resend, Some(way(Recovery::None)), T0.plus(ms));
+        let due = T0.plus(RESEND_AFTER_MS);
+        assert_eq!(look(&lost(), 0), Next::Wait(Some(due)));
+        assert_eq!(look(&lost(), RESEND_AFTER_MS), Next::Resend);
+        let resent = Handoff { work: Work { resent: true, ..lost().work }, ..lost() };
+        assert_eq!(look(&resent, RESEND_AFTER_MS), Next::Wait(None));
+        assert_eq!(next(&lost(), OnUnknown::Hold, Some(way(Recovery::None)), due), Next::Wait(None));
+    }
+
+    #[test]
+    fn pauses_between_looks_grow_to_a_bound() {
+        assert_eq!(ask_again_at(0, T0), T0.plus(5 * MINUTE));
+        assert_eq!(ask_again_at(1, T0), T0.plus(10 * MINUTE));
+        assert_eq!(ask_again_at(u32::MAX, T0), T0.plus(6 * HOUR));
+        assert_eq!(repeat_again_at(0, 0, T0), T0.plus(200));
+        assert!((0..40).all(|asked| repeat_again_at(asked, u64::MAX, T0) <= T0.plus(retry::LONGEST_PAUSE_MS)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn nothing_is_repeated_or_resent_that_must_not_be(
+            (same, sure, puzzling, resent, wishes) in any::<(bool, bool, bool, bool, bool)>(),
+            (window, patience, now, due) in (0..30 * HOUR, 0..HOUR, -HOUR..40 * HOUR, proptest::option::of(0..40 * HOUR)),
+            recovery in 0..3_u8,
+        ) {
+            let mut handoff = lost();
+            handoff.due_at = due.map(|ms| T0.plus(ms));
+            (handoff.work.puzzling, handoff.work.resent) = (puzzling, resent);
+            let recovery = match recovery {
+                0 => Recovery::Key { window_ms: window },
+                1 => Recovery::LookUp { settle_ms: window },
+                _ => Recovery::None,
+            };
+            let account = if same { "A" } else { "B" };
+            let way = Way { recovery, patience_ms: patience, account, time_is_sure: sure };
+            let policy = if wishes { OnUnknown::Resend } else { OnUnknown::Hold };
+
+            match next(&handoff, policy, Some(way), T0.plus(now)) {
+                Next::Repeat => {
+                    let keyed = matches!(recovery, Recovery::Key { .. });
+                    prop_assert!(keyed && same && sure && !puzzling);
+                    prop_assert!(now + patience < window - 3 * MINUTE, "the window may be closed when it arrives");
+                }
+                Next::Resend => prop_assert!(wishes && !resent && sure && !puzzling && now >= RESEND_AFTER_MS),
+                Next::LookUp => {
+                    let can_ask = matches!(recovery, Recovery::LookUp { .. });
+                    prop_assert!(can_ask && !puzzling);
+                }
+                Next::Wait(at) => prop_assert!(!puzzling || at.is_none()),
+            }
+        }
+    }
+}

@@ -107,7 +107,8 @@ impl State {
             (S::Scheduled | S::Queued | S::Leased | S::Held, Step::Cancel) => S::Cancelled,
             (S::Sent, Step::Deliver) => S::Delivered,
             (S::Sent | S::Delivered, Step::Bounce) => S::Bounced,
-            (S::Sent | S::Delivered, Step::Complain) => S::Complained,
+            // A complaint is the worst news, whatever came before: so that news may come in any order.
+            (S::Sent | S::Delivered | S::Bounced, Step::Complain) => S::Complained,
             // Facts are never refused: proof moves any state to sent, and says nothing new after it.
             (S::Sent | S::Delivered | S::Bounced | S::Complained, Step::Evidence) => self,
             (_, Step::Evidence) => S::Sent,
@@ -177,6 +178,7 @@ pub struct Handoff {
 }
 
 /// What happened to a handoff on its way.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Work {
@@ -205,6 +207,10 @@ pub struct Work {
     /// Whether the email's own policy has sent it again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub resent: bool,
+    /// Whether it is to be tried although it is in doubt: the policy or a person said so, and no attempt since was
+    /// lost. An attempt that was surely refused or deferred does not use that up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
     /// Whether the recipient may have it twice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_duplicate: bool,
@@ -356,6 +362,8 @@ impl Handoff {
     pub fn step(&mut self, step: Step, now: Time) -> Result<(), Illegal> {
         self.state = self.state.after(step)?;
         self.due_at = match self.state {
+            // Until now its time was that of the next look.
+            State::Queued if step == Step::Retry => Some(now),
             State::Queued => Some(self.due_at.map_or(now, |at| at.max(now))),
             State::Scheduled => self.due_at,
             _ => None,
@@ -400,6 +408,7 @@ mod tests {
         ("sent", "complain", "complained"),
         ("delivered", "bounce", "bounced"),
         ("delivered", "complain", "complained"),
+        ("bounced", "complain", "complained"),
     ];
 
     #[test]

@@ -181,6 +181,7 @@ impl Way {
 
     /// How many hand-overs may begin now: none while it rests, one when it may try again.
     pub(crate) fn room(&self, most: usize, even: i64) -> usize {
+        let most = most.min(self.capability().at_once.max(1));
         let free = most.saturating_sub(self.under_way.load(Ordering::Relaxed));
         let breaker = self.breaker();
         match breaker.open_until {

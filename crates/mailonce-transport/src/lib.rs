@@ -1,6 +1,11 @@
 //! The only room that dials out: SMTP, providers, and webhooks to applications.
 //!
-//! It is empty until mail leaves the machine. The sandbox lives in the ledger's own commit and dials nobody.
+//! | module | what is in it |
+//! |---|---|
+//! | [`dial`] | opening a connection, with TLS and a guard on the address |
+//! | [`smtp`] | any relay, by a client that keeps the final dot apart |
+//! | [`http`] | providers, each in its own words, one request on one fresh connection |
+//! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
 
 pub mod dial;
 pub mod http;

@@ -104,6 +104,7 @@ impl Transport for SandboxFaults {
             wire: Wire::Content,
             recovery: Recovery::None,
             patience_ms: i64::try_from((self.slow + MARGIN).as_millis()).unwrap_or(i64::MAX),
+            at_once: 64,
         }
     }
 

@@ -4,12 +4,17 @@ use anyhow::{Context as _, bail};
 use mailonce_core::{email::OnUnknown, port::transport::Transport, problem::nearest, time::parse_span};
 use mailonce_engine::ways::{Outside, Routing, Rule};
 use mailonce_transport::{
+    http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
     sandbox::SandboxFaults,
     smtp::{Security, Smtp, SmtpConfig},
 };
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
-use crate::config::{Config, TransportFile};
+use crate::{
+    config::{Config, TransportFile},
+    system::WallClock,
+};
 
 /// The kinds of transport there are.
 const KINDS: [&str; 10] =
@@ -79,13 +84,77 @@ fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
 }
 
 fn transport(file: &TransportFile) -> anyhow::Result<Option<Arc<dyn Transport>>> {
-    match file.kind.as_str() {
-        "sandbox" => Ok(None),
-        "smtp" => smtp(file).map(Some),
+    let key = || {
+        let key = secret("api_key", file.api_key.as_ref(), file.api_key_file.as_deref())?;
+        key.filter(|key| !key.is_empty()).map(Secret::new).context("`api_key` or `api_key_file` is missing")
+    };
+    only_known_fields(file)?;
+    Ok(Some(match file.kind.as_str() {
+        "sandbox" => return Ok(None),
+        "smtp" => smtp(file)?,
+        "resend" => resend::transport(setting(file)?, key()?)?,
+        "usesend" => usesend::transport(setting(file)?, key()?)?,
+        "brevo" => brevo::transport(setting(file)?, key()?)?,
+        "postmark" => {
+            let config = postmark::Config { server_token: key()?, message_stream: file.message_stream.clone() };
+            postmark::transport(setting(file)?, config)?
+        }
+        "mailgun" => {
+            let domain = need("domain", file.domain.as_ref())?.to_owned();
+            mailgun::transport(setting(file)?, mailgun::Config { api_key: key()?, domain })?
+        }
+        "sendgrid" => {
+            let config = sendgrid::Config { api_key: key()?, lookup: file.lookup.unwrap_or(false) };
+            sendgrid::transport(setting(file)?, config)?
+        }
+        "ses" => ses(file)?,
+        "http" => template(file)?,
         other => {
             let hint = nearest(other, KINDS).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             bail!("there is no kind `{other}`{hint} Known are {}.", KINDS.join(", "))
         }
+    }))
+}
+
+/// A field that another kind knows is a mistake here, not a wish to be ignored.
+fn only_known_fields(file: &TransportFile) -> anyhow::Result<()> {
+    const SMTP: &[&str] = &["smtp"];
+    const KEYED: &[&str] = &["resend", "usesend", "brevo", "postmark", "mailgun", "sendgrid"];
+    let fields: [(&str, bool, &[&str]); 28] = [
+        ("host", file.host.is_some(), SMTP),
+        ("port", file.port.is_some(), SMTP),
+        ("tls", file.tls.is_some(), SMTP),
+        ("username", file.username.is_some(), SMTP),
+        ("password", file.password.is_some(), SMTP),
+        ("password_file", file.password_file.is_some(), SMTP),
+        ("hello", file.hello.is_some(), SMTP),
+        ("connections", file.connections.is_some(), SMTP),
+        ("api_key", file.api_key.is_some(), KEYED),
+        ("api_key_file", file.api_key_file.is_some(), KEYED),
+        ("domain", file.domain.is_some(), &["mailgun"]),
+        ("message_stream", file.message_stream.is_some(), &["postmark"]),
+        ("lookup", file.lookup.is_some(), &["sendgrid"]),
+        ("access_key_id", file.access_key_id.is_some(), &["ses"]),
+        ("secret_access_key", file.secret_access_key.is_some(), &["ses"]),
+        ("secret_access_key_file", file.secret_access_key_file.is_some(), &["ses"]),
+        ("session_token", file.session_token.is_some(), &["ses"]),
+        ("region", file.region.is_some(), &["ses"]),
+        ("configuration_set", file.configuration_set.is_some(), &["ses"]),
+        ("url", file.url.is_some(), &["http"]),
+        ("method", file.method.is_some(), &["http"]),
+        ("headers", file.headers.is_some(), &["http"]),
+        ("body", file.body.is_some(), &["http"]),
+        ("key_header", file.key_header.is_some(), &["http"]),
+        ("key_window", file.key_window.is_some(), &["http"]),
+        ("accepted", file.accepted.is_some(), &["http"]),
+        ("id_pointer", file.id_pointer.is_some(), &["http"]),
+        ("repeated", file.repeated.is_some(), &["http"]),
+    ];
+    match fields.iter().find(|(_, given, kinds)| *given && !kinds.contains(&file.kind.as_str())) {
+        Some((field, _, kinds)) if KINDS.contains(&file.kind.as_str()) => {
+            bail!("`{field}` belongs to the kind {}, not to `{}`", kinds.join(", "), file.kind)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -112,6 +181,66 @@ fn span(field: &str, text: &str) -> anyhow::Result<i64> {
     parse_span(text).with_context(|| format!("{field} is a span such as `30s` or `24h`, not `{text}`"))
 }
 
+/// What every provider's transport has.
+fn setting(file: &TransportFile) -> anyhow::Result<Setting> {
+    let mut setting = Setting::new(&file.name);
+    setting.base_url.clone_from(&file.base_url);
+    setting.account.clone_from(&file.account);
+    if let Some(timeout) = timeout(file)? {
+        setting.timeout = timeout;
+    }
+    setting.extra_roots = authorities(file.ca_file.as_deref())?;
+    Ok(setting)
+}
+
+fn timeout(file: &TransportFile) -> anyhow::Result<Option<Duration>> {
+    let ms = file.timeout.as_deref().map(|text| span("timeout", text)).transpose()?;
+    Ok(ms.map(|ms| Duration::from_millis(ms.clamp(1_000, 600_000) as u64)))
+}
+
+/// Certificate authorities trusted besides the public ones, from a PEM file.
+fn authorities(file: Option<&Path>) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let Some(path) = file else { return Ok(Vec::new()) };
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = found.with_context(|| format!("reading certificates from {}", path.display()))?;
+    if found.is_empty() {
+        bail!("{} holds no certificate", path.display());
+    }
+    Ok(found)
+}
+
+fn ses(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
+    let secret_key =
+        secret("secret_access_key", file.secret_access_key.as_ref(), file.secret_access_key_file.as_deref())?;
+    let config = ses::Config {
+        access_key_id: need("access_key_id", file.access_key_id.as_ref())?.to_owned(),
+        secret_access_key: Secret::new(secret_key.context("`secret_access_key` is missing")?),
+        session_token: file.session_token.clone().map(Secret::new),
+        region: need("region", file.region.as_ref())?.to_owned(),
+        configuration_set: file.configuration_set.clone(),
+        clock: Arc::new(WallClock),
+    };
+    Ok(ses::transport(setting(file)?, config)?)
+}
+
+/// A provider that nobody wrote a transport for.
+fn template(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
+    let window = file.key_window.as_deref().map(|text| span("key_window", text)).transpose()?;
+    let headers = file.headers.clone().unwrap_or_default();
+    let config = template::Config {
+        url: need("url", file.url.as_ref())?.to_owned(),
+        method: file.method.clone().unwrap_or_else(|| "POST".into()),
+        headers: headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
+        body: need("body", file.body.as_ref())?.to_owned(),
+        key_header: file.key_header.clone(),
+        window: window.map(|ms| Duration::from_millis(ms.max(0) as u64)),
+        accepted: file.accepted.clone().unwrap_or_else(|| vec![200, 201, 202]),
+        id_pointer: file.id_pointer.clone(),
+        repeated: file.repeated.clone().unwrap_or_default(),
+    };
+    Ok(template::transport(setting(file)?, config)?)
+}
+
 fn smtp(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
     let host = need("host", file.host.as_ref())?;
     let tls = match file.tls.as_deref() {
@@ -132,5 +261,9 @@ fn smtp(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
     if let Some(connections) = file.connections {
         config.connections = connections.clamp(1, 1_000);
     }
+    if let Some(timeout) = timeout(file)? {
+        config.patience.answer = timeout;
+    }
+    config.extra_roots = authorities(file.ca_file.as_deref())?;
     Ok(Arc::new(Smtp::new(config)?))
 }

@@ -70,6 +70,8 @@ pub struct Capability {
     pub recovery: Recovery,
     /// How long one hand-over may take at the most, in milliseconds. Afterwards its outcome is unknown.
     pub patience_ms: i64,
+    /// Hand-overs it takes at a time.
+    pub at_once: usize,
 }
 
 words! {

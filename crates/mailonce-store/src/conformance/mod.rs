@@ -4,11 +4,15 @@
 //! opened fails; none is skipped.
 
 mod accept;
+mod answer;
 mod batch;
 mod capture;
 mod change;
+mod contest;
+mod doubt;
 mod draft;
 mod events;
+mod handoff;
 mod keys;
 mod listing;
 mod open;
@@ -20,6 +24,7 @@ mod random;
 mod steps;
 mod teams;
 mod turn;
+mod work;
 
 use draft::{Draft, IDS, SANDBOX, about, given, keyed, keyless, next_id, next_version};
 use mailonce_core::{
@@ -209,6 +214,66 @@ macro_rules! engine {
                 of_32_operations_under_one_key_one_is_done
                 notes_of_many_nodes_add_up
                 a_sweep_beside_new_wishes_loses_nothing
+            ]
+            handoff [
+                leases_go_to_the_longest_due_first
+                each_lease_raises_the_fence
+                what_is_leased_is_leased_to_nobody_else
+                only_work_of_the_transport_is_leased_of_every_team
+                busy_domains_are_passed_over
+                a_scheduled_handoff_is_leased_when_due_and_only_if_wished
+                a_lease_gives_the_body_and_after_a_marker_the_wire
+                bytes_are_frozen_once_for_each_transport
+                a_marker_needs_the_right_fence
+                handoffs_of_one_email_are_worked_on_apart
+                a_cancel_makes_the_marker_of_a_lease_stale
+                a_cancel_after_the_marker_is_too_late
+                a_parked_handoff_waits_for_its_time
+                another_way_is_taken_only_while_nothing_was_begun
+                nothing_of_another_team_is_acted_on
+                the_backlog_counts_what_waits_and_what_is_unknown
+            ]
+            answer [
+                an_accepted_answer_sends
+                attempts_are_read_back_whole_and_in_order
+                a_deferred_answer_waits_for_the_backoff_or_as_asked
+                a_refusal_fails
+                a_fault_is_put_off_and_does_not_count
+                tries_end_by_their_number
+                an_answer_that_decides_nothing_is_unknown
+                an_answer_before_the_marker_leaves_an_attempt
+                a_marker_that_its_worker_never_heard_of_is_answered
+                a_late_accept_corrects
+                a_late_refusal_frees_only_what_is_not_in_doubt_otherwise
+                a_stale_worker_starts_nothing_and_puts_nothing_off
+                a_repeat_is_held_at_once_and_only_at_its_account
+                a_refused_repeat_leaves_the_first_in_doubt
+                the_policy_resends_once_and_says_so
+                unknown_handoffs_are_looked_at_when_due
+            ]
+            doubt [
+                a_named_fact_counts_once
+                facts_in_any_order_end_alike
+                facts_are_read_back_whole_and_in_order
+                a_crash_before_the_marker_queues_again
+                a_crash_after_the_marker_is_unknown
+                five_crashes_put_it_aside
+                a_process_that_was_heard_of_keeps_what_it_holds
+                a_process_takes_nothing_from_itself
+                a_recovery_is_bounded_and_goes_on
+                a_person_resolves_with_the_rev_that_was_seen
+                a_person_decides_about_one_handoff_or_all
+                a_resolve_is_repeatable_under_an_operation
+                what_is_in_doubt_is_not_cancelled_and_its_key_is_not_forgotten
+                a_remote_id_is_found_only_in_its_team
+                the_sweep_takes_the_wire_with_the_body_and_the_facts_last
+            ]
+            contest [
+                many_workers_lease_each_handoff_once
+                of_a_cancel_and_a_marker_one_wins
+                an_answer_and_facts_at_once_end_in_sent
+                of_32_equal_facts_one_counts
+                of_many_recoveries_each_handoff_is_taken_once
             ]
         }
     };

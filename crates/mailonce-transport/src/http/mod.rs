@@ -34,6 +34,9 @@ use wire::{Answer, Door, Line};
 
 pub use wire::Guard;
 
+/// Requests under way at a time, each on a connection of its own.
+const AT_ONCE: usize = 64;
+
 /// What every provider's setting holds.
 #[derive(Clone)]
 pub struct Setting {
@@ -234,7 +237,7 @@ impl<P: Provider> Transport for Carrier<P> {
     fn capability(&self) -> Capability {
         let patience_ms = i64::try_from(self.door.patience.as_millis()).unwrap_or(i64::MAX);
         let (wire, recovery) = (self.provider.wire(), self.provider.recovery());
-        Capability { shape: Shape::PerEmail, wire, recovery, patience_ms }
+        Capability { shape: Shape::PerEmail, wire, recovery, patience_ms, at_once: AT_ONCE }
     }
 
     fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {

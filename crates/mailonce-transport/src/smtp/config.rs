@@ -98,7 +98,7 @@ impl SmtpConfig {
             password: None,
             hello: "localhost".to_owned(),
             account: None,
-            connections: 8,
+            connections: 16,
             extra_roots: Vec::new(),
             guard: None,
             patience: Patience::default(),

@@ -143,6 +143,7 @@ impl Transport for Smtp {
             wire: Wire::Mime,
             recovery: Recovery::None,
             patience_ms: i64::try_from(patience).unwrap_or(i64::MAX),
+            at_once: self.config.connections,
         }
     }
 

@@ -257,13 +257,15 @@ impl Email {
         let Some(handoff) = self.held(hold).filter(|h| h.state == State::Leased) else {
             return Effects::of(Verdict::Stale);
         };
+        if !handoff.may_go_to(&hold.account) {
+            handoff.lose_from_any(now);
+            self.rev += 1;
+            return Effects { changed: true, ..Effects::of(Verdict::Stale) };
+        }
         if handoff.step(Step::Mark, now).is_err() {
             return Effects::of(Verdict::Stale);
         }
         let attempt = handoff.begin(hold, now);
-        if !handoff.is_in_doubt() {
-            handoff.work.account = Some(hold.account.clone());
-        }
         handoff.work.marked_at = Some(now);
         handoff.work.lapses = 0;
         self.rev += 1;
@@ -274,8 +276,8 @@ impl Email {
         let Some(handoff) = self.held(hold).filter(|h| h.state == State::Leased) else {
             return Effects::of(Verdict::Stale);
         };
-        if handoff.is_in_doubt() {
-            handoff.back_to_doubt(now);
+        if handoff.is_repeat() {
+            handoff.lose_from_any(now);
         } else if handoff.step(Step::Lapse, now).is_ok() {
             handoff.due_at = Some(due.max(now));
         }
@@ -368,7 +370,9 @@ impl Email {
     }
 
     fn repeat(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
-        let fits = |h: &&mut Handoff| h.state == State::Unknown && h.work.account.as_deref() == Some(account);
+        let fits = |h: &&mut Handoff| {
+            h.state == State::Unknown && !h.work.puzzling && h.work.account.as_deref() == Some(account)
+        };
         let Some(handoff) = self.handoff(number).filter(fits) else { return Effects::of(Verdict::Stale) };
         if handoff.step(Step::Retry, now).and_then(|()| handoff.step(Step::Lease, now)).is_err() {
             return Effects::of(Verdict::Stale);
@@ -409,10 +413,11 @@ impl Email {
     /// A fact from outside: never refused, harmless in any order and any number.
     fn fact(&mut self, evidence: &Evidence, now: Time) -> Effects {
         let Some(handoff) = self.handoff(evidence.handoff) else { return Effects::of(Verdict::Unchanged) };
-        let before = handoff.state;
+        let (before, old) = (handoff.state, handoff.clone());
         let kind = handoff.learn(evidence, now);
+        let resolved = before == State::Unknown && handoff.state != before;
         let mut effects = Effects::of(Verdict::Done).note(evidence.clone());
-        effects.changed = kind.is_some() || handoff.state != before;
+        effects.changed = *handoff != old;
         if let Some(kind) = kind {
             let corrected = before != State::Sending && kind == Kind::EmailSent;
             let mut event = self.changed(kind, now);
@@ -422,11 +427,11 @@ impl Email {
                 event.data["corrected"] = true.into();
             }
             effects.events.push(event);
-            if before == State::Unknown {
-                effects.events.push(self.resolved(evidence.handoff, evidence.says.word(), evidence.source, now));
-            }
-        } else if effects.changed {
+        } else if effects.changed && !resolved {
             self.rev += 1;
+        }
+        if resolved {
+            effects.events.push(self.resolved(evidence.handoff, evidence.says.word(), evidence.source, now));
         }
         effects
     }
@@ -496,6 +501,12 @@ fn fact(handoff: u16, source: Source, says: Says, detail: &str, at: Time) -> Evi
 impl Handoff {
     /// A new attempt.
     fn begin(&mut self, hold: &Hold, at: Time) -> Attempt {
+        if !self.is_in_doubt() {
+            self.work.account = Some(hold.account.clone());
+        } else if self.work.account.as_ref() != Some(&hold.account) {
+            // Attempts in doubt at two accounts can be repeated at neither.
+            self.work.account = None;
+        }
         self.attempts += 1;
         self.work.first_try.get_or_insert(at);
         self.attempt(self.attempts, hold, at)
@@ -534,7 +545,7 @@ impl Handoff {
                 Some(Kind::EmailUnknown)
             }
             // A refusal settles only its own attempt: an earlier one may still have succeeded.
-            _ if self.is_in_doubt() || reply.meaning == Meaning::Concurrent => {
+            _ if self.is_repeat() || reply.meaning == Meaning::Concurrent => {
                 if !self.is_in_doubt() {
                     self.doubt(attempt.number, attempt.at);
                 }
@@ -542,10 +553,7 @@ impl Handoff {
                 self.due_at = Some(now.plus(self.pause(reply, plan)));
                 Some(Kind::EmailUnknown)
             }
-            Meaning::Refused => {
-                self.fail(now);
-                Some(Kind::EmailFailed)
-            }
+            Meaning::Refused => Some(self.give_up(now)),
             Meaning::Deferred | Meaning::Fault | Meaning::Concurrent => self.put_off(reply, plan, now),
         }
     }
@@ -559,8 +567,7 @@ impl Handoff {
         if tried >= plan.max_attempts || age >= plan.max_age_ms {
             let why = format!("given up after {} attempts in {} s: {}", self.attempts, age / 1000, reply.text);
             self.work.reason = Some(why);
-            self.fail(now);
-            return Some(Kind::EmailFailed);
+            return Some(self.give_up(now));
         }
         if self.step(Step::Defer, now).is_ok() {
             self.due_at = Some(now.plus(self.pause(reply, plan)));
@@ -574,9 +581,24 @@ impl Handoff {
         own.max(reply.retry_after_ms.unwrap_or(0).clamp(0, LONGEST_ASKED_MS))
     }
 
-    fn fail(&mut self, now: Time) {
-        debug_assert!(!self.is_in_doubt(), "what is in doubt is never called failed");
+    /// Ends the tries: failed, or unknown when an earlier attempt may have succeeded.
+    fn give_up(&mut self, now: Time) -> Kind {
+        if self.is_in_doubt() {
+            self.lose_from_any(now);
+            return Kind::EmailUnknown;
+        }
         self.step(Step::Refuse, now).ok();
+        Kind::EmailFailed
+    }
+
+    /// Whether a worker holds it only to repeat an attempt in doubt.
+    fn is_repeat(&self) -> bool {
+        self.is_in_doubt() && !self.work.again
+    }
+
+    /// Whether an attempt may go to this account: a repeat only to where the attempts in doubt went.
+    fn may_go_to(&self, account: &str) -> bool {
+        !self.is_repeat() || self.work.account.as_deref() == Some(account)
     }
 
     /// Notes that an attempt may have succeeded.
@@ -591,6 +613,7 @@ impl Handoff {
         if self.step(Step::Lose, now).is_ok() {
             let pause = (LOOK_AFTER_MS << self.work.asked.min(10)).min(retry::LONGEST_PAUSE_MS);
             self.due_at = Some(now.plus(pause));
+            self.work.again = false;
         }
     }
 
@@ -602,21 +625,16 @@ impl Handoff {
         self.lose(now);
     }
 
-    fn back_to_doubt(&mut self, now: Time) {
-        self.lose_from_any(now);
-    }
-
     /// A lease that ended with its worker, before the marker.
     fn lapse(&mut self, now: Time) -> Option<Kind> {
-        if self.is_in_doubt() {
-            self.back_to_doubt(now);
+        if self.is_repeat() {
+            self.lose_from_any(now);
             return None;
         }
         self.work.lapses += 1;
         if self.work.lapses >= LAPSES {
             self.work.reason = Some(format!("put aside: {LAPSES} workers ended while they held it"));
-            self.fail(now);
-            return Some(Kind::EmailFailed);
+            return Some(self.give_up(now));
         }
         self.step(Step::Lapse, now).ok();
         None
@@ -626,14 +644,16 @@ impl Handoff {
     fn proven(&mut self, step: Step, now: Time) {
         if self.step(step, now).is_ok() {
             self.work.doubts.clear();
-            (self.work.doubt_since, self.work.reason, self.work.puzzling) = (None, None, false);
+            (self.work.doubt_since, self.work.reason) = (None, None);
+            (self.work.puzzling, self.work.again) = (false, false);
         }
     }
 
     /// Out of doubt and back to the queue, knowing that the recipient may get it twice.
     fn send_again(&mut self, now: Time) {
-        self.step(Step::Retry, now).ok();
-        self.work.may_duplicate = true;
+        if self.step(Step::Retry, now).is_ok() {
+            (self.work.may_duplicate, self.work.again) = (true, true);
+        }
     }
 
     fn obey(&mut self, choice: Choice, now: Time) {
@@ -672,9 +692,14 @@ impl Handoff {
     fn disprove(&mut self, attempt: Option<u32>, now: Time) {
         let Some(attempt) = attempt else { return };
         self.work.doubts.retain(|doubt| *doubt != attempt);
-        if self.work.doubts.is_empty() && self.state == State::Unknown {
-            self.work.doubt_since = None;
-            self.step(Step::Retry, now).ok();
+        if self.work.doubts.is_empty() {
+            (self.work.doubt_since, self.work.again) = (None, false);
+            if self.state == State::Unknown {
+                self.step(Step::Retry, now).ok();
+            }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

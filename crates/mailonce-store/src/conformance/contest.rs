@@ -1,0 +1,140 @@
+//! Promises about many workers, callers and facts at the same moment.
+
+use mailonce_core::{
+    dispatch::{Act, Verdict},
+    email::EmailState,
+    handoff::{Outcome, Says},
+    id::NodeId,
+    port::{
+        store::{Acted, Change, LeaseWish, Once, Recovered},
+        transport::Meaning,
+    },
+};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+use super::{
+    Ledger, T0, TEAM, accepted, all_at_once, detail, events, keyed, kinds, the,
+    work::{SECOND_NODE, WIRE, fact, job, lease, marked, marker, reply, settle, wish},
+};
+
+pub(super) async fn many_workers_lease_each_handoff_once(store: Ledger) {
+    let mut ids = BTreeSet::new();
+    for i in 0..60 {
+        ids.insert(accepted(&store, &keyed(&format!("k{i}")), T0).await.id);
+    }
+    let nodes: Vec<_> = (0..12).map(|i| (store.clone(), NodeId(Uuid::from_u128(100 + i)))).collect();
+
+    let leased = all_at_once(nodes.into_iter().map(|(store, node)| async move {
+        let mut mine = Vec::new();
+        for _ in 0..12 {
+            for leased in store.lease(LeaseWish { node, ..wish(7) }, T0).await.unwrap() {
+                assert_eq!(leased.email.handoffs[0].holder, Some(node));
+                mine.push(leased.email.id);
+            }
+        }
+        mine
+    }))
+    .await;
+
+    let all: Vec<_> = leased.into_iter().flatten().collect();
+    assert_eq!(all.len(), 60);
+    assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), ids);
+    for id in ids {
+        assert_eq!(the(&store, id).await.handoffs[0].fence, 1);
+    }
+}
+
+/// What a contender did: a cancel or a marker, and whether it won.
+type Outcomes = Vec<(bool, bool)>;
+
+async fn contest(store: &Ledger, jobs: &[super::work::Job]) -> Outcomes {
+    let sides = jobs.iter().flat_map(|job| [(store.clone(), job.clone(), true), (store.clone(), job.clone(), false)]);
+    all_at_once(sides.map(|(store, job, cancels)| async move {
+        let won = if cancels {
+            matches!(store.cancel(TEAM, job.id, None, T0).await.unwrap(), Once::Done(Change::Email(_)))
+        } else {
+            let acted = store.act(TEAM, job.id, marker(&job, WIRE), None, T0).await.unwrap();
+            matches!(acted, Once::Done(Acted::Email(Verdict::Done, _)))
+        };
+        (cancels, won)
+    }))
+    .await
+}
+
+pub(super) async fn of_a_cancel_and_a_marker_one_wins(store: Ledger) {
+    for i in 0..100 {
+        let _email = accepted(&store, &keyed(&format!("k{i}")), T0).await;
+    }
+    let jobs: Vec<_> = lease(&store, 100, T0).await.iter().map(job).collect();
+    assert_eq!(jobs.len(), 100);
+    // 32 contenders at a time.
+    for jobs in jobs.chunks(16) {
+        let outcomes = contest(&store, jobs).await;
+        for (job, sides) in jobs.iter().zip(outcomes.chunks(2)) {
+            let (cancelled, marked) = (sides[0].1, sides[1].1);
+            assert_ne!(cancelled, marked, "{job:?}");
+            let found = detail(&store, job.id).await;
+            let state = if cancelled { EmailState::Cancelled } else { EmailState::Sending };
+            assert_eq!((found.email.state(), found.attempts.len()), (state, usize::from(marked)));
+        }
+    }
+}
+
+pub(super) async fn an_answer_and_facts_at_once_end_in_sent(store: Ledger) {
+    for round in 0..10 {
+        let job = marked(&store, &keyed(&format!("k{round}"))).await;
+        let mut acts = vec![settle(&job, reply(Meaning::Accepted), T0)];
+        acts.extend((0..7).map(|i| Act::Fact(fact(Says::Accepted, Some(&format!("e{i}")), T0))));
+        let work: Vec<_> = acts.into_iter().map(|act| (store.clone(), job.id, act)).collect();
+
+        let answers = all_at_once(
+            work.into_iter().map(|(store, id, act)| async move { store.act(TEAM, id, act, None, T0).await.unwrap() }),
+        )
+        .await;
+
+        assert!(answers.iter().all(|answer| matches!(answer, Once::Done(Acted::Email(_, _)))));
+        let found = detail(&store, job.id).await;
+        assert_eq!((found.email.state(), found.attempts[0].outcome), (EmailState::Sent, Some(Outcome::Accepted)));
+        // A late answer is a fact too.
+        let named: BTreeSet<_> = found.evidence.iter().filter_map(|fact| fact.once.clone()).collect();
+        assert!(named.len() == 7 && found.evidence.len() <= 8, "{:?}", found.evidence);
+        let about = events(&store, TEAM).await.into_iter().filter(|event| event.event.about == job.id.0);
+        assert_eq!(about.filter(|event| event.event.kind.word() == "email.sent").count(), 1);
+    }
+}
+
+pub(super) async fn of_32_equal_facts_one_counts(store: Ledger) {
+    let job = marked(&store, &keyed("k")).await;
+    let work: Vec<_> = (0..32).map(|_| (store.clone(), Act::Fact(fact(Says::Bounced, Some("e"), T0)))).collect();
+
+    let answers = all_at_once(
+        work.into_iter().map(|(store, act)| async move { store.act(TEAM, job.id, act, None, T0).await.unwrap() }),
+    )
+    .await;
+
+    let done = answers.iter().filter(|answer| matches!(answer, Once::Done(Acted::Email(Verdict::Done, _)))).count();
+    assert_eq!((done, detail(&store, job.id).await.evidence.len()), (1, 1));
+    assert_eq!(kinds(&store).await, ["email.accepted", "email.bounced"]);
+}
+
+pub(super) async fn of_many_recoveries_each_handoff_is_taken_once(store: Ledger) {
+    for i in 0..20 {
+        let _job = marked(&store, &keyed(&format!("k{i}"))).await;
+    }
+    let work: Vec<_> = (0..8).map(|_| store.clone()).collect();
+
+    let recovered = all_at_once(work.into_iter().map(|store| async move {
+        let mut all = 0;
+        for _ in 0..8 {
+            let Recovered { queued, unknown } = store.recover(SECOND_NODE, 5, T0).await.unwrap();
+            assert_eq!(queued, 0);
+            all += unknown;
+        }
+        all
+    }))
+    .await;
+
+    assert_eq!(recovered.iter().sum::<usize>(), 20);
+    assert_eq!(kinds(&store).await.iter().filter(|kind| **kind == "email.unknown").count(), 20);
+}
