@@ -137,6 +137,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn tags_come_back_in_any_case(email: u128, handoff: u16, attempt: u32, hmac: [u8; 32]) {
             let tag = Tag::new(EmailId(uuid::Uuid::from_u128(email)), handoff, attempt, &hmac);

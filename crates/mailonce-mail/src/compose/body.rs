@@ -137,6 +137,8 @@ mod tests {
         check("", Encoding::Plain, "");
         check("one\n\n\ttwo = 2\n", Encoding::Plain, "one\r\n\r\n\ttwo = 2\r\n");
         check("schön = gut \n", Encoding::Quoted, "sch=C3=B6n =3D gut=20\r\n");
+        assert_eq!(Encoding::of(&"x".repeat(76)), Encoding::Plain);
+        assert_eq!(Encoding::of(&"x".repeat(77)), Encoding::Quoted);
         check("日本語", Encoding::Base64, "5pel5pys6Kqe");
     }
 

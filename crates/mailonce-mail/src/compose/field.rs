@@ -2,8 +2,8 @@
 
 use super::{WORD_OCTETS, encoded_word};
 
-/// Where a line is folded, if it holds a space (RFC 5322 §2.1.1).
-const LINE: usize = 78;
+/// Where a line is folded, if it holds a space: RFC 5322 §2.1.1 says 78, and one is left for a comma or semicolon.
+const LINE: usize = 77;
 /// The least room worth starting an encoded word in.
 const ROOM_LEAST: usize = 40;
 

@@ -99,10 +99,15 @@ fn one_mailbox(field: &mut Field<'_>, header: &'static str, mailbox: &Mailbox) -
 
 /// Whether an address has nothing in it that a header would read as more than an address.
 fn is_address(text: &str) -> bool {
-    let local = |part: &str| part.split('.').all(|atom| is_local_atom(atom) && !atom.contains("=?"));
+    let local = |part: &str| part.split('.').all(is_local_atom) && !looks_encoded(part);
     let domain = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
     text.len() <= limits::ADDRESS_OCTETS
         && text.rsplit_once('@').is_some_and(|(l, d)| local(l) && domain(d) && !d.is_empty())
+}
+
+/// Whether some reader would take a part of the text for an encoded word, and what it decodes to for an address.
+fn looks_encoded(text: &str) -> bool {
+    text.split_once("=?").is_some_and(|(_, rest)| rest.contains("?="))
 }
 
 fn is_local_atom(text: &str) -> bool {

@@ -117,3 +117,17 @@ fn fold(signature: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_headers_the_last_is_signed_first() {
+        let mail = b"From: a\r\nList-Unsubscribe: one\r\nX: y\r\nlist-unsubscribe: two\r\n\r\n";
+        let (headers, _) = canon::split(mail).unwrap();
+        let (names, bytes) = cover(&headers);
+        assert_eq!(names.iter().filter(|name| **name == "List-Unsubscribe").count(), 2);
+        assert_eq!(String::from_utf8(bytes).unwrap(), "from:a\r\nlist-unsubscribe:two\r\nlist-unsubscribe:one\r\n");
+    }
+}

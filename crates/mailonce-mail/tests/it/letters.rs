@@ -80,7 +80,7 @@ fn body() -> impl Strategy<Value = String> {
         Just("--=_00".to_owned()),
         Just("-- ".to_owned()),
         Just("\u{7}\u{8}\t".to_owned()),
-        Just("y".repeat(3_000)),
+        (900..3_000_usize).prop_map(|octets| "y".repeat(octets)),
     ];
     (vec(lines, 1..6), prop_oneof![Just("\n"), Just("\r\n"), Just("\r"), Just("\n\n")])
         .prop_map(|(lines, end)| lines.join(end))

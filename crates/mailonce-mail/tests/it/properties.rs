@@ -28,6 +28,12 @@ fn check(letter: &Owned, mail: &[u8]) -> Result<(), TestCaseError> {
         expected.push("Content-Transfer-Encoding");
     }
     prop_assert_eq!(names(head), expected);
+    // A line is longer than it should be only where nothing in it could be folded.
+    for line in head.split("\r\n").filter(|line| line.len() > 78) {
+        let folded = line.strip_prefix(' ');
+        let value = folded.unwrap_or_else(|| line.split_once(": ").unwrap_or_default().1);
+        prop_assert!(!value.trim_start().contains(' '), "{line:?}");
+    }
     check_parts(letter, body)
 }
 

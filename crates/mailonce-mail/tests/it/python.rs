@@ -143,9 +143,10 @@ fn run(python: &Path, script: &str, cases: &Value) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{} is needed for this test and does not start: {error}", python.display()));
-    // The helper reads all of it before it says a word.
-    child.stdin.take().unwrap().write_all(cases.to_string().as_bytes()).unwrap();
+    // The helper reads all of it before it says a word. If it died instead, what it said comes first.
+    let given = child.stdin.take().unwrap().write_all(cases.to_string().as_bytes());
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    given.unwrap();
 }
