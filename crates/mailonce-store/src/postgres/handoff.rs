@@ -45,7 +45,7 @@ const LEFT: &str = "
        FOR UPDATE OF e SKIP LOCKED";
 const HEARTBEAT: &str = "
     INSERT INTO nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()";
-const SEEN: &str = "UPDATE install SET seen_at = $1 WHERE seen_at IS NULL OR seen_at < $1 - 60000";
+const SEEN: &str = "UPDATE install SET seen_at = $1::bigint WHERE seen_at IS NULL OR seen_at < $1::bigint - 60000";
 const FORGET_NODES: &str = "DELETE FROM nodes WHERE seen_at < now() - interval '1 day'";
 const WIRE: &str = "SELECT bytes FROM wires WHERE team = $1 AND email = $2 AND transport = $3";
 const KNOWN: &str = "SELECT FROM evidence WHERE team = $1 AND email = $2 AND once = $3";
