@@ -1,0 +1,3 @@
+//! Next hops that remember every mail they took and misbehave as they are told.
+
+pub mod http;
