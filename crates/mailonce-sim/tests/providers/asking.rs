@@ -35,7 +35,7 @@ async fn a_mail_that_is_taken_late_is_found_late() {
         let sink = Sink::open().await.unwrap();
         sink.script(&[Act::TakeLate]);
         let mut setting = setting(sink.url());
-        setting.timeout = Duration::from_millis(300);
+        setting.timeout = Duration::from_secs(1);
         attempt(&*build(vendor, setting, API_KEY).unwrap(), 1).await;
         let transport = transport(vendor, sink.url());
         assert_eq!(transport.look_up(asked()).await, Found::No, "{vendor:?}: a no is only evidence");

@@ -64,9 +64,9 @@ pub(crate) fn mail(content: &Content) -> Mail<'_> {
     Mail { id: EMAIL, content, message_id: MESSAGE_ID, created_at: NOW, key: KEY, mime: Some(MIME) }
 }
 
-/// Patient enough for an honest sink, and soon tired of a silent one.
+/// More patient than any honest sink needs.
 pub(crate) fn setting(url: &str) -> Setting {
-    Setting { base_url: Some(url.to_owned()), timeout: Duration::from_secs(2), ..Setting::new("out") }
+    Setting { base_url: Some(url.to_owned()), timeout: Duration::from_secs(20), ..Setting::new("out") }
 }
 
 pub(crate) fn template() -> template::Config {

@@ -25,16 +25,9 @@ fn plain(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&first, after)) = rest.split_first() {
         let code = (first == b'%').then(|| after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok())).flatten();
-        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
+        let byte = code.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -83,6 +76,16 @@ struct PostmarkFile {
     content_id: Option<String>,
 }
 
+/// The addresses of a list. A comma inside a quoted name parts nothing.
+fn apart(list: &str) -> Vec<&str> {
+    let mut quoted = false;
+    let comma = |c: char| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    };
+    list.split(comma).collect()
+}
+
 fn postmark_token(got: &Got) -> Result<(), Said> {
     if got.header("x-postmark-server-token") == API_KEY && got.header("accept") == "application/json" {
         return Ok(());
@@ -107,7 +110,7 @@ pub(super) fn postmark(ledger: &mut Ledger, got: &Got) -> Answer {
     let header = |name: &str| email.headers.iter().find(|header| header.name == name).map(|h| h.value.clone());
     let kept = header("X-PM-KeepID").as_deref() == Some("true");
     let lists = [Some(&email.to), email.cc.as_ref(), email.bcc.as_ref()];
-    let recipients = lists.into_iter().flatten().flat_map(|list| list.split(", ")).map(bare_one).collect();
+    let recipients = lists.into_iter().flatten().flat_map(|list| apart(list)).map(bare_one).collect();
     let read = Read {
         key: None,
         message_id: header("Message-ID").filter(|_| kept),
@@ -269,7 +272,7 @@ pub(super) fn sendgrid(ledger: &mut Ledger, got: &Got) -> Answer {
         return Err(no("Each email address in the personalization block should be unique between to, cc, and bcc."));
     }
     let kinds: Vec<&str> = email.content.iter().map(|part| part.r#type.as_str()).collect();
-    let ordered = matches!(kinds.as_slice(), ["text/plain"] | ["text/html"] | ["text/plain", "text/html"]);
+    let ordered = matches!(kinds.as_slice(), ["text/plain" | "text/html"] | ["text/plain", "text/html"]);
     let filled = email.content.iter().all(|part| !part.value.is_empty()) && !email.subject.is_empty();
     if !ordered || !filled || !email.from.email.contains('@') || email.categories.len() > 10 {
         return Err(no("The content value must be a string at least one character in length."));

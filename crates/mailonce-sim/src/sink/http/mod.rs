@@ -191,11 +191,12 @@ async fn listen(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
         open.spawn(async move {
             match tls {
                 None => serve(socket, shared).await,
-                Some(tls) => match tls.accept(socket).await {
-                    Ok(secured) => serve(secured, shared).await,
-                    // A caller that does not trust us has gone, as it should.
-                    Err(_) => {}
-                },
+                // A caller that does not trust us has gone, as it should.
+                Some(tls) => {
+                    if let Ok(secured) = tls.accept(socket).await {
+                        serve(secured, shared).await;
+                    }
+                }
             }
         });
     }

@@ -135,7 +135,10 @@ impl Vendor {
                 self.conflict("invalid_idempotent_request", "Idempotency-Key already used with a different payload")
             }
             Trouble::Away => self.error(503, self.name(503), "Temporarily unavailable."),
-            Trouble::Quoting => self.error(403, self.name(403), &format!("{} may not do this", super::API_KEY)),
+            Trouble::Quoting => {
+                let secret = if self == Self::Ses { super::SECRET_ACCESS_KEY } else { super::API_KEY };
+                self.error(403, self.name(403), &format!("{secret} may not do this"))
+            }
         }
     }
 
