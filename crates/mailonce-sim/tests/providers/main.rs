@@ -11,4 +11,6 @@ mod meanings;
 #[cfg(test)]
 mod templates;
 #[cfg(test)]
+mod verdicts;
+#[cfg(test)]
 mod world;
