@@ -2,7 +2,8 @@
 //!
 //! - [`load`] is the load generator of the benches (`scripts/bench`, binary `mailonce-bench`) and of the rigs.
 //! - [`rig`] starts the real binary, hurts it, and judges what it kept (`tests/it`).
-//! - [`sink`] is the next hop that mail is handed to, and that misbehaves as it is told (`tests/smtp`).
+//! - [`sink`] is the next hop that mail is handed to, and that misbehaves as it is told (`tests/smtp`,
+//!   `tests/providers`).
 
 pub mod load;
 pub mod rig;

@@ -36,6 +36,8 @@ pub use wire::Guard;
 
 /// Requests under way at a time, each on a connection of its own.
 const AT_ONCE: usize = 64;
+/// Characters of a secret at least that is masked where it is quoted.
+const SECRET_CHARS: usize = 8;
 
 /// What every provider's setting holds.
 #[derive(Clone)]
@@ -274,14 +276,17 @@ impl<P: Provider> Transport for Carrier<P> {
 /// The answer without our own credentials, should the provider quote them.
 fn cleaned<P: Provider>(provider: &P, mut answer: Answer) -> Answer {
     answer.body = answer.body.map(|body| match std::str::from_utf8(&body) {
-        Ok(text) if provider.secrets().iter().any(|secret| text.contains(&secret.0)) => {
-            masked(provider, text.to_owned()).into()
-        }
+        Ok(text) if telling(provider).any(|secret| text.contains(secret)) => masked(provider, text.to_owned()).into(),
         _ => body,
     });
     answer
 }
 
 fn masked<P: Provider>(provider: &P, text: String) -> String {
-    provider.secrets().iter().fold(text, |text, secret| text.replace(&secret.0, "…"))
+    telling(provider).fold(text, |text, secret| text.replace(secret, "…"))
+}
+
+/// The secrets that are long enough to be one. A short header value such as `1` would blot out half an answer.
+fn telling<P: Provider>(provider: &P) -> impl Iterator<Item = &str> {
+    provider.secrets().into_iter().map(|secret| secret.0.as_str()).filter(|secret| secret.len() >= SECRET_CHARS)
 }

@@ -62,6 +62,8 @@ struct Template {
     method: Method,
     body: Value,
     uses: BTreeSet<String>,
+    /// The headers' values and their words, since a provider may quote a token without its scheme.
+    secrets: Vec<Secret>,
 }
 
 /// Mail by any provider that takes JSON.
@@ -88,7 +90,10 @@ pub fn transport(mut setting: Setting, config: Config) -> Result<Arc<dyn Transpo
         return Err(bad("repeated must list statuses from 400 to 499".into()));
     }
     setting.base_url = Some(config.url.clone());
-    carrier(setting, Template { config, method, body, uses }, "", "")
+    let values = config.headers.iter().map(|(_, value)| value.0.as_str());
+    let words = values.clone().flat_map(str::split_whitespace);
+    let secrets = values.chain(words).map(Secret::new).collect();
+    carrier(setting, Template { config, method, body, uses, secrets }, "", "")
 }
 
 /// The placeholders of a template.
@@ -239,7 +244,7 @@ impl Provider for Template {
     }
 
     fn secrets(&self) -> Vec<&Secret> {
-        self.config.headers.iter().map(|(_, value)| value).collect()
+        self.secrets.iter().collect()
     }
 
     fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {

@@ -200,3 +200,22 @@ fn connector(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, Ba
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_connection_that_ended_before_the_request_is_known_to_have_carried_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = Base::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let (second, minute) = (Duration::from_secs(5), Duration::from_mins(1));
+        let door = Door::new(base, None, second, minute, &[]).unwrap();
+        let mut line = door.knock().await.unwrap();
+        drop(listener.accept().await.unwrap());
+        (&mut line.driver).await.unwrap();
+        let lost = line.ask(Request::new(Body::default())).await.err();
+        assert!(matches!(lost, Some(Lost::Unsent(_))), "{lost:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! What the sink took, and the keys it knows.
+
+use sha2::{Digest as _, Sha256};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use super::Vendor;
+
+/// A mail that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// By whom.
+    pub vendor: Vendor,
+    /// The vendor's name for it.
+    pub id: String,
+    /// The key it came under.
+    pub key: Option<String>,
+    /// The Message-ID it was given.
+    pub message_id: Option<String>,
+    /// The value by which mailonce finds it again.
+    pub correlation: Option<String>,
+    /// Bare addresses, sorted.
+    pub recipients: Vec<String>,
+    /// The SHA-256 of the request's body, in hexadecimal.
+    pub body_hash: String,
+}
+
+/// What is known of a key.
+pub(super) struct Known {
+    pub(super) body_hash: String,
+    pub(super) id: String,
+    at: Instant,
+}
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) taken: Vec<Taken>,
+    keys: BTreeMap<(Vendor, String), Known>,
+}
+
+/// What a vendor reads in a request.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) key: Option<String>,
+    pub(super) message_id: Option<String>,
+    pub(super) correlation: Option<String>,
+    pub(super) recipients: Vec<String>,
+}
+
+impl Ledger {
+    /// What the vendor knows of a key that is not older than its window.
+    pub(super) fn known(&self, vendor: Vendor, key: &str, window: Duration) -> Option<&Known> {
+        self.keys.get(&(vendor, key.to_owned())).filter(|known| known.at.elapsed() < window)
+    }
+
+    /// Takes a mail and gives it a name.
+    pub(super) fn take(&mut self, vendor: Vendor, read: Read, body: &[u8]) -> String {
+        let id = format!("00000000-0000-4000-8000-{:012}", self.taken.len() + 1);
+        let body_hash = hash(body);
+        if let Some(key) = &read.key {
+            let known = Known { body_hash: body_hash.clone(), id: id.clone(), at: Instant::now() };
+            self.keys.insert((vendor, key.clone()), known);
+        }
+        let Read { key, message_id, correlation, mut recipients } = read;
+        recipients.sort_unstable();
+        self.taken.push(Taken { vendor, id: id.clone(), key, message_id, correlation, recipients, body_hash });
+        id
+    }
+
+    pub(super) fn of(&self, vendor: Vendor) -> impl Iterator<Item = &Taken> {
+        self.taken.iter().filter(move |taken| taken.vendor == vendor)
+    }
+}
+
+/// SHA-256 in hexadecimal.
+pub(super) fn hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
+}

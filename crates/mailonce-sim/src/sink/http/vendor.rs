@@ -1,0 +1,176 @@
+//! Which vendor a request is for, and how each words its troubles.
+
+use serde_json::json;
+
+use super::{Got, Said, asked, keyed, ledger::Ledger, signed};
+
+/// A provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Vendor {
+    /// Keys for 24 hours, replayed.
+    Resend,
+    /// Metadata that can be searched.
+    Postmark,
+    /// Events that can be searched.
+    Mailgun,
+    /// An activity feed.
+    SendGrid,
+    /// Signed requests.
+    Ses,
+    /// Keys for 24 hours, weakly.
+    UseSend,
+    /// Keys whose repeats are refused.
+    Brevo,
+    /// Somebody who takes a key in a header and answers a repeat with 409.
+    Other,
+}
+
+/// What a vendor may answer instead of taking a mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// 500.
+    Broken,
+    /// 429 with this pause in seconds.
+    Busy(u32),
+    /// The credential is not valid any more.
+    Revoked,
+    /// The mail is not acceptable.
+    Refused,
+    /// 409: an earlier request under this key is not finished.
+    Concurrent,
+    /// 409: the key is known for another body.
+    Mismatch,
+    /// 503.
+    Away,
+    /// An answer that quotes the caller's credential.
+    Quoting,
+}
+
+impl Vendor {
+    /// Every one of them.
+    pub const ALL: [Self; 8] = [
+        Self::Resend,
+        Self::Postmark,
+        Self::Mailgun,
+        Self::SendGrid,
+        Self::Ses,
+        Self::UseSend,
+        Self::Brevo,
+        Self::Other,
+    ];
+
+    /// Whose path it is.
+    pub(super) fn at(got: &Got) -> Option<Self> {
+        match (got.method.as_str(), got.path.as_str()) {
+            ("POST", "/emails") => Some(Self::Resend),
+            ("POST", "/email") | ("GET", "/messages/outbound") => Some(Self::Postmark),
+            ("POST", "/v3/mail/send") | ("GET", "/v3/messages") => Some(Self::SendGrid),
+            ("POST", "/v2/email/outbound-emails") => Some(Self::Ses),
+            ("POST", "/api/v1/emails") => Some(Self::UseSend),
+            ("POST", "/v3/smtp/email") => Some(Self::Brevo),
+            ("POST", "/other/send") => Some(Self::Other),
+            ("POST", "/v3/example.com/messages.mime") | ("GET", "/v3/example.com/events") => Some(Self::Mailgun),
+            _ => None,
+        }
+    }
+
+    /// The honest answer.
+    pub(super) fn answer(self, ledger: &mut Ledger, got: &Got) -> Said {
+        let answer = match self {
+            Self::Resend => keyed::resend(ledger, got),
+            Self::UseSend => keyed::usesend(ledger, got),
+            Self::Brevo => keyed::brevo(ledger, got),
+            Self::Other => keyed::other(ledger, got),
+            Self::Postmark if got.method == "GET" => asked::postmark_search(ledger, got),
+            Self::Postmark => asked::postmark(ledger, got),
+            Self::Mailgun if got.method == "GET" => asked::mailgun_events(ledger, got),
+            Self::Mailgun => asked::mailgun(ledger, got),
+            Self::SendGrid if got.method == "GET" => asked::sendgrid_activity(ledger, got),
+            Self::SendGrid => asked::sendgrid(ledger, got),
+            Self::Ses => signed::ses(ledger, got),
+        };
+        answer.unwrap_or_else(|refusal| refusal)
+    }
+
+    /// An answer in the vendor's own form.
+    pub(super) fn error(self, status: u16, name: &str, message: &str) -> Said {
+        match self {
+            Self::Resend => Said::json(status, &json!({"statusCode": status, "name": name, "message": message})),
+            Self::Postmark => {
+                let code = name.parse::<i64>().unwrap_or(300);
+                Said::json(status, &json!({"ErrorCode": code, "Message": message}))
+            }
+            // Mailgun words a wrong key in plain text.
+            Self::Mailgun if status == 401 => {
+                let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
+                Said { status, headers, body: b"Forbidden".to_vec() }
+            }
+            Self::Mailgun => Said::json(status, &json!({"message": message})),
+            Self::SendGrid => {
+                Said::json(status, &json!({"errors": [{"message": message, "field": null, "help": null}]}))
+            }
+            Self::Ses => Said::json(status, &json!({"message": message})).with("x-amzn-errortype", name),
+            Self::UseSend => Said::json(status, &json!({"error": {"code": name, "message": message}})),
+            Self::Brevo => Said::json(status, &json!({"code": name, "message": message})),
+            Self::Other => Said::json(status, &json!({"error": message})),
+        }
+    }
+
+    pub(super) fn trouble(self, trouble: Trouble) -> Said {
+        match trouble {
+            Trouble::Broken => self.error(500, self.name(500), "An unexpected error occurred."),
+            Trouble::Busy(s) => {
+                self.error(429, self.name(429), "Too many requests.").with("retry-after", s.to_string())
+            }
+            Trouble::Revoked => self.error(401, self.name(401), "The credential is not valid."),
+            Trouble::Refused if matches!(self, Self::Resend | Self::Postmark) => {
+                self.error(422, self.name(422), "The `to` field is not acceptable.")
+            }
+            Trouble::Refused => self.error(400, self.name(400), "The `to` field is not acceptable."),
+            Trouble::Concurrent => self.conflict(
+                "concurrent_idempotent_requests",
+                "Request with same Idempotency-Key is in progress. Retry later.",
+            ),
+            Trouble::Mismatch => {
+                self.conflict("invalid_idempotent_request", "Idempotency-Key already used with a different payload")
+            }
+            Trouble::Away => self.error(503, self.name(503), "Temporarily unavailable."),
+            Trouble::Quoting => {
+                let secret = if self == Self::Ses { super::SECRET_ACCESS_KEY } else { super::API_KEY };
+                self.error(403, self.name(403), &format!("{secret} may not do this"))
+            }
+        }
+    }
+
+    /// Both of Resend's conflicts have a name, useSend's have only words.
+    fn conflict(self, name: &str, message: &str) -> Said {
+        self.error(409, if self == Self::UseSend { "NOT_UNIQUE" } else { name }, message)
+    }
+
+    /// The vendor's word for a status.
+    fn name(self, status: u16) -> &'static str {
+        match (self, status) {
+            (Self::Resend, 401) => "restricted_api_key",
+            (Self::Resend, 403) => "invalid_api_key",
+            (Self::Resend, 422) => "validation_error",
+            (Self::Resend, 429) => "rate_limit_exceeded",
+            (Self::Resend, _) => "application_error",
+            (Self::Postmark, 401 | 403) => "10",
+            (Self::Postmark, 503) => "100",
+            (Self::Postmark, _) => "300",
+            (Self::Ses, 400) => "MessageRejected",
+            (Self::Ses, 401 | 403) => "InvalidSignatureException",
+            (Self::Ses, 429) => "TooManyRequestsException",
+            (Self::Ses, _) => "InternalServiceErrorException",
+            (Self::UseSend, 400) => "BAD_REQUEST",
+            (Self::UseSend, 401) => "UNAUTHORIZED",
+            (Self::UseSend, 403) => "FORBIDDEN",
+            (Self::UseSend, 429) => "RATE_LIMITED",
+            (Self::UseSend, _) => "INTERNAL_SERVER_ERROR",
+            (Self::Brevo, 401 | 403) => "unauthorized",
+            (Self::Brevo, 429) => "too_many_requests",
+            (Self::Brevo, _) => "invalid_parameter",
+            _ => "error",
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The requests' bodies as the vendors document them, and what does not fit into them.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mailonce_core::{
+    content::{Content, RawAttachment, RawContent, Scalar},
+    port::transport::{Mail, Shape, Wire},
+};
+use mailonce_sim::sink::http::{API_KEY, SECRET_ACCESS_KEY, Vendor};
+use serde_json::{Value, json};
+
+use crate::world::{EMAIL, KEY, MESSAGE_ID, MIME, build, content, mail, raw, setting, transport};
+
+const URL: &str = "http://127.0.0.1:1";
+
+fn frozen(vendor: Vendor) -> Value {
+    let content = content();
+    serde_json::from_slice(&transport(vendor, URL).freeze(&mail(&content)).unwrap()).unwrap()
+}
+
+fn unfit(vendor: Vendor, raw: RawContent) -> String {
+    let content = Content::check(raw).unwrap();
+    transport(vendor, URL).freeze(&mail(&content)).unwrap_err().0
+}
+
+#[test]
+fn the_same_mail_gives_the_same_bytes_and_no_secret_is_in_them() {
+    let content = content();
+    for vendor in Vendor::ALL {
+        let transport = transport(vendor, URL);
+        let first = transport.freeze(&mail(&content)).unwrap();
+        assert_eq!(first, transport.freeze(&mail(&content)).unwrap(), "{vendor:?}");
+        let again = build(vendor, setting("http://127.0.0.1:2"), "another-key-0123456789").unwrap();
+        assert_eq!(first, again.freeze(&mail(&content)).unwrap(), "{vendor:?}: a new key changes no bytes");
+        let text = String::from_utf8_lossy(&first);
+        assert!(!text.contains(API_KEY) && !text.contains(SECRET_ACCESS_KEY), "{vendor:?}");
+        let capability = transport.capability();
+        assert_eq!(capability.shape, Shape::PerEmail, "{vendor:?}");
+        let mime = matches!(vendor, Vendor::Mailgun | Vendor::Ses);
+        assert_eq!(capability.wire == Wire::Mime, mime, "{vendor:?}");
+    }
+}
+
+#[test]
+fn an_account_keeps_its_fingerprint_when_its_key_changes() {
+    for vendor in Vendor::ALL {
+        let account = |name: &str, url: &str, key: &str| {
+            let mut setting = setting(url);
+            setting.name = name.into();
+            build(vendor, setting, key).unwrap().account().to_owned()
+        };
+        let usual = account("a", URL, "one-key-0123456789");
+        assert_eq!(usual, account("a", URL, "two-key-0123456789"), "{vendor:?}");
+        assert_ne!(usual, account("b", URL, "one-key-0123456789"), "{vendor:?}");
+        assert_ne!(usual, account("a", "http://127.0.0.1:2", "one-key-0123456789"), "{vendor:?}");
+        assert_eq!(build(vendor, setting(URL), "").is_err(), !matches!(vendor, Vendor::Ses | Vendor::Other));
+    }
+}
+
+#[test]
+fn resend_reads_it_as_from_its_own_sdk() {
+    let body = json!({
+        "from": "Agent <agent@example.com>",
+        "to": ["\"Lovelace, Ada\" <ada@example.org>", "bob@example.org"],
+        "cc": ["carol@example.org"], "bcc": ["dan@example.org"], "reply_to": ["answers@example.com"],
+        "subject": "Hello", "text": "Hi", "html": "<p>Hi</p>",
+        "headers": {"X-Mailonce-Id": EMAIL.to_string(), "X-Run": "42"},
+        "attachments": [{"filename": "a.txt", "content": "YWJj", "content_type": "text/plain"}],
+        "tags": [{"name": "mailonce_id", "value": EMAIL.to_string()}, {"name": "run", "value": "42"}],
+    });
+    assert_eq!(frozen(Vendor::Resend), body);
+}
+
+#[test]
+fn usesend_reads_it_as_from_its_own_sdk() {
+    let body = json!({
+        "from": "Agent <agent@example.com>",
+        "to": ["\"Lovelace, Ada\" <ada@example.org>", "bob@example.org"],
+        "cc": ["carol@example.org"], "bcc": ["dan@example.org"], "replyTo": ["answers@example.com"],
+        "subject": "Hello", "text": "Hi", "html": "<p>Hi</p>",
+        "headers": {"X-Mailonce-Id": EMAIL.to_string(), "X-Run": "42"},
+        "attachments": [{"filename": "a.txt", "content": "YWJj"}],
+    });
+    assert_eq!(frozen(Vendor::UseSend), body);
+}
+
+#[test]
+fn postmark_reads_it_as_documented() {
+    let body = json!({
+        "From": "Agent <agent@example.com>",
+        "To": "\"Lovelace, Ada\" <ada@example.org>, bob@example.org",
+        "Cc": "carol@example.org", "Bcc": "dan@example.org", "ReplyTo": "answers@example.com",
+        "Subject": "Hello", "TextBody": "Hi", "HtmlBody": "<p>Hi</p>",
+        "Metadata": {"mailonce": EMAIL.to_string(), "order": "7", "run": "42"},
+        "Headers": [{"Name": "Message-ID", "Value": MESSAGE_ID}, {"Name": "X-PM-KeepID", "Value": "true"},
+            {"Name": "X-Run", "Value": "42"}],
+        "Attachments": [{"Name": "a.txt", "Content": "YWJj", "ContentType": "text/plain"}],
+    });
+    assert_eq!(frozen(Vendor::Postmark), body);
+}
+
+#[test]
+fn sendgrid_reads_it_as_documented() {
+    let body = json!({
+        "personalizations": [{"to": [{"email": "ada@example.org", "name": "Lovelace, Ada"},
+            {"email": "bob@example.org"}], "cc": [{"email": "carol@example.org"}], "bcc": [{"email": "dan@example.org"}]}],
+        "from": {"email": "agent@example.com", "name": "Agent"},
+        "reply_to": {"email": "answers@example.com"}, "subject": "Hello",
+        "content": [{"type": "text/plain", "value": "Hi"}, {"type": "text/html", "value": "<p>Hi</p>"}],
+        "attachments": [{"content": "YWJj", "type": "text/plain", "filename": "a.txt", "disposition": "attachment"}],
+        "headers": {"Message-ID": MESSAGE_ID, "X-Run": "42"},
+        "custom_args": {"mailonce_id": EMAIL.to_string(), "order": "7", "run": "42"},
+    });
+    assert_eq!(frozen(Vendor::SendGrid), body);
+}
+
+#[test]
+fn brevo_reads_it_as_documented() {
+    let body = json!({
+        "sender": {"name": "Agent", "email": "agent@example.com"},
+        "to": [{"name": "Lovelace, Ada", "email": "ada@example.org"}, {"email": "bob@example.org"}],
+        "cc": [{"email": "carol@example.org"}], "bcc": [{"email": "dan@example.org"}],
+        "replyTo": {"email": "answers@example.com"}, "subject": "Hello",
+        "textContent": "Hi", "htmlContent": "<p>Hi</p>",
+        "headers": {"idempotencyKey": KEY.to_string(), "X-Mailonce-Id": EMAIL.to_string(),
+            "X-Mailin-custom": format!("mailonce_id:{EMAIL}"), "X-Run": "42"},
+        "attachment": [{"name": "a.txt", "content": "YWJj"}], "tags": ["run:42"],
+    });
+    assert_eq!(frozen(Vendor::Brevo), body);
+}
+
+#[test]
+fn ses_reads_it_as_documented_with_our_bytes_inside() {
+    let body = frozen(Vendor::Ses);
+    assert_eq!(body["FromEmailAddress"], "Agent <agent@example.com>");
+    let to = json!({"ToAddresses": ["ada@example.org", "bob@example.org"], "CcAddresses": ["carol@example.org"],
+        "BccAddresses": ["dan@example.org"]});
+    assert_eq!(body["Destination"], to);
+    let tags = json!([{"Name": "mailonce_id", "Value": EMAIL.to_string()}, {"Name": "run", "Value": "42"}]);
+    assert_eq!(body["EmailTags"], tags);
+    assert_eq!(STANDARD.decode(body["Content"]["Raw"]["Data"].as_str().unwrap()).unwrap(), MIME);
+}
+
+#[test]
+fn mailgun_gets_our_bytes_whatever_is_in_them() {
+    let content = content();
+    let transport = transport(Vendor::Mailgun, URL);
+    let plain = transport.freeze(&mail(&content)).unwrap();
+    let first_line = |bytes: &[u8]| bytes.split(|&b| b == b'\r').next().unwrap().to_vec();
+    // A mail that quotes the boundary gets another one.
+    let hostile = [MIME, b"\r\n", &first_line(&plain), b"--\r\n"].concat();
+    let mut quoting = mail(&content);
+    quoting.mime = Some(&hostile);
+    let frozen = transport.freeze(&quoting).unwrap();
+    assert_ne!(first_line(&plain), first_line(&frozen));
+    assert!(frozen.windows(hostile.len()).any(|part| part == hostile));
+}
+
+#[test]
+fn what_a_vendor_does_not_take_is_unfit_and_says_why() {
+    let inline = RawAttachment { content_id: Some("logo".into()), ..raw().attachments.remove(0) };
+    for vendor in [Vendor::Brevo, Vendor::UseSend] {
+        let mail = RawContent { attachments: vec![inline.clone()], ..raw() };
+        assert!(unfit(vendor, mail).contains("content_id"), "{vendor:?}");
+    }
+    let spaced = RawContent { tags: vec![("two words".into(), None)], ..raw() };
+    assert!(unfit(Vendor::Resend, spaced.clone()).contains("two words"));
+    assert!(unfit(Vendor::Ses, spaced).contains("two words"));
+    let long = RawContent { metadata: vec![("note".into(), Scalar::Text("x".repeat(81)))], ..raw() };
+    assert!(unfit(Vendor::Postmark, long).contains("note"));
+    let answers = vec!["a@example.com".into(), "b@example.com".into()];
+    assert!(unfit(Vendor::Brevo, RawContent { reply_to: answers, ..raw() }).contains("reply-to"));
+    let big = RawAttachment { content: "AAAA".repeat(4 * 1024 * 1024), ..raw().attachments.remove(0) };
+    assert!(unfit(Vendor::Postmark, RawContent { attachments: vec![big], ..raw() }).contains("attachments"));
+    assert!(unfit(Vendor::SendGrid, RawContent { subject: String::new(), ..raw() }).contains("subject"));
+    let twice = RawContent { metadata: vec![("run".into(), Scalar::Bool(true))], ..raw() };
+    assert!(unfit(Vendor::Mailgun, twice).contains("run"));
+    let content = content();
+    let without_bytes = Mail { mime: None, ..mail(&content) };
+    assert!(transport(Vendor::Mailgun, URL).freeze(&without_bytes).unwrap_err().0.contains("composed"));
+}
+
+#[test]
+fn sendgrid_is_told_each_address_once() {
+    let doubled = RawContent { cc: vec!["ADA@example.org".into(), "eve@example.org".into()], ..raw() };
+    let content = Content::check(doubled).unwrap();
+    let bytes = transport(Vendor::SendGrid, URL).freeze(&mail(&content)).unwrap();
+    let body: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(body["personalizations"][0]["cc"], json!([{"email": "eve@example.org"}]));
+}

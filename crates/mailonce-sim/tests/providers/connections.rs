@@ -1,0 +1,97 @@
+//! What happens before a request goes out, and answers that are none.
+
+use mailonce_core::port::transport::{Meaning, Phase};
+use mailonce_sim::sink::http::{API_KEY, Sink, Vendor};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+use crate::world::{attempt, build, parcel, setting, transport};
+
+#[tokio::test]
+async fn who_cannot_be_reached_is_at_fault() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let reply = attempt(&*transport(Vendor::Resend, &url), 1).await;
+    assert_eq!((reply.meaning, reply.phase), (Meaning::Fault, Phase::Connect), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn an_address_that_the_guard_forbids_is_never_dialled() {
+    let sink = Sink::open().await.unwrap();
+    let mut setting = setting(sink.url());
+    setting.guard = Some(Arc::new(|address| !address.is_loopback()));
+    let reply = attempt(&*build(Vendor::Resend, setting, API_KEY).unwrap(), 1).await;
+    assert_eq!((reply.meaning, reply.phase), (Meaning::Fault, Phase::Connect), "{}", reply.text);
+    assert!(sink.taken().is_empty());
+}
+
+#[tokio::test]
+async fn a_connection_that_grew_old_carries_nothing() {
+    let sink = Sink::open().await.unwrap();
+    let mut setting = setting(sink.url());
+    setting.fresh = Duration::ZERO;
+    let reply = attempt(&*build(Vendor::Resend, setting, API_KEY).unwrap(), 1).await;
+    assert_eq!((reply.meaning, reply.phase), (Meaning::Deferred, Phase::Connect), "{}", reply.text);
+    assert!(sink.taken().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_dropped_before_the_hand_over_was_never_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let transport = transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
+    let ready = transport.approach(parcel(&*transport, 1)).await.unwrap();
+    let (mut socket, _) = listener.accept().await.unwrap();
+    drop(ready);
+    let mut heard = Vec::new();
+    socket.read_to_end(&mut heard).await.unwrap();
+    assert!(heard.is_empty(), "{}", String::from_utf8_lossy(&heard));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_http_or_too_long_proves_nothing() {
+    let endless = format!("HTTP/1.1 200 OK\r\nX-Long: {}\r\n\r\n", "x".repeat(64 * 1024));
+    let short = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{\"id\":\"1\"}";
+    for answer in ["220 mail.example.com ESMTP\r\n", "", endless.as_str(), short] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let transport = transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
+        let answering = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            // Something of the request has to arrive before an answer may come.
+            let mut some = [0; 64];
+            assert!(socket.read(&mut some).await.unwrap() > 0);
+            // The caller may hang up in the middle of it.
+            drop(socket.write_all(answer.as_bytes()).await);
+            drop(socket.shutdown().await);
+        };
+        let (reply, ()) = tokio::join!(attempt(&*transport, 1), answering);
+        assert_eq!((reply.meaning, reply.phase), (Meaning::Unknown, Phase::Final), "{answer:.40}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn tls_is_spoken_with_who_is_trusted_and_with_nobody_else() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let root: CertificateDer<'static> = made.cert.der().clone();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![root.clone()], key)
+        .unwrap();
+    let sink = Sink::open_tls(Arc::new(config)).await.unwrap();
+
+    let mut trusting = setting(sink.url());
+    trusting.extra_roots = vec![root];
+    let reply = attempt(&*build(Vendor::Resend, trusting, API_KEY).unwrap(), 1).await;
+    assert_eq!(reply.meaning, Meaning::Accepted, "{}", reply.text);
+
+    let reply = attempt(&*transport(Vendor::Resend, sink.url()), 2).await;
+    assert_eq!((reply.meaning, reply.phase), (Meaning::Fault, Phase::Tls), "{}", reply.text);
+    assert_eq!(sink.taken().len(), 1);
+}

@@ -1,0 +1,16 @@
+//! The providers of `mailonce-transport`, each against a sink that speaks its vendor's words and misbehaves as told.
+
+#[cfg(test)]
+mod asking;
+#[cfg(test)]
+mod bodies;
+#[cfg(test)]
+mod connections;
+#[cfg(test)]
+mod meanings;
+#[cfg(test)]
+mod templates;
+#[cfg(test)]
+mod verdicts;
+#[cfg(test)]
+mod world;
