@@ -43,7 +43,7 @@ pub(super) async fn attempts_are_read_back_whole_and_in_order(store: Ledger) {
         reply: String::new(),
         about: AttemptAbout { transport: SANDBOX.into(), account: "A".into(), fence: 1, ..AttemptAbout::default() },
     };
-    assert_eq!(detail(&store, job.id).await.attempts, [begun.clone()]);
+    assert_eq!(detail(&store, job.id).await.attempts, std::slice::from_ref(&begun));
 
     let _deferred = answer(&store, &job, Meaning::Deferred, T0.plus(4)).await;
     let next = mark(&store, take(&store, T0.plus(MINUTE)).await, T0.plus(MINUTE)).await;

@@ -4,7 +4,7 @@ use mailonce_core::{
     dispatch::{Act, Verdict},
     email::EmailState,
     handoff::{Outcome, Says},
-    id::NodeId,
+    id::{EmailId, NodeId},
     port::{
         store::{Acted, Change, LeaseWish, Once, Recovered},
         transport::Meaning,
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::{
-    Ledger, T0, TEAM, accepted, all_at_once, detail, events, keyed, kinds, the,
+    Ledger, SANDBOX, T0, TEAM, accepted, all_at_once, detail, events, keyed, kinds, the,
     work::{SECOND_NODE, WIRE, fact, job, lease, marked, marker, reply, settle, wish},
 };
 
@@ -42,6 +42,26 @@ pub(super) async fn many_workers_lease_each_handoff_once(store: Ledger) {
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), ids);
     for id in ids {
         assert_eq!(the(&store, id).await.handoffs[0].fence, 1);
+    }
+}
+
+pub(super) async fn a_worker_gets_only_what_still_goes_its_way(store: Ledger) {
+    let mut work: Vec<(Ledger, Option<EmailId>)> = (0..8).map(|_| (store.clone(), None)).collect();
+    for i in 0..60 {
+        work.push((store.clone(), Some(accepted(&store, &keyed(&format!("k{i}")), T0).await.id)));
+    }
+    let away = || Act::Reroute { number: 0, from: SANDBOX.into(), to: "relay".into() };
+
+    let leased = all_at_once(work.into_iter().map(|(store, id)| async move {
+        let Some(id) = id else { return lease(&store, 60, T0).await };
+        let _acted = store.act(TEAM, id, away(), None, T0).await.unwrap();
+        Vec::new()
+    }))
+    .await;
+
+    for leased in leased.into_iter().flatten() {
+        assert_eq!(leased.email.handoffs[0].transport, SANDBOX);
+        assert_eq!(the(&store, leased.email.id).await, leased.email);
     }
 }
 

@@ -1,11 +1,18 @@
 //! Promises about events and watchers: what happened is told, once, in order.
 
-use mailonce_core::{email::Email, event::Event, id::EmailId, port::store::Suppressed, ttl::Ttl};
+use mailonce_core::{
+    email::Email,
+    event::Event,
+    id::EmailId,
+    port::{store::Suppressed, transport::Meaning},
+    ttl::Ttl,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     DAY, HOUR, Ledger, OTHER, T0, TEAM, accepted, all_at_once, cancelled, capture, events, given, keyed, keyless,
     kinds, next_version, replayed, sent, the,
+    work::{SECOND_NODE, act, answer, leased, mark, marker},
 };
 
 fn seqs(events: &[Event]) -> Vec<u64> {
@@ -177,6 +184,22 @@ pub(super) async fn a_watcher_is_told_of_each_change_before_its_caller(store: Le
         let item = super::first(answer);
         assert!(told.lock().unwrap_or_else(PoisonError::into_inner).contains(&item), "after a batch");
     }
+}
+
+pub(super) async fn a_watcher_is_told_of_the_hand_off(store: Ledger) {
+    let Some(told) = watched(&store) else { return };
+    let job = leased(&store, &keyed("k")).await;
+    told_as_it_is(&store, &told, job.id, "lease").await;
+    let job = mark(&store, job, T0).await;
+    told_as_it_is(&store, &told, job.id, "mark").await;
+    let _recovered = store.recover(SECOND_NODE, 10, T0).await.unwrap();
+    told_as_it_is(&store, &told, job.id, "recover").await;
+    let _late = answer(&store, &job, Meaning::Accepted, T0).await;
+    told_as_it_is(&store, &told, job.id, "late answer").await;
+
+    told.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let _stale = act(&store, job.id, marker(&job, b"late"), T0).await;
+    assert_eq!(*told.lock().unwrap_or_else(PoisonError::into_inner), []);
 }
 
 pub(super) async fn a_watcher_is_not_told_of_replays(store: Ledger) {

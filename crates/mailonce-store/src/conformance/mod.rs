@@ -9,6 +9,7 @@ mod batch;
 mod capture;
 mod change;
 mod contest;
+mod deed;
 mod doubt;
 mod draft;
 mod events;
@@ -165,6 +166,7 @@ macro_rules! engine {
                 events_of_many_writers_have_no_gaps
                 a_reader_that_follows_misses_nothing
                 a_watcher_is_told_of_each_change_before_its_caller
+                a_watcher_is_told_of_the_hand_off
                 a_watcher_is_not_told_of_replays
             ]
             listing [
@@ -270,6 +272,7 @@ macro_rules! engine {
             ]
             contest [
                 many_workers_lease_each_handoff_once
+                a_worker_gets_only_what_still_goes_its_way
                 of_a_cancel_and_a_marker_one_wins
                 an_answer_and_facts_at_once_end_in_sent
                 of_32_equal_facts_one_counts

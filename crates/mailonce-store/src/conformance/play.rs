@@ -1,14 +1,16 @@
 //! Playing turns on two ledgers at once, and comparing them.
 
 use mailonce_core::{
+    dispatch::{Act, Hold, Verdict},
     email::{Channel, Email},
     event::Event,
-    id::{EmailId, TeamId},
+    id::{EmailId, NodeId, TeamId},
     key::KeyHash,
     limits,
     port::store::{
-        Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, KeyChange, KeyView, Once, Operation,
-        Resend, Suppressed, SuppressedCall, SuppressedReason, Swept, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, KeyChange, KeyView,
+        LeaseWish, Leased, Once, Operation, Recovered, Resend, Suppressed, SuppressedCall, SuppressedReason, Swept,
+        Wish,
     },
     time::Time,
     ttl::Ttl,
@@ -16,8 +18,11 @@ use mailonce_core::{
 use std::fmt::Debug;
 
 use super::{
-    Ledger, OTHER, SANDBOX, T0, TEAM, events, keyless, make_teams, next_id, next_version, open, pages,
+    Ledger, OTHER, SANDBOX, T0, TEAM,
+    deed::{Deed, REMOTE, lease_wish, node, resolve},
+    events, keyless, make_teams, next_id, next_version, open, pages,
     turn::{Call, Name, Turn, Verb},
+    work::{Job, job},
 };
 
 /// A call in full, the same for both ledgers.
@@ -35,6 +40,9 @@ enum Request {
     Look(TeamId, KeyHash),
     List(TeamId, EmailQuery),
     Sweep,
+    Lease(LeaseWish),
+    Recover(NodeId, usize),
+    Act(TeamId, EmailId, Act, Option<Operation>),
     Nothing,
 }
 
@@ -51,6 +59,9 @@ enum Answer {
     Look(Box<(Option<Bound>, Option<KeyView>)>),
     List(Vec<Email>),
     Sweep(Swept),
+    Lease(Vec<Leased>),
+    Recover(Recovered),
+    Act(Once<Acted>),
     Done,
 }
 
@@ -77,6 +88,9 @@ async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
         }
         Request::List(team, query) => Answer::List(pages(store, team, query).await),
         Request::Sweep => Answer::Sweep(store.sweep(1_000, now).await.unwrap()),
+        Request::Lease(wish) => Answer::Lease(store.lease(wish, now).await.unwrap()),
+        Request::Recover(node, max) => Answer::Recover(store.recover(node, max, now).await.unwrap()),
+        Request::Act(team, id, act, call) => Answer::Act(store.act(team, id, act, call, now).await.unwrap()),
         Request::Nothing => Answer::Done,
     }
 }
@@ -89,11 +103,13 @@ pub(super) struct World {
     now: Time,
     /// Every email that was accepted, in order.
     known: Vec<EmailId>,
+    /// Every lease that was given, in order.
+    jobs: Vec<(TeamId, Job)>,
 }
 
 impl World {
     pub(super) fn new(engine: Ledger) -> Self {
-        Self { model: open::memory().store, engine, now: T0, known: Vec::new() }
+        Self { model: open::memory().store, engine, now: T0, known: Vec::new(), jobs: Vec::new() }
     }
 
     /// Makes the teams in both ledgers.
@@ -106,9 +122,10 @@ impl World {
     pub(super) async fn play(&mut self, turn: &Turn) -> Result<(), String> {
         let request = self.request(turn).await;
         let wanted = Box::pin(ask(&self.model, request.clone(), self.now)).await;
-        let answer = Box::pin(ask(&self.engine, request, self.now)).await;
+        let answer = Box::pin(ask(&self.engine, request.clone(), self.now)).await;
         same("answer", &wanted, &answer)?;
         self.learn(&wanted);
+        self.learn_work(&request, &wanted);
         Ok(())
     }
 
@@ -119,11 +136,16 @@ impl World {
             let found = view(&self.engine, team, self.now).await;
             same("emails", &wanted.emails, &found.emails)?;
             same("events", &wanted.events, &found.events)?;
+            same("remote ids", &wanted.remote, &found.remote)?;
+            for (held, other) in wanted.held.iter().zip(&found.held) {
+                same("bytes", held, other)?;
+            }
             for (key, other) in wanted.keys.iter().zip(&found.keys) {
                 same("key", key, other)?;
             }
         }
-        Ok(())
+        let (wanted, found) = (waiting(&self.model, self.now).await, waiting(&self.engine, self.now).await);
+        same("backlog and doubts", &wanted, &found)
     }
 
     fn learn(&mut self, answer: &Answer) {
@@ -136,6 +158,31 @@ impl World {
             Answer::Accept(answer) => learn(answer),
             Answer::Batch(AcceptBatch::Items(items)) => items.iter().for_each(learn),
             Answer::Resend(Once::Done(Resend::First(email))) => self.known.push(email.id),
+            _ => {}
+        }
+    }
+
+    /// Notes which worker holds what, and under which attempt.
+    fn learn_work(&mut self, request: &Request, answer: &Answer) {
+        if let Answer::Lease(leased) = answer {
+            self.jobs.extend(leased.iter().map(|leased| (leased.email.team, job(leased))));
+        }
+        let Answer::Act(Once::Done(Acted::Email(Verdict::Done, email))) = answer else { return };
+        let Request::Act(team, id, act, _) = request else { return };
+        match act {
+            Act::Mark { hold, .. } => {
+                let attempt = email.handoffs.get(usize::from(hold.number)).map(|handoff| handoff.attempts);
+                let same = |(_, job): &&mut (TeamId, Job)| {
+                    job.id == *id && (job.hold.number, job.hold.fence) == (hold.number, hold.fence)
+                };
+                self.jobs.iter_mut().filter(same).for_each(|(_, job)| job.attempt = attempt);
+            }
+            Act::Repeat { number, account, .. } => {
+                let Some(handoff) = email.handoffs.get(usize::from(*number)) else { return };
+                let (transport, account) = (handoff.transport.clone(), account.clone());
+                let hold = Hold { number: *number, fence: handoff.fence, transport, account };
+                self.jobs.push((*team, Job { id: *id, hold, attempt: None }));
+            }
             _ => {}
         }
     }
@@ -184,9 +231,33 @@ impl World {
                 Request::List(team, EmailQuery { state: *state, to, limit: *limit, ..EmailQuery::default() })
             }
             Verb::Sweep => Request::Sweep,
+            Verb::Deed(deed) => self.deed(team, deed).await,
             Verb::Later(ms) => {
                 self.now = now.plus(*ms);
                 Request::Nothing
+            }
+        }
+    }
+
+    async fn deed(&self, team: TeamId, deed: &Deed) -> Request {
+        match deed {
+            Deed::Lease { way, node, max, but, scheduled } => {
+                Request::Lease(lease_wish(way, *node, *max, *but, *scheduled))
+            }
+            Deed::Recover { node: n, max } => Request::Recover(node(*n), *max),
+            Deed::Work(place, labour) => {
+                let place = usize::from(*place) % self.jobs.len().max(1);
+                let Some((team, job)) = self.jobs.iter().rev().nth(place) else { return Request::Nothing };
+                Request::Act(*team, job.id, labour.act(job, self.now), None)
+            }
+            Deed::Learn(place, number, lesson) => {
+                Request::Act(team, self.named(*place), lesson.act(*number, self.now), None)
+            }
+            Deed::Resolve { email, number, choice, seen, call } => {
+                let id = self.named(*email);
+                let found = self.model.email(team, id).await.unwrap();
+                let act = resolve(found.as_ref(), *number, *choice, *seen);
+                Request::Act(team, id, act, call.map(|call| self.operation(team, call)))
             }
         }
     }
@@ -218,12 +289,24 @@ struct View {
     emails: Vec<EmailDetail>,
     events: Vec<Event>,
     keys: Vec<(KeyHash, Option<KeyView>)>,
+    /// The first handoff of each email, with its bytes.
+    held: Vec<Option<Leased>>,
+    remote: Vec<Option<(EmailId, u16)>>,
+}
+
+/// What waits, and what is due to be looked at.
+async fn waiting(store: &Ledger, now: Time) -> (Backlog, Vec<(Email, u16)>) {
+    (store.backlog().await.unwrap(), store.doubts(1_000, now).await.unwrap())
 }
 
 async fn view(store: &Ledger, team: TeamId, now: Time) -> View {
-    let mut emails = Vec::new();
+    let (mut emails, mut held, mut remote) = (Vec::new(), Vec::new(), Vec::new());
     for email in pages(store, team, EmailQuery { limit: 40, ..EmailQuery::default() }).await {
         emails.push(store.email_detail(team, email.id).await.unwrap().unwrap());
+        held.push(store.leased(team, email.id, 0).await.unwrap());
+    }
+    for name in REMOTE {
+        remote.push(store.by_remote_id(team, name).await.unwrap());
     }
     let named = emails.iter().filter_map(|detail| detail.email.head.key.as_ref()).map(|name| name.hash(team));
     let mut hashes: Vec<KeyHash> = named.chain(Name::all().into_iter().map(|name| name.hash(team))).collect();
@@ -233,7 +316,7 @@ async fn view(store: &Ledger, team: TeamId, now: Time) -> View {
     for key in hashes {
         keys.push((key, store.key(team, key, now).await.unwrap()));
     }
-    View { emails, events: events(store, team).await, keys }
+    View { emails, events: events(store, team).await, keys, held, remote }
 }
 
 fn same<T: PartialEq + Debug>(what: &str, wanted: &T, found: &T) -> Result<(), String> {

@@ -8,7 +8,7 @@ use mailonce_core::{
 };
 use std::fmt;
 
-use super::{DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, given, keyed, keyless};
+use super::{DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, deed::Deed, given, keyed, keyless};
 
 /// A small generator (splitmix64): the same numbers for the same seed, everywhere.
 pub(super) struct Chance(pub(super) u64);
@@ -21,19 +21,19 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, most: u8) -> u8 {
+    pub(super) fn below(&mut self, most: u8) -> u8 {
         (self.next() % u64::from(most)) as u8
     }
 
-    fn one_in(&mut self, most: u8) -> bool {
+    pub(super) fn one_in(&mut self, most: u8) -> bool {
         self.below(most) == 0
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u8) as usize]
     }
 
-    fn maybe<T>(&mut self, one_in: u8, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+    pub(super) fn maybe<T>(&mut self, one_in: u8, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.one_in(one_in) { Some(make(self)) } else { None }
     }
 }
@@ -89,7 +89,7 @@ impl Name {
         }
     }
 
-    fn of_call(chance: &mut Chance) -> Self {
+    pub(super) fn of_call(chance: &mut Chance) -> Self {
         if chance.one_in(4) { Self::Given(chance.below(GIVEN)) } else { Self::Call(chance.below(OPERATIONS)) }
     }
 }
@@ -168,6 +168,7 @@ pub(super) enum Verb {
     Look(Name),
     List(Option<EmailState>, Option<&'static str>, usize),
     Sweep,
+    Deed(Deed),
     Later(i64),
 }
 
@@ -197,7 +198,7 @@ impl Turn {
         let mine = !chance.one_in(8);
         let name = |chance: &mut Chance| chance.pick(&Name::all());
         let call = |chance: &mut Chance| Call(Name::of_call(chance), chance.below(2));
-        let verb = match chance.below(40) {
+        let verb = match chance.below(64) {
             0..=13 => {
                 let name = Name::of_wish(chance);
                 Verb::Accept(Sketch::random(chance, name))
@@ -214,6 +215,7 @@ impl Turn {
             32 => list(chance),
             33 => Verb::Sweep,
             34..=38 => Verb::Later(chance.pick(&[1, SECOND, MINUTE, HOUR, DAY])),
+            40.. => Verb::Deed(Deed::random(chance)),
             _ => Verb::Later(chance.pick(&[2 * DAY, 9 * DAY, 31 * DAY, 36 * DAY, 440 * DAY])),
         };
         Self { mine, verb }
@@ -234,7 +236,8 @@ fn batch(chance: &mut Chance) -> Verb {
 }
 
 fn list(chance: &mut Chance) -> Verb {
-    let states = [EmailState::Queued, EmailState::Scheduled, EmailState::Sent, EmailState::Held, EmailState::Cancelled];
+    use EmailState as S;
+    let states = [S::Queued, S::Scheduled, S::Sending, S::Unknown, S::Sent, S::Held, S::Failed, S::Cancelled];
     let state = chance.maybe(2, |chance| chance.pick(&states));
     let to = chance.maybe(2, |chance| people(chance.pick(&["a", "b", "c"]))[0]);
     Verb::List(state, to, chance.pick(&[1, 3, 50]))

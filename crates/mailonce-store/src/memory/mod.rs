@@ -303,7 +303,9 @@ impl Store for Memory {
     }
 
     async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
-        let leased = self.world().lease(&wish, now);
+        // Told under the lock, so that watchers hear of changes in their order.
+        let mut world = self.world();
+        let leased = world.lease(&wish, now);
         leased.iter().for_each(|leased| self.tell(&leased.email));
         Ok(leased)
     }
@@ -322,9 +324,10 @@ impl Store for Memory {
         now: Time,
     ) -> Result<Once<Acted>> {
         let mut world = self.world();
+        let before = world.of_team(team, id);
         let acted = world.act(team, id, &act, operation.as_ref(), now);
-        if let Once::Done(Acted::Email(_, email)) = &acted {
-            self.tell(email);
+        if let Some(email) = world.of_team(team, id).filter(|email| before.as_ref() != Some(email)) {
+            self.tell(&email);
         }
         Ok(acted)
     }

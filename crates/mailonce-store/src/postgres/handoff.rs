@@ -4,6 +4,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
     dispatch::{Act, Verdict},
     email::Email,
+    handoff::Handoff,
     id::{EmailId, NodeId, TeamId},
     limits,
     port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered},
@@ -49,7 +50,9 @@ const SEEN: &str = "UPDATE install SET seen_at = $1::bigint WHERE seen_at IS NUL
 const FORGET_NODES: &str = "DELETE FROM nodes WHERE seen_at < now() - interval '1 day'";
 const WIRE: &str = "SELECT bytes FROM wires WHERE team = $1 AND email = $2 AND transport = $3";
 const KNOWN: &str = "SELECT FROM evidence WHERE team = $1 AND email = $2 AND once = $3";
-const REMOTE: &str = "SELECT email, handoff FROM attempts WHERE team = $1 AND remote_id = $2 ORDER BY email LIMIT 1";
+const REMOTE: &str = "
+    SELECT email, handoff FROM attempts WHERE team = $1 AND remote_id = $2
+     ORDER BY email, handoff, number LIMIT 1";
 const WAITING: &str = "
     SELECT transport, count(*), min(due_at) FROM handoffs
      WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL GROUP BY transport ORDER BY transport";
@@ -80,9 +83,8 @@ impl Ledger {
         let mut leased = Vec::new();
         for ((team, id), number) in due {
             let Some(mut email) = ground.of_team(team, id) else { continue };
-            let handoff = email.handoffs.get(usize::from(number));
-            let is_due = handoff.and_then(|handoff| handoff.due_at).is_some_and(|due| due <= now);
-            if is_due && email.lease(number, wish.node, now) {
+            let still = |h: &Handoff| h.transport == wish.transport && h.due_at.is_some_and(|due| due <= now);
+            if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease(number, wish.node, now) {
                 ground.changed.insert(id, Time(i64::MIN));
                 ground.emails.insert(id, email.clone());
                 leased.push(with_bytes(&tx, email, number).await?);

@@ -27,7 +27,7 @@ const SAVE_ATTEMPT: &str = "INSERT INTO attempts (email, handoff, number, at, ou
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO UPDATE \
      SET at = ?4, outcome = ?5, reply = ?6, ended_at = ?7, remote_id = ?8, about = ?9";
 const REMOTE: &str = "SELECT a.email, a.handoff, e.tail FROM attempts a JOIN emails e ON e.email = a.email \
-     WHERE a.remote_id = ?2 AND e.team = ?1 ORDER BY a.email LIMIT 1";
+     WHERE a.remote_id = ?2 AND e.team = ?1 ORDER BY a.email, a.handoff, a.number LIMIT 1";
 const WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM handoffs WHERE state IN ('queued', 'scheduled') \
      GROUP BY transport ORDER BY transport";
 
@@ -54,14 +54,19 @@ pub(super) fn candidates(conn: &Connection, wish: &LeaseWish, now: Time) -> Resu
 }
 
 /// Gives handoffs to a worker, if they may still be taken.
-pub(super) fn lease(ledger: &mut Ledger<'_>, places: &[Place], node: NodeId, now: Time) -> Result<Vec<Leased>> {
+pub(super) fn lease(
+    ledger: &mut Ledger<'_>,
+    places: &[Place],
+    (transport, node): (&str, NodeId),
+    now: Time,
+) -> Result<Vec<Leased>> {
     let mut leased = Vec::with_capacity(places.len());
     for (team, bits, number) in places {
         let id = ledger.team_id(*team)?;
         let Some(before) = rows::email(ledger.conn, id, *team, *bits)? else { continue };
         let mut email = before.clone();
-        let due = before.handoffs.get(usize::from(*number)).and_then(|handoff| handoff.due_at);
-        if due.is_none_or(|due| due > now) || !email.lease(*number, node, now) {
+        let still = |h: &Handoff| h.transport == transport && h.due_at.is_some_and(|due| due <= now);
+        if !before.handoffs.get(usize::from(*number)).is_some_and(still) || !email.lease(*number, node, now) {
             continue;
         }
         save(ledger, *team, &before, &email)?;

@@ -283,12 +283,12 @@ impl Store for Sqlite {
     }
 
     async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
-        let node = wish.node;
+        let (node, transport) = (wish.node, wish.transport.clone());
         let places = self.read(move |conn| handoff::candidates(conn, &wish, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(move |ledger| handoff::lease(ledger, &places, node, now)).await
+        self.write(move |ledger| handoff::lease(ledger, &places, (&transport, node), now)).await
     }
 
     async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {

@@ -1,6 +1,7 @@
 //! What is special to this engine: many nodes, lost connections, tables of other versions.
 
 mod faults;
+mod heartbeat;
 mod nodes;
 mod speed;
 

@@ -1,0 +1,106 @@
+//! Nodes that fall silent: the clock of the database decides, never that of a node.
+
+use mailonce_core::{
+    dispatch::{Act, Hold, Verdict},
+    email::EmailState,
+    id::{EmailId, NodeId},
+    port::store::{Acted, LeaseWish, Once, Recovered, Store},
+    time::Time,
+};
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::{Fresh, NOW, TEAM, email_of, rows, wish};
+use crate::postgres::Postgres;
+
+const FIRST: NodeId = NodeId(Uuid::from_u128(0xa1));
+const SECOND: NodeId = NodeId(Uuid::from_u128(0xa2));
+const THIRD: NodeId = NodeId(Uuid::from_u128(0xa3));
+
+/// An email that a process leased, and marked if it should.
+async fn held(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
+    let id = email_of(store.accept(wish(None), NOW).await.unwrap()).0.id;
+    let all = LeaseWish { transport: "sandbox".into(), node, max: 10, but: Vec::new(), scheduled: true };
+    let leased = store.lease(all, NOW).await.unwrap();
+    assert_eq!(leased.iter().map(|leased| leased.email.id).collect::<Vec<_>>(), [id]);
+    if marks {
+        let hold = Hold { number: 0, fence: 1, transport: "sandbox".into(), account: "A".into() };
+        let marker = Act::Mark { hold, wire: Some(b"bytes".as_slice().into()) };
+        let acted = store.act(TEAM, id, marker, None, NOW).await.unwrap();
+        assert!(matches!(acted, Once::Done(Acted::Email(Verdict::Done, _))), "{acted:?}");
+    }
+    id
+}
+
+async fn last_seen(session: &Client, node: NodeId, ago: &str) {
+    let sql = format!("UPDATE nodes SET seen_at = now() - interval '{ago}' WHERE id = $1");
+    assert_eq!(session.execute(&sql, &[&node.0]).await.unwrap(), 1);
+}
+
+async fn state(store: &Postgres, id: EmailId) -> EmailState {
+    store.email(TEAM, id).await.unwrap().unwrap().state()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_fell_silent_loses_its_handoffs_and_a_fresh_one_does_not() {
+    let fresh = Fresh::make().await;
+    let (store, session) = (fresh.node().await, fresh.session().await);
+    let (leased, sending) = (held(&store, FIRST, false).await, held(&store, FIRST, true).await);
+    let alive = held(&store, SECOND, true).await;
+    for node in [FIRST, SECOND] {
+        // The time that nodes tell plays no part.
+        store.heartbeat(node, Time(0)).await.unwrap();
+    }
+    let later = NOW.plus(86_400_000);
+
+    assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
+    last_seen(&session, FIRST, "13 seconds").await;
+    assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
+    last_seen(&session, FIRST, "15 seconds").await;
+    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered { queued: 1, unknown: 1 });
+
+    assert_eq!(state(&store, leased).await, EmailState::Queued);
+    assert_eq!(state(&store, sending).await, EmailState::Unknown);
+    assert_eq!(state(&store, alive).await, EmailState::Sending);
+    assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_heard_of_again_in_time_keeps_its_handoffs() {
+    let fresh = Fresh::make().await;
+    let (store, session) = (fresh.node().await, fresh.session().await);
+    let id = held(&store, FIRST, true).await;
+    store.heartbeat(FIRST, NOW).await.unwrap();
+    last_seen(&session, FIRST, "1 hour").await;
+    store.heartbeat(FIRST, NOW).await.unwrap();
+
+    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
+    assert_eq!(state(&store, id).await, EmailState::Sending);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_long_gone_are_forgotten() {
+    let fresh = Fresh::make().await;
+    let (store, session) = (fresh.node().await, fresh.session().await);
+    for node in [FIRST, SECOND] {
+        store.heartbeat(node, NOW).await.unwrap();
+    }
+    last_seen(&session, FIRST, "2 days").await;
+    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
+    assert_eq!(rows(&session, "nodes").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_email_that_another_node_works_on_is_passed_over() {
+    let fresh = Fresh::make().await;
+    let (store, session) = (fresh.node().await, fresh.session().await);
+    let busy = held(&store, FIRST, true).await;
+    let free = held(&store, FIRST, true).await;
+    session.batch_execute("BEGIN").await.unwrap();
+    session.query("SELECT FROM emails WHERE id = $1 FOR UPDATE", &[&busy.0]).await.unwrap();
+
+    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered { queued: 0, unknown: 1 });
+    assert_eq!((state(&store, free).await, state(&store, busy).await), (EmailState::Unknown, EmailState::Sending));
+    session.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered { queued: 0, unknown: 1 });
+}
