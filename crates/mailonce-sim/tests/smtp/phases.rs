@@ -83,7 +83,8 @@ async fn a_cut_or_a_stall_before_the_dot_is_certain() {
         (Step::Rcpt, Meaning::Deferred, Phase::Rcpt),
         (Step::Data, Meaning::Deferred, Phase::Data),
     ] {
-        for (act, sink) in [Act::Cut, Act::Stall].into_iter().zip(both().await) {
+        let sinks = both().await.into_iter().chain(both().await);
+        for (act, sink) in [Act::Cut, Act::Cut, Act::Stall, Act::Stall].into_iter().zip(sinks) {
             sink.once(step, act.clone());
             let reply = send(&hasty(sink.at.port())).await;
             // With commands in one flight, a reset may hide the answers that were still under way.

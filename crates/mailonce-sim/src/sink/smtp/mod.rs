@@ -1,5 +1,6 @@
 //! An SMTP server that takes every mail, remembers it, is strict about the protocol, and misbehaves as it is told.
 
+mod letter;
 mod script;
 mod session;
 
@@ -145,6 +146,10 @@ impl SmtpSink {
         let sessions = shared.clone();
         let listener = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                // Each answer is a small write of its own, which would wait for the one before it to be acknowledged.
+                if stream.set_nodelay(true).is_err() {
+                    continue;
+                }
                 // Sessions outlive the listener: a late accept must come even when nobody waits for it.
                 tokio::spawn(Session::run(sessions.clone(), stream, acceptor.clone()));
             }
