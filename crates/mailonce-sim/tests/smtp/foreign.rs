@@ -4,9 +4,9 @@ use crate::setting::{at, parcel, send_parcel};
 use mailonce_core::port::transport::{Meaning, Phase};
 use mailonce_sim::sink::certificate::Certificate;
 use mailonce_transport::smtp::{Security, Smtp, SmtpConfig};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -40,13 +40,12 @@ async def main():
 asyncio.run(main())
 "#;
 
-/// One installation at a time, whichever test comes first.
-static INSTALLING: Mutex<()> = Mutex::new(());
-
 /// The interpreter that knows aiosmtpd.
 fn python() -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aiosmtpd-1.4.6");
-    let _alone = INSTALLING.lock().unwrap();
+    // One installation at a time, whichever test and process comes first.
+    let alone = File::create(place.with_extension("lock")).unwrap();
+    alone.lock().unwrap();
     let python = place.join("bin/python");
     let run = |program: &Path, arguments: &[&str]| {
         let out = std::process::Command::new(program).args(arguments).output();

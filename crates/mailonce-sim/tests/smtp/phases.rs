@@ -158,7 +158,7 @@ async fn a_mail_that_is_taken_after_we_gave_up_is_one_mail() {
     let reply = send(&hasty(sink.at.port())).await;
     assert_eq!(reply.meaning, Meaning::Unknown, "{reply:?}");
     judge(&sink, &reply, 0);
-    sink.until(|sink| !sink.mails().is_empty()).await;
+    sink.until(|sink| !sink.mails().is_empty()).await.unwrap();
     assert_eq!(sink.mails().len(), 1);
 }
 
@@ -198,7 +198,7 @@ async fn dropping_what_is_ready_takes_it_back() {
     let ready = approach(&smtp).await.ok().unwrap();
     assert_eq!(sink.open(), 1);
     drop(ready);
-    sink.until(|sink| sink.open() == 0).await;
+    sink.until(|sink| sink.open() == 0).await.unwrap();
     assert_eq!(sink.mails().len(), 0);
 }
 
@@ -211,6 +211,6 @@ async fn too_long_after_the_approach_the_dot_is_not_given() {
     tokio::time::sleep(Duration::from_millis(40)).await;
     let reply = ready.hand_over().await;
     assert_eq!((reply.meaning, reply.phase), (Meaning::Deferred, Phase::Data), "{reply:?}");
-    sink.until(|sink| sink.open() == 0).await;
+    sink.until(|sink| sink.open() == 0).await.unwrap();
     judge(&sink, &reply, 0);
 }

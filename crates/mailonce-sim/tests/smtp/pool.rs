@@ -48,6 +48,18 @@ async fn a_connection_that_spoke_while_it_rested_is_not_trusted() {
 }
 
 #[tokio::test]
+async fn a_connection_that_spoke_while_it_rested_does_not_hold_up_the_next_mail() {
+    let sink = sink().await;
+    let smtp = client(&sink);
+    assert_eq!(send(&smtp).await.meaning, Meaning::Accepted);
+    sink.shout(b"250 extra\r\n").await;
+    // That bytes have come to the client's socket is nothing that could be awaited.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(send(&smtp).await.meaning, Meaning::Accepted);
+    assert_eq!((sink.connections(), sink.mails().len()), (2, 2));
+}
+
+#[tokio::test]
 async fn a_connection_that_fails_at_once_is_replaced_and_one_that_fails_later_is_not() {
     for (step, act, meaning, connections) in [
         (Step::Reset, Act::Cut, Meaning::Accepted, 2),
@@ -114,7 +126,7 @@ async fn a_connection_rests_no_longer_than_it_may() {
     let smtp = Smtp::new(config).unwrap();
     for connections in 1..=2 {
         assert_eq!(send(&smtp).await.meaning, Meaning::Accepted);
-        sink.until(|sink| sink.open() == 0).await;
+        sink.until(|sink| sink.open() == 0).await.unwrap();
         assert_eq!(sink.connections(), connections);
         assert_eq!(sink.commands().last().map(|(_, line)| line.as_str()), Some("QUIT"));
     }
@@ -127,5 +139,5 @@ async fn a_transport_that_is_gone_leaves_no_connection() {
     assert_eq!(send(&smtp).await.meaning, Meaning::Accepted);
     assert_eq!(sink.open(), 1);
     drop(smtp);
-    sink.until(|sink| sink.open() == 0).await;
+    sink.until(|sink| sink.open() == 0).await.unwrap();
 }

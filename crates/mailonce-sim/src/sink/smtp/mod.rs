@@ -7,20 +7,24 @@ mod session;
 pub use script::{Act, Step};
 
 use super::certificate::Certificate;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use rustls::pki_types::CertificateDer;
 use script::{Rule, Script};
 use session::Session;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
+    time::timeout,
 };
+
+/// How long anything is waited for.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// How the sink protects its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -232,13 +236,15 @@ impl SmtpSink {
         }
     }
 
-    /// Waits until this holds of the sink.
-    pub async fn until(&self, holds: impl Fn(&Self) -> bool) {
+    /// Waits until this holds of the sink, and fails when it never does.
+    pub async fn until(&self, holds: impl Fn(&Self) -> bool) -> Result<()> {
         let mut changes = self.shared.changes.subscribe();
-        while !holds(self) {
-            if changes.changed().await.is_err() {
-                return;
+        let wait = async {
+            while !holds(self) {
+                changes.changed().await?;
             }
-        }
+            Ok(())
+        };
+        timeout(LONGEST, wait).await.context("the sink did not come to what was waited for")?
     }
 }
