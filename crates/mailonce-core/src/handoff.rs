@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     id::NodeId,
-    port::transport::{Meaning, Phase, Reply},
+    port::{
+        store::Envelope,
+        transport::{Meaning, Phase, Reply},
+    },
     time::Time,
     words::words,
 };
@@ -358,6 +361,21 @@ pub struct Evidence {
 }
 
 impl Handoff {
+    /// An envelope that nobody has touched.
+    pub fn new(number: u16, envelope: Envelope, state: State, due_at: Option<Time>) -> Self {
+        Self {
+            number,
+            transport: envelope.transport,
+            recipients: envelope.recipients,
+            state,
+            due_at,
+            attempts: 0,
+            fence: 0,
+            holder: None,
+            work: Work::default(),
+        }
+    }
+
     /// Takes a step, or says why not. The due time follows: only queued and scheduled handoffs have one.
     pub fn step(&mut self, step: Step, now: Time) -> Result<(), Illegal> {
         self.state = self.state.after(step)?;

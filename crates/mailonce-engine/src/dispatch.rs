@@ -59,18 +59,17 @@ impl Engine {
 
     /// Leases what there is room for and sets it going. True when there may be more.
     async fn take(self: &Arc<Self>, way: &Arc<Way>, under_way: &mut JoinSet<()>) -> bool {
-        let room = way.room(self.outside.in_flight, self.time.even()).min(LEASED_AT_ONCE);
-        if room == 0 || self.is_paused() {
+        if self.is_paused() {
             return false;
         }
-        let wish = LeaseWish {
-            transport: way.transport.name().to_owned(),
-            node: self.node,
-            max: room,
-            but: self.outside.per_domain.map(|most| way.busy(most)).unwrap_or_default(),
-            scheduled: self.time.is_sure(),
-        };
-        match self.store.lease(wish, self.now()).await {
+        if !way.is_open_for_work(self.time.even()) {
+            return self.divert(way).await;
+        }
+        let room = way.room(self.outside.in_flight, self.time.even()).min(LEASED_AT_ONCE);
+        if room == 0 {
+            return false;
+        }
+        match self.store.lease(self.lease_wish(way, room), self.now()).await {
             Ok(leased) => {
                 let more = leased.len() == room;
                 for leased in leased {
@@ -85,6 +84,40 @@ impl Engine {
                 false
             }
         }
+    }
+
+    fn lease_wish(&self, way: &Way, max: usize) -> LeaseWish {
+        LeaseWish {
+            transport: way.transport.name().to_owned(),
+            node: self.node,
+            max,
+            but: self.outside.per_domain.map(|most| way.busy(most)).unwrap_or_default(),
+            scheduled: self.time.is_sure(),
+        }
+    }
+
+    /// Sends what waits for a way that rests by another one, when there is one. True when there may be more.
+    async fn divert(&self, way: &Arc<Way>) -> bool {
+        if !self.ways.has_other(way.transport.name(), self.time.even()) {
+            return false;
+        }
+        let Ok(leased) = self.store.lease(self.lease_wish(way, LEASED_AT_ONCE), self.now()).await else { return false };
+        let mut moved = false;
+        for leased in &leased {
+            let Some(handoff) = leased.email.handoffs.get(usize::from(leased.number)) else { continue };
+            let hold = Hold {
+                number: handoff.number,
+                fence: handoff.fence,
+                transport: handoff.transport.clone(),
+                account: way.transport.account().to_owned(),
+            };
+            let due = handoff.due_at.unwrap_or_else(|| self.now());
+            let park = Act::Park { hold, due, why: format!("{} rests", way.transport.name()) };
+            if let Some(email) = self.insist(leased.email.team, leased.email.id, park).await {
+                moved |= self.fail_over(way, &email, leased.number).await;
+            }
+        }
+        moved && leased.len() == LEASED_AT_ONCE
     }
 
     fn throttled_domain(&self, way: &Way, leased: &Leased) -> Option<String> {
@@ -116,7 +149,7 @@ impl Engine {
             Ok(ready) => ready,
             Err(reply) => return self.settle(&way, &try_, None, try_.began, reply).await,
         };
-        if try_.handoff.is_in_doubt() && !try_.handoff.work.may_duplicate && !self.window_is_open(&way, &try_.handoff) {
+        if try_.handoff.is_repeat() && !self.window_is_open(&way, &try_.handoff) {
             drop(ready);
             return self.park(&try_, "the provider's window closed").await;
         }
@@ -238,18 +271,24 @@ impl Engine {
     }
 
     /// Sends a handoff that was never begun, or definitely put off, by another way when this one rests.
-    async fn fail_over(&self, way: &Way, email: &Email, number: u16) {
-        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
+    async fn fail_over(&self, way: &Way, email: &Email, number: u16) -> bool {
+        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
         let waits = handoff.state == mailonce_core::handoff::State::Queued && !handoff.is_in_doubt();
         if !waits || way.is_open_for_work(self.time.even()) {
-            return;
+            return false;
         }
-        let Ok(Some(leased)) = self.store.leased(email.team, email.id, number).await else { return };
-        let Some(content) = leased.body.as_deref().and_then(pack::unpack) else { return };
-        let Some(to) = self.ways.instead_of(way.transport.name(), &content, self.time.even()) else { return };
-        let act = Act::Reroute { number, from: way.transport.name().to_owned(), to };
+        let Ok(Some(leased)) = self.store.leased(email.team, email.id, number).await else { return false };
+        let Some(content) = leased.body.as_deref().and_then(pack::unpack) else { return false };
+        let Some(to) = self.ways.instead_of(way.transport.name(), &content, self.time.even()) else { return false };
+        let from = way.transport.name().to_owned();
+        let act = if to.capability().shape == way.capability().shape {
+            Act::Reroute { number, from, to: to.transport.name().to_owned() }
+        } else {
+            Act::Redirect { from, envelopes: self.ways.envelopes(to.transport.name(), &content) }
+        };
         self.insist(email.team, email.id, act).await;
         self.ways.wake();
+        true
     }
 
     /// What the sandbox's misbehaving addresses do after they took a mail.

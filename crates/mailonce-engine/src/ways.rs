@@ -331,16 +331,20 @@ impl Ways {
         if order.is_empty() { vec![SANDBOX.to_owned()] } else { order }
     }
 
-    /// Where a handoff may go instead, in the order of fail-over: only to a way that divides mail alike.
-    pub(crate) fn instead_of(&self, name: &str, content: &Content, even: i64) -> Option<String> {
-        let shape = self.get(name)?.capability().shape;
-        let fits = |other: &&String| {
-            let way = self.get(other).filter(|way| other.as_str() != name && way.capability().shape == shape);
-            way.is_some_and(|way| way.is_open_for_work(even))
-        };
+    /// Whether some mail may take another way than this one now.
+    pub(crate) fn has_other(&self, name: &str, even: i64) -> bool {
+        let orders = self.routing.rules.iter().map(|rule| &rule.to).chain([&self.routing.default]);
+        let with = orders.into_iter().filter(|order| order.iter().any(|one| one == name));
+        let mut others = with.flatten().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
+        others.any(|way| way.is_open_for_work(even))
+    }
+
+    /// The way a mail may take instead, in the order of fail-over.
+    pub(crate) fn instead_of(&self, name: &str, content: &Content, even: i64) -> Option<Arc<Way>> {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
         let order = rule.map_or(&self.routing.default, |rule| &rule.to);
-        order.iter().find(fits).cloned()
+        let others = order.iter().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
+        others.into_iter().find(|way| way.is_open_for_work(even)).cloned()
     }
 
     /// The envelopes of a mail for a way.

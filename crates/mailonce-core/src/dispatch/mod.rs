@@ -15,7 +15,10 @@ use crate::{
     event::{Kind, NewEvent},
     handoff::{Attempt, AttemptAbout, Evidence, Handoff, Says, Source, State, Step},
     id::NodeId,
-    port::transport::{Meaning, Reply},
+    port::{
+        store::Envelope,
+        transport::{Meaning, Reply},
+    },
     retry,
     time::Time,
     words::words,
@@ -139,7 +142,7 @@ pub enum Act {
         /// Why.
         reason: String,
     },
-    /// Another way out, while nothing was begun.
+    /// Another way out for one handoff of which nothing is under way or in doubt.
     Reroute {
         /// The handoff's number.
         number: u16,
@@ -147,6 +150,14 @@ pub enum Act {
         from: String,
         /// The way out it takes now.
         to: String,
+    },
+    /// Another way out for the whole email, which divides it into other envelopes. Only while nothing of it left, is
+    /// under way or in doubt.
+    Redirect {
+        /// The way out it was to take.
+        from: String,
+        /// Its envelopes from now on.
+        envelopes: Vec<Envelope>,
     },
 }
 
@@ -186,11 +197,20 @@ pub struct Effects {
     pub attempts: Vec<Attempt>,
     /// New facts.
     pub evidence: Vec<Evidence>,
+    /// New handoffs. They are among the email's own already.
+    pub appended: Vec<Handoff>,
 }
 
 impl Effects {
     fn of(verdict: Verdict) -> Self {
-        Self { verdict, changed: false, events: Vec::new(), attempts: Vec::new(), evidence: Vec::new() }
+        Self {
+            verdict,
+            changed: false,
+            events: Vec::new(),
+            attempts: Vec::new(),
+            evidence: Vec::new(),
+            appended: Vec::new(),
+        }
     }
 
     fn done() -> Self {
@@ -239,6 +259,7 @@ impl Email {
             Act::Fact(evidence) => self.fact(evidence, now),
             Act::Resolve { choice, rev, handoff, reason } => self.resolve(*choice, *rev, *handoff, reason, now),
             Act::Reroute { number, from, to } => self.reroute(*number, from, to),
+            Act::Redirect { from, envelopes } => self.redirect(from, envelopes, now),
         }
     }
 
@@ -471,6 +492,30 @@ impl Email {
         Effects::done()
     }
 
+    /// Takes the email's envelopes back and makes others. The old ones stay, cancelled, with their attempts.
+    fn redirect(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
+        let unsent = |h: &Handoff| {
+            let waits = matches!(h.state, State::Queued | State::Scheduled) && h.transport == from;
+            !h.is_in_doubt() && (waits || h.state.is_surely_unsent())
+        };
+        let waiting: Vec<&Handoff> = self.handoffs.iter().filter(|h| !h.state.is_terminal()).collect();
+        if waiting.is_empty() || !self.handoffs.iter().all(unsent) {
+            return Effects::of(Verdict::Stale);
+        }
+        let due = waiting.iter().filter_map(|h| h.due_at).min().unwrap_or(now);
+        for handoff in self.handoffs.iter_mut().filter(|h| !h.state.is_terminal()) {
+            handoff.step(Step::Cancel, now).ok();
+        }
+        let mut effects = Effects::done();
+        for envelope in envelopes {
+            let handoff = Handoff::new(self.handoffs.len() as u16, envelope.clone(), State::Queued, Some(due));
+            effects.appended.push(handoff.clone());
+            self.handoffs.push(handoff);
+        }
+        self.rev += 1;
+        effects
+    }
+
     /// The event that tells how a handoff was settled.
     fn told(&mut self, kind: Option<Kind>, number: u16, reply: &Reply, now: Time) -> NewEvent {
         let mut event = self.changed(kind.unwrap_or(Kind::EmailDeferred), now);
@@ -592,7 +637,7 @@ impl Handoff {
     }
 
     /// Whether a worker holds it only to repeat an attempt in doubt.
-    fn is_repeat(&self) -> bool {
+    pub fn is_repeat(&self) -> bool {
         self.is_in_doubt() && !self.work.again
     }
 

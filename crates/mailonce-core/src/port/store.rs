@@ -12,7 +12,7 @@ use crate::{
     dispatch::{Act, Verdict},
     email::{Channel, Email, EmailHead, EmailState, Guard, Refusal},
     event::Event,
-    handoff::{Attempt, Evidence, Handoff, State, Work},
+    handoff::{Attempt, Evidence, Handoff, State},
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
     team::{ApiKey, Team},
@@ -90,17 +90,7 @@ impl Wish {
     pub fn become_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
         let due = self.due.filter(|due| *due > now);
         let state = if due.is_some() { State::Scheduled } else { State::Queued };
-        let handoff = |(number, envelope): (usize, Envelope)| Handoff {
-            number: number as u16,
-            transport: envelope.transport,
-            recipients: envelope.recipients,
-            state,
-            due_at: due.or(Some(now)),
-            attempts: 0,
-            fence: 0,
-            holder: None,
-            work: Work::default(),
-        };
+        let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due.or(Some(now)));
         let mut email = Email {
             id: self.id,
             team: self.team,

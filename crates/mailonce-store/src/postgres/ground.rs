@@ -6,7 +6,7 @@
 use mailonce_core::{
     email::{Email, Guard},
     event::NewEvent,
-    handoff::{Attempt, Evidence},
+    handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
     key::KeyHash,
     port::store::{Accept, Bound, Once, Operation, Resend, Swept, Wish},
@@ -40,6 +40,8 @@ pub(super) struct Ground {
     pub evidence: Vec<(TeamId, EmailId, Evidence)>,
     /// Bytes to freeze, each for a transport.
     pub wires: Vec<(Scoped, String, Arc<[u8]>)>,
+    /// Handoffs to add to emails.
+    pub appended: Vec<(Scoped, Handoff)>,
     /// Emails whose body is dropped.
     pub bodiless: Vec<Scoped>,
     /// Emails whose last trace goes.

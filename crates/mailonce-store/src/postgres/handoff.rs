@@ -222,6 +222,7 @@ fn acted(
     }
     ground.attempts.extend(effects.attempts.into_iter().map(|attempt| (team, id, attempt)));
     ground.evidence.extend(effects.evidence.into_iter().map(|fact| (team, id, fact)));
+    ground.appended.extend(effects.appended.into_iter().map(|handoff| ((team, id), handoff)));
     ground.events.extend(effects.events.into_iter().map(|event| (team, event)));
     if effects.changed {
         ground.changed.insert(id, Time(i64::MIN));

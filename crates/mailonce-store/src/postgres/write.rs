@@ -67,6 +67,12 @@ const NEW_ATTEMPTS: &str = "
        SET at = excluded.at, outcome = excluded.outcome, reply = excluded.reply, ended_at = excluded.ended_at,
            remote_id = excluded.remote_id, about = excluded.about";
 
+const NEW_HANDOFFS: &str = "
+    INSERT INTO handoffs (team, email, number, attempts, fence, due_at, state, transport, recipients)
+    SELECT team, email, number, 0, 0, due_at, state, transport, recipients
+      FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::text[])
+        AS w (team, email, number, due_at, state, transport, recipients)";
+
 const NEW_EVIDENCE: &str = "
     INSERT INTO evidence (team, email, once, fact)
     SELECT team, email, once, fact
@@ -101,6 +107,7 @@ pub(super) async fn ask(
 pub(super) async fn write(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     write_fresh(tx, ground).await?;
     write_keys(tx, ground).await?;
+    write_appended(tx, ground).await?;
     write_changed(tx, ground).await?;
     write_attempts(tx, ground).await?;
     write_evidence(tx, ground).await?;
@@ -148,6 +155,21 @@ async fn write_keys(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     if !teams.is_empty() {
         run(tx, REMOVE_KEYS, &[&teams, &hashes]).await?;
     }
+    Ok(())
+}
+
+async fn write_appended(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
+    let all = &ground.appended;
+    if all.is_empty() {
+        return Ok(());
+    }
+    let (team, email) = email_columns_of(all.iter().map(|(scoped, _)| *scoped));
+    let number: Vec<i32> = all.iter().map(|(_, handoff)| i32::from(handoff.number)).collect();
+    let due_at: Vec<Option<i64>> = all.iter().map(|(_, handoff)| handoff.due_at.map(|at| at.0)).collect();
+    let state: Vec<&str> = all.iter().map(|(_, handoff)| handoff.state.word()).collect();
+    let transport: Vec<&str> = all.iter().map(|(_, handoff)| handoff.transport.as_str()).collect();
+    let recipients = all.iter().map(|(_, handoff)| write_json(&handoff.recipients)).collect::<Tried<Vec<String>>>()?;
+    run(tx, NEW_HANDOFFS, &[&team, &email, &number, &due_at, &state, &transport, &recipients]).await?;
     Ok(())
 }
 

@@ -32,7 +32,7 @@ const ANSWER: &str = "SELECT answer FROM keys WHERE team = ?1 AND hash = ?2";
 const EMAIL: &str = "INSERT INTO emails (team, email, tail, rev, bind, ttl, guard, digest, head, body) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 const BODY: &str = "INSERT INTO bodies (email, body) VALUES (?1, ?2)";
-const HANDOFF: &str = "INSERT INTO handoffs (team, email, number, transport, recipients, state, due_at, attempts, fence) \
+pub(super) const HANDOFF: &str = "INSERT INTO handoffs (team, email, number, transport, recipients, state, due_at, attempts, fence) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)";
 
 /// Bytes of a packed body that ride in the email's own row.

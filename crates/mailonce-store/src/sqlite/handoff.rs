@@ -147,6 +147,12 @@ fn write_effects(ledger: &mut Ledger<'_>, team: i64, bits: i64, effects: &Effect
         let json = serde_json::to_string(fact).unwrap_or_default();
         ledger.execute(SAVE_EVIDENCE, params![bits, fact.once, json])?;
     }
+    for handoff in &effects.appended {
+        let recipients = serde_json::to_string(&handoff.recipients).unwrap_or_default();
+        let (state, due) = (handoff.state.word(), handoff.due_at.map(|at| at.0));
+        ledger
+            .execute(accept::HANDOFF, params![team, bits, handoff.number, handoff.transport, recipients, state, due])?;
+    }
     effects.events.iter().for_each(|event| ledger.emit(team, event));
     Ok(())
 }
