@@ -591,7 +591,8 @@ impl Handoff {
             }
             // A refusal settles only its own attempt: an earlier one may still have succeeded.
             _ if self.is_repeat() || reply.meaning == Meaning::Concurrent => {
-                if !self.is_in_doubt() {
+                // Whatever the next hop is busy with need not be what we doubt already.
+                if reply.meaning == Meaning::Concurrent {
                     self.doubt(attempt.number, attempt.at);
                 }
                 self.lose_from_any(now);

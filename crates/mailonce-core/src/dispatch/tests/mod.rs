@@ -274,6 +274,49 @@ fn an_attempt_in_doubt_is_only_repeated_at_its_account() {
 }
 
 #[test]
+fn what_was_tried_at_two_accounts_is_repeated_at_neither() {
+    let mut email = in_state(State::Unknown);
+    drop(email.act(&resolve(&email, Choice::Resend), T0));
+    assert!(email.lease(0, NODE, T0));
+    let elsewhere = Hold { account: "B".into(), ..hold(&email) };
+    assert_eq!(email.act(&Act::Mark { hold: elsewhere.clone(), wire: None }, T0).verdict, Verdict::Done);
+    drop(email.act(&settle(elsewhere, Some(2), Meaning::Unknown), T0));
+
+    for account in ["A", "B"] {
+        let repeat = Act::Repeat { number: 0, holder: NODE, account: account.into() };
+        assert_eq!(email.act(&repeat, T0).verdict, Verdict::Stale, "{account}");
+    }
+}
+
+#[test]
+fn a_busy_next_hop_is_in_doubt_besides_what_was_before() {
+    let mut email = in_state(State::Unknown);
+    drop(email.act(&Act::Repeat { number: 0, holder: NODE, account: "A".into() }, T0));
+    let hold = mark(&mut email);
+    drop(email.act(&settle(hold, Some(2), Meaning::Concurrent), T0));
+    assert_eq!((email.handoffs[0].state, &email.handoffs[0].work.doubts[..]), (State::Unknown, &[1, 2][..]));
+}
+
+#[test]
+fn a_person_must_have_seen_the_email_as_it_is() {
+    let mut email = in_state(State::Unknown);
+    let seen = resolve(&email, Choice::Sent);
+    drop(email.act(&Act::ResendByPolicy { number: 0 }, T0));
+    let effects = email.act(&seen, T0);
+    assert_eq!((effects.verdict, effects.changed), (Verdict::Refused(Refusal::StaleRev), false));
+}
+
+#[test]
+fn proof_that_contradicts_us_is_told_as_a_correction() {
+    for (from, corrected) in [(State::Sending, false), (State::Unknown, true), (State::Cancelled, true)] {
+        let mut email = in_state(from);
+        let effects = email.act(&says(Says::Accepted), T0);
+        assert_eq!(effects.events[0].kind, Kind::EmailSent);
+        assert_eq!(effects.events[0].data.get("corrected").is_some(), corrected, "{}", from.word());
+    }
+}
+
+#[test]
 fn a_puzzling_handoff_is_left_to_a_person() {
     let mut email = answered(Meaning::Mismatch);
     let repeat = Act::Repeat { number: 0, holder: NODE, account: "A".into() };
