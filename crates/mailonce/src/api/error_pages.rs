@@ -19,6 +19,8 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("not_terminal", include_str!("../../../../docs/errors/not_terminal.md")),
     ("use_resolve", include_str!("../../../../docs/errors/use_resolve.md")),
     ("budget_spent", include_str!("../../../../docs/errors/budget_spent.md")),
+    ("stale_rev", include_str!("../../../../docs/errors/stale_rev.md")),
+    ("not_unknown", include_str!("../../../../docs/errors/not_unknown.md")),
     ("cursor_reset", include_str!("../../../../docs/errors/cursor_reset.md")),
     ("too_large", include_str!("../../../../docs/errors/too_large.md")),
     ("unsupported_media_type", include_str!("../../../../docs/errors/unsupported_media_type.md")),
