@@ -232,6 +232,7 @@ macro_rules! engine {
                 a_cancel_after_the_marker_is_too_late
                 a_parked_handoff_waits_for_its_time
                 another_way_is_taken_only_while_nothing_was_begun
+                a_whole_email_takes_another_way_in_other_envelopes
                 nothing_of_another_team_is_acted_on
                 the_backlog_counts_what_waits_and_what_is_unknown
             ]
