@@ -138,10 +138,12 @@ impl Ledger {
             return Ok(answer);
         }
         let found = first(&ask(&tx, ONE_LOCKED, &[&edit.team.0, &edit.kind.word(), &edit.id]).await?)?;
-        let Some(mut record) = found.filter(|record| record.rev == edit.rev) else {
-            tx.rollback().await?;
-            let now = self.record(edit.team, edit.kind, edit.id).await?;
-            return Ok(Once::Done(now.map_or(RecordChange::Missing, RecordChange::Stale)));
+        let mut record = match found {
+            Some(record) if record.rev == edit.rev => record,
+            other => {
+                tx.rollback().await?;
+                return Ok(Once::Done(other.map_or(RecordChange::Missing, RecordChange::Stale)));
+            }
         };
         run(&tx, CHANGE, &[&edit.id, &edit.about]).await?;
         self.commit(tx, 1).await?;
