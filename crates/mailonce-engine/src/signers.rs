@@ -3,6 +3,7 @@
 //! Kept in memory for a moment, so that neither a hand-over nor an accept reads the ledger for it.
 
 use mailonce_core::{
+    email::Email,
     id::TeamId,
     port::store::StoreError,
     problem::{Code, Problem},
@@ -60,8 +61,8 @@ impl Signers {
 
 /// The domain and those above it, down to two labels.
 fn levels(domain: &str) -> impl Iterator<Item = &str> {
-    let above = |domain: &&str| domain.split_once('.').map(|(_, above)| above);
-    std::iter::successors(Some(domain), move |domain| above(domain)).filter(|name| name.contains('.')).take(LEVELS)
+    let all = std::iter::successors(Some(domain), |below| below.split_once('.').map(|(_, above)| above));
+    all.filter(|name| name.contains('.')).take(LEVELS)
 }
 
 impl Engine {
@@ -115,8 +116,9 @@ impl Engine {
     }
 
     /// The mail with the signatures of its sender's domain, when the team has one.
-    pub(crate) async fn signed(&self, mail: &SignedMail<'_>, plain: Vec<u8>) -> Result<Vec<u8>, Unsigned> {
-        let domains = self.sending_domains(mail.team, mail.from).await.map_err(|error| Unsigned::NotNow(error.to_string()))?;
+    pub(crate) async fn signed(&self, email: &Email, plain: Vec<u8>) -> Result<Vec<u8>, Unsigned> {
+        let domains = self.sending_domains(email.team, &email.head.from).await;
+        let domains = domains.map_err(|error| Unsigned::NotNow(error.to_string()))?;
         let Some(domain) = domains.first() else { return Ok(plain) };
         let keys = domain.keys.as_ref().map_err(|why| Unsigned::Never(why.clone()))?;
         let signers: Vec<Signer<'_>> =
@@ -124,22 +126,16 @@ impl Engine {
         if signers.is_empty() {
             return Ok(plain);
         }
-        dkim::sign(&plain, &signers, mail.date).map_err(|error| Unsigned::Never(format!("the mail cannot be signed: {error}")))
+        let signed = dkim::sign(&plain, &signers, email.head.created_at);
+        signed.map_err(|error| Unsigned::Never(format!("the mail cannot be signed: {error}")))
     }
 }
 
-/// What a signature needs to know of a mail.
-pub(crate) struct SignedMail<'a> {
-    pub(crate) team: TeamId,
-    pub(crate) from: &'a str,
-    pub(crate) date: Time,
-}
-
-/// Why a mail could not be signed.
+/// Why there are no bytes of a mail to send.
 pub(crate) enum Unsigned {
     /// The ledger could not be asked.
     NotNow(String),
-    /// The keys are no good.
+    /// The mail, or the keys of its domain, are no good.
     Never(String),
 }
 

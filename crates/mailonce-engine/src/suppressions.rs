@@ -275,12 +275,7 @@ impl Engine {
     }
 
     /// Reads what is newer than what is known, and a little more. The newest id there is.
-    async fn read_stop_list(
-        &self,
-        team: TeamId,
-        list: &List,
-        known: Option<Uuid>,
-    ) -> Result<Option<Uuid>, StoreError> {
+    async fn read_stop_list(&self, team: TeamId, list: &List, known: Option<Uuid>) -> Result<Option<Uuid>, StoreError> {
         let (mut before, mut newest) = (None, known);
         loop {
             let page = self.store.records(team, RecordKind::Suppression, before, READ_AT_ONCE).await?;
