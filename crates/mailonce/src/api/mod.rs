@@ -1,12 +1,17 @@
 //! The HTTP API: one page of routes, and handlers that only translate.
 
 mod access;
+mod domains;
 mod door;
 mod emails;
 mod error_pages;
 mod events;
+mod hooks;
 mod keys;
 mod problem;
+mod records;
+mod sources;
+mod suppressions;
 mod system;
 mod wire;
 
@@ -57,6 +62,16 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(access::revoke_api_key))
         .routes(routes!(access::create_team, access::list_teams))
         .routes(routes!(access::change_team))
+        .routes(routes!(domains::create, domains::list))
+        .routes(routes!(domains::read, domains::remove))
+        .routes(routes!(domains::verify))
+        .routes(routes!(suppressions::create, suppressions::list))
+        .routes(routes!(suppressions::read, suppressions::remove))
+        .routes(routes!(sources::create, sources::list))
+        .routes(routes!(sources::read, sources::remove))
+        .routes(routes!(sources::rotate))
+        // Providers
+        .routes(routes!(hooks::receive))
         // Operators and readers
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
