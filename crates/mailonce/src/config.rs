@@ -202,7 +202,7 @@ impl Config {
             domains,
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
-            defaults: file.defaults.unwrap_or_default(),
+            defaults: defaults(file.defaults.unwrap_or_default(), &env)?,
         })
     }
 
@@ -217,6 +217,20 @@ impl Config {
     pub fn url(&self) -> String {
         self.public_url.clone().unwrap_or_else(|| format!("http://{}", self.http))
     }
+}
+
+/// The defaults of the file, with what the environment says instead.
+fn defaults(mut file: DefaultsFile, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<DefaultsFile> {
+    if let Some(word) = env("MAILONCE_DEFAULTS_ON_UNKNOWN") {
+        file.on_unknown = Some(word);
+    }
+    if let Some(word) = env("MAILONCE_DEFAULTS_VERIFY_DOMAINS") {
+        let verify = word
+            .parse()
+            .with_context(|| format!("MAILONCE_DEFAULTS_VERIFY_DOMAINS is `true` or `false`, not `{word}`"));
+        file.verify_domains = Some(verify?);
+    }
+    Ok(file)
 }
 
 fn is_running(word: Option<&str>) -> anyhow::Result<bool> {
