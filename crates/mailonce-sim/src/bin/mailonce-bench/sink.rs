@@ -115,7 +115,7 @@ fn is_taken(why: &anyhow::Error) -> bool {
     format!("{why:#}").to_ascii_lowercase().contains("address already in use")
 }
 
-/// Says what an SMTP server greets with, when it does.
+/// Whether an SMTP server greets there.
 pub(crate) fn greets(at: SocketAddr) -> bool {
     let greeting = || -> io::Result<bool> {
         let mut stream = TcpStream::connect_timeout(&at, START)?;
