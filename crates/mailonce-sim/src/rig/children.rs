@@ -1,7 +1,7 @@
 //! Child processes that never outlive whoever started them.
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,8 +31,7 @@ impl Children {
             });
             if let Some(code) = code {
                 for pid in children.pids().drain(..) {
-                    // It may have ended by itself.
-                    let _gone = kill_process(pid, Signal::KILL);
+                    end(pid);
                 }
                 if let Some(work) = work {
                     let _gone = std::fs::remove_dir_all(work);
@@ -156,14 +155,61 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.children.pids().retain(|pid| *pid != self.pid);
-        // Both fail only when the child is gone already, which is what is wanted.
-        let _gone = self.child.kill();
+        // One that was waited for already may have given its number to somebody else.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            end(self.pid);
+        }
+        // It fails only when the child is gone already, which is what is wanted.
         let _gone = self.child.wait();
     }
+}
+
+/// Kills a child, and with it the group that it leads when it made one: the children of its own that Postfix has would
+/// stay for minutes otherwise.
+fn end(pid: Pid) {
+    // Both may have ended by themselves, and most children lead no group.
+    let _gone = kill_process_group(pid, Signal::KILL);
+    let _gone = kill_process(pid, Signal::KILL);
 }
 
 /// Waits.
 #[expect(clippy::disallowed_methods, reason = "benches and rigs serve nobody while they wait")]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Children;
+    use rustix::process::{Pid, test_kill_process};
+    use std::process::Command;
+    use std::time::Duration;
+
+    #[test]
+    fn a_dropped_child_takes_the_group_that_it_leads_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("setsid");
+        // It prints the number of a child of its own, and waits for that.
+        command.args(["sh", "-c", "sleep 600 & echo $!; wait"]);
+        let mut running = Children::default().spawn(command, &folder.path().join("log")).unwrap();
+        let printed = folder.path().join("log");
+        let number = || std::fs::read_to_string(&printed).unwrap_or_default();
+        running.wait_until(Duration::from_secs(30), || number().ends_with('\n')).unwrap();
+        let grandchild = Pid::from_raw(number().trim().parse().unwrap()).unwrap();
+        test_kill_process(grandchild).unwrap();
+        drop(running);
+        // Whoever adopts it takes a moment to bury it.
+        let gone = || state(grandchild).is_none_or(|state| state == 'Z');
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while !gone() {
+            assert!(std::time::Instant::now() < deadline, "it lives on");
+            super::pause(Duration::from_millis(5));
+        }
+    }
+
+    /// The letter that the kernel gives a process, while there is one.
+    fn state(pid: Pid) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "mailonce-bench", version)]
 pub(crate) struct Args {
-    /// One short round instead of three: under two minutes
+    /// One short round instead of three, without pg-handoff unless it is named: under two minutes
     #[arg(long)]
     pub(crate) quick: bool,
     /// Adds the accept figures at 10 k, 1 M and 10 M remembered keys
@@ -35,6 +35,12 @@ pub(crate) struct Args {
     /// Simultaneous sends of one key
     #[arg(long, default_value_t = 10_000)]
     pub(crate) storm: usize,
+    /// Emails of one hand-off figure; 20000 by default, 4000 with --quick
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    emails: Option<u64>,
+    /// Emails that wait when the server of the restart figure is killed
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) queued: u64,
     /// Remembered keys of the growth figures, the smallest first
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000", value_name = "KEYS,..")]
     pub(crate) growth: Vec<u64>,
@@ -76,6 +82,10 @@ pub(crate) enum Figure {
     Seeds,
     Redis,
     Pgbench,
+    Handoff,
+    PgHandoff,
+    Postfix,
+    Restart,
     Growth,
 }
 
@@ -95,6 +105,10 @@ impl Figure {
             Self::Seeds => "seeds",
             Self::Redis => "redis",
             Self::Pgbench => "pgbench",
+            Self::Handoff => "handoff",
+            Self::PgHandoff => "pg-handoff",
+            Self::Postfix => "postfix",
+            Self::Restart => "restart",
             Self::Growth => "growth",
         }
     }
@@ -105,6 +119,9 @@ impl Figure {
             Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth => &[],
             Self::PgAccept | Self::PgReplay | Self::PgBatch | Self::PgStorm | Self::Pgbench => &["postgres"],
             Self::Redis => &["redis"],
+            // `smtp-sink` and `smtp-source` come with Postfix.
+            Self::Handoff | Self::Postfix | Self::Restart => &["postfix"],
+            Self::PgHandoff => &["postfix", "postgres"],
             Self::Seeds => &["postgres", "redis", "node"],
         }
     }
@@ -113,7 +130,14 @@ impl Figure {
 impl Args {
     /// Whether a figure is to be measured.
     pub(crate) fn wants(&self, figure: Figure) -> bool {
-        if self.only.is_empty() { figure != Figure::Growth || self.full } else { self.only.contains(&figure) }
+        if !self.only.is_empty() {
+            return self.only.contains(&figure);
+        }
+        match figure {
+            Figure::Growth => self.full,
+            Figure::PgHandoff => !self.quick,
+            _ => true,
+        }
     }
 
     /// The figures to be measured.
@@ -148,8 +172,49 @@ impl Args {
         Duration::from_secs(if self.quick { 1 } else { 2 })
     }
 
+    /// Emails of one hand-off figure.
+    pub(crate) fn emails(&self) -> u64 {
+        self.emails.unwrap_or(if self.quick { 4000 } else { 20_000 })
+    }
+
+    /// Emails handed over before the counting begins.
+    pub(crate) fn warm_up_emails(&self) -> u64 {
+        self.emails().div_ceil(10).min(500)
+    }
+
+    /// How long a queue is watched while it drains.
+    pub(crate) fn draining(&self) -> Duration {
+        Duration::from_secs(if self.quick { 3 } else { 10 })
+    }
+
     /// How long is counted.
     pub(crate) fn window(&self) -> Duration {
         Duration::from_secs(if self.quick { 4 } else { 8 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Args, Figure};
+    use clap::Parser as _;
+
+    fn args(words: &str) -> Args {
+        Args::try_parse_from(words.split(' ')).unwrap()
+    }
+
+    #[test]
+    fn long_figures_are_measured_when_asked_for() {
+        assert!(args("bench").wants(Figure::PgHandoff) && !args("bench").wants(Figure::Growth));
+        assert!(args("bench --full").wants(Figure::Growth));
+        let quick = args("bench --quick");
+        assert!(quick.wants(Figure::Handoff) && quick.wants(Figure::Restart) && !quick.wants(Figure::PgHandoff));
+        assert!(args("bench --quick --only pg-handoff").wants(Figure::PgHandoff));
+    }
+
+    #[test]
+    fn needs_are_those_of_the_chosen_figures() {
+        assert_eq!(args("bench --only handoff,postfix,restart").needs(), ["postfix"]);
+        assert_eq!(args("bench --only pg-handoff").needs(), ["postfix", "postgres"]);
+        assert!(args("bench --only echo").needs().is_empty());
     }
 }

@@ -67,7 +67,7 @@ fn parse(table: &str) -> Option<Sample> {
         p50_ms: figure("p50_latency_ms"),
         p99_ms: figure("p99_latency_ms"),
         max_ms: figure("max_latency_ms"),
-        rss_mb: None,
+        ..Sample::default()
     })
 }
 

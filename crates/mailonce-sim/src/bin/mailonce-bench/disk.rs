@@ -41,7 +41,7 @@ pub(crate) fn fsync(dir: &Path) -> io::Result<Sample> {
         p50_ms: Some(millis(took.quantile(0.5))),
         p99_ms: Some(millis(took.quantile(0.99))),
         max_ms: Some(millis(took.max())),
-        rss_mb: None,
+        ..Sample::default()
     })
 }
 

@@ -34,7 +34,8 @@ fn measure(args: &Args, to: SocketAddr, connections: usize, caller: impl Caller,
     Ok(sample(&tally))
 }
 
-fn only(tally: &Tally, status: u16) -> Result<()> {
+/// Fails when any answer had another status.
+pub(crate) fn only(tally: &Tally, status: u16) -> Result<()> {
     let right = tally.broken == 0 && tally.total() > 0 && tally.count(status) == tally.total();
     ensure!(right, "expected {status} alone, got {tally}");
     Ok(())
@@ -46,7 +47,7 @@ fn sample(tally: &Tally) -> Sample {
         p50_ms: Some(millis(tally.latency.quantile(0.5))),
         p99_ms: Some(millis(tally.latency.quantile(0.99))),
         max_ms: Some(millis(tally.latency.max())),
-        rss_mb: None,
+        ..Sample::default()
     }
 }
 

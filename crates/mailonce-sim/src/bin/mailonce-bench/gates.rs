@@ -60,6 +60,8 @@ fn verdict(value: Option<f64>, good: impl Fn(f64) -> bool, enough: impl Fn(f64) 
 /// Judges a run. Each ratio compares figures of the same round, and is the median over the rounds.
 pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
     let p99 = |name: &str| results.row(name)?.median(|sample| sample.p99_ms);
+    let serving = |name: &str| results.row(name)?.median(|sample| sample.serving_ms);
+    let restart = format!("restart with {} queued until serving", growth::short(args.queued));
     let mut gates = vec![
         Gate::ratio("accept / seeds", results.ratio("accept", "seeds"), 6.0, 10.0),
         Gate::ratio("accept / echo", results.ratio("accept", "echo"), 0.25, 0.40),
@@ -68,6 +70,8 @@ pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
         Gate::ratio("pg-accept / pgbench", results.ratio("pg-accept", "pgbench"), 2.0, 3.0),
         Gate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
         Gate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
+        Gate::ratio("handoff / postfix", results.ratio("handoff", "postfix"), 1.5, 3.0),
+        Gate::limit(&restart, serving("restart"), "ms", 3000.0, 2000.0),
     ];
     let (least, most) = (args.growth.iter().min(), args.growth.iter().max());
     if let (true, Some(least), Some(most)) = (args.wants(Figure::Growth), least, most) {

@@ -6,11 +6,15 @@ mod disk;
 mod figures;
 mod gates;
 mod growth;
+mod handoff;
 mod mails;
+mod postfix;
 mod postgres;
 mod report;
+mod restart;
 mod results;
 mod run;
+mod sink;
 
 use anyhow::{Context as _, Result};
 use args::{Args, Figure};
@@ -18,6 +22,8 @@ use clap::Parser as _;
 use gates::Verdict;
 use mailonce_sim::rig::children::Children;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::ExitCode;
 
 /// Descriptors that are needed beside one per connection of a storm.
@@ -31,7 +37,9 @@ fn main() -> Result<ExitCode> {
     }
     raise_file_limit(&args);
     let root = args.work.clone().unwrap_or_else(std::env::temp_dir);
-    let work = tempfile::Builder::new().prefix("mailonce-bench").tempdir_in(&root);
+    // Postfix reaches its own directory below as a user of its own.
+    let passable = Permissions::from_mode(0o711);
+    let work = tempfile::Builder::new().prefix("mailonce-bench").permissions(passable).tempdir_in(&root);
     let work = work.with_context(|| format!("cannot make a directory in {}", root.display()))?;
     if disk::is_memory(work.path()) {
         eprintln!("{} is kept in memory: every figure that needs the disk is too good (see --work)", root.display());

@@ -16,6 +16,9 @@ pub(crate) fn print(args: &Args, results: &Results, gates: &[Gate]) {
     for (name, why) in results.failures() {
         println!("\n{name} could not be measured: {why}");
     }
+    for (name, why) in results.skips() {
+        println!("\n{name} was not measured: {why}");
+    }
 }
 
 fn heading(args: &Args, results: &Results) -> String {
@@ -34,19 +37,20 @@ fn heading(args: &Args, results: &Results) -> String {
 }
 
 fn figures(results: &Results) -> Table {
-    let mut table = table(&["figure", "rate", "p50", "p99", "max", "memory"]);
+    let mut table = table(&["figure", "rate", "p50", "p99", "max", "memory", "serving"]);
     for row in results.rows.iter().filter(|row| row.name != "fsync") {
         let medians = row.medians();
         table.add_row([
             row.name.clone(),
-            rate(medians.rate, row.unit),
+            if row.skipped.is_some() { "not measured".to_owned() } else { rate(medians.rate, row.unit) },
             millis(medians.p50_ms),
             millis(medians.p99_ms),
             millis(medians.max_ms),
             medians.rss_mb.map_or_else(String::new, |mb| format!("{mb:.0} MB")),
+            millis(medians.serving_ms),
         ]);
     }
-    align(&mut table, 1..6);
+    align(&mut table, 1..7);
     table
 }
 
@@ -135,6 +139,8 @@ pub(crate) fn write(path: &Path, args: &Args, results: &Results, gates: &[Gate])
         "rounds": args.rounds(),
         "window_s": args.window().as_secs(),
         "storm": args.storm,
+        "emails": args.emails(),
+        "queued": args.queued,
         "figures": figures,
         "gates": gates,
     });
@@ -151,6 +157,9 @@ fn figure(row: &Row) -> Value {
             Err(why) => json!({ "failed": why }),
         })
         .collect();
+    if let Some(why) = &row.skipped {
+        return json!({ "unit": row.unit, "skipped": why });
+    }
     json!({ "unit": row.unit, "median": row.medians(), "rounds": rounds })
 }
 

@@ -18,6 +18,9 @@ pub(crate) struct Sample {
     /// The server's resident memory at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rss_mb: Option<f64>,
+    /// From the start of the server's process to its first accepted send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) serving_ms: Option<f64>,
 }
 
 /// One line of the table.
@@ -28,6 +31,8 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     /// One entry per round; a round that failed says why.
     pub(crate) rounds: Vec<Result<Sample, String>>,
+    /// Why it was not measured at all, when it could not be here.
+    pub(crate) skipped: Option<String>,
 }
 
 /// Everything that was measured, in the order in which it first was.
@@ -42,8 +47,20 @@ impl Results {
         if let Some(row) = self.rows.iter_mut().find(|row| row.name == name) {
             row.rounds.push(outcome);
         } else {
-            self.rows.push(Row { name: name.to_owned(), unit, rounds: vec![outcome] });
+            self.rows.push(Row { name: name.to_owned(), unit, rounds: vec![outcome], skipped: None });
         }
+    }
+
+    /// Notes that a figure cannot be measured here, which is no failure of what is measured.
+    pub(crate) fn skip(&mut self, name: &str, unit: &'static str, why: &str) {
+        if self.row(name).is_none() {
+            self.rows.push(Row { name: name.to_owned(), unit, rounds: Vec::new(), skipped: Some(why.to_owned()) });
+        }
+    }
+
+    /// What was skipped: figure and reason.
+    pub(crate) fn skips(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.rows.iter().filter_map(|row| Some((row.name.as_str(), row.skipped.as_deref()?)))
     }
 
     pub(crate) fn row(&self, name: &str) -> Option<&Row> {
@@ -79,6 +96,7 @@ impl Row {
             p99_ms: self.median(|sample| sample.p99_ms),
             max_ms: self.median(|sample| sample.max_ms),
             rss_mb: self.median(|sample| sample.rss_mb),
+            serving_ms: self.median(|sample| sample.serving_ms),
         }
     }
 }
@@ -128,5 +146,17 @@ mod tests {
         let row = results.row("accept").unwrap();
         assert_eq!(row.median(|sample| sample.rate), Some(15.0));
         assert_eq!(results.failures().collect::<Vec<_>>(), [("accept", "12×503")]);
+    }
+
+    #[test]
+    fn what_is_skipped_is_named_once_and_compares_with_nothing() {
+        let mut results = Results::default();
+        for _round in 0..2 {
+            results.push("handoff", "emails", Ok(rate(10.0)));
+            results.skip("postfix", "emails", "not root");
+        }
+        assert_eq!(results.skips().collect::<Vec<_>>(), [("postfix", "not root")]);
+        assert_eq!(results.failures().count(), 0);
+        assert_eq!(results.ratio("handoff", "postfix"), None);
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::args::{Args, Figure};
 use crate::growth::{self, Growth};
+use crate::handoff::Handoff;
+use crate::restart::Restart;
 use crate::results::{Results, Sample};
-use crate::{baselines, disk, figures, postgres};
+use crate::{baselines, disk, figures, postfix, postgres};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use mailonce_sim::rig::children::Children;
@@ -76,6 +78,8 @@ impl Bench<'_> {
         let repeating: [(Figure, &str, Measure); 2] =
             [(PgReplay, REQUESTS, figures::replay), (PgStorm, REQUESTS, figures::storm)];
         self.group(Store::Postgres, false, &repeating);
+        self.handoffs();
+        self.restart();
         self.growth();
     }
 
@@ -142,6 +146,46 @@ impl Bench<'_> {
         database.map_or(Ok(()), Database::remove)
     }
 
+    /// Hand-off by SMTP, and beside it Postfix relaying to a sink of the same kind.
+    fn handoffs(&mut self) {
+        let (args, children, work, round) = (self.args, self.children, self.work, self.round);
+        for figure in [Figure::Handoff, Figure::PgHandoff] {
+            if !args.wants(figure) {
+                continue;
+            }
+            let binary = self.binary.clone();
+            self.note(figure.name(), EMAILS, || {
+                let binary = &binary.map_err(anyhow::Error::msg)?;
+                let database = match figure {
+                    Figure::PgHandoff => Some(args.postgres()?.create(&format!("mailonce_{round}_handoff"))?),
+                    _ => None,
+                };
+                let store = database.as_ref().map(|database| database.url.as_str());
+                let sample = Handoff { args, children, binary, work, store }.measure()?;
+                database.map_or(Ok(()), Database::remove)?;
+                Ok(sample)
+            });
+        }
+        if args.wants(Figure::Postfix) {
+            if postfix::is_possible() {
+                self.note(Figure::Postfix.name(), EMAILS, || postfix::measure(args, children, work));
+            } else {
+                self.skip(Figure::Postfix, "a Postfix can be started by root alone");
+            }
+        }
+    }
+
+    fn restart(&mut self) {
+        let (args, children, work) = (self.args, self.children, self.work);
+        if args.wants(Figure::Restart) {
+            let binary = self.binary.clone();
+            self.note(Figure::Restart.name(), EMAILS, || {
+                let binary = &binary.map_err(anyhow::Error::msg)?;
+                Restart { args, children, binary, work }.measure()
+            });
+        }
+    }
+
     fn growth(&mut self) {
         let (args, children, work, round) = (self.args, self.children, self.work, self.round);
         if !args.wants(Figure::Growth) {
@@ -169,6 +213,13 @@ impl Bench<'_> {
             Err(why) => self.say(&format!("{which}: {why}")),
         }
         self.results.push(name, unit, outcome);
+        self.bar.inc(1);
+    }
+
+    /// Says that a figure cannot be measured here.
+    fn skip(&mut self, figure: Figure, why: &str) {
+        self.say(&format!("{} is not measured: {why}", figure.name()));
+        self.results.skip(figure.name(), EMAILS, why);
         self.bar.inc(1);
     }
 

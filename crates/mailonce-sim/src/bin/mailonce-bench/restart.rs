@@ -1,0 +1,124 @@
+//! A start after `kill -9` with a long queue: how soon it serves, and whether the queue drains.
+
+use crate::args::Args;
+use crate::figures::only;
+use crate::handoff::{PATIENCE, relay_to};
+use crate::mails;
+use crate::results::{Sample, millis};
+use crate::sink::Sink;
+use anyhow::{Context as _, Result, ensure};
+use mailonce_sim::load::{Sustain, Template, Until, sustain};
+use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::rig::http;
+use mailonce_sim::rig::server::{Server, Setup};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Emails of one batch: the most that the API takes.
+const BATCH: u64 = 1000;
+/// Batches in flight while the queue is filled; more would only take memory.
+const FILLING: usize = 4;
+
+/// One restart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Restart<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) children: &'a Children,
+    pub(crate) binary: &'a Path,
+    pub(crate) work: &'a Path,
+}
+
+impl Restart<'_> {
+    /// Fills a queue, kills the server, starts it again and watches the sink. The rate is that of the sink.
+    pub(crate) fn measure(&self) -> Result<Sample> {
+        let home = tempfile::Builder::new().prefix("restart").tempdir_in(self.work)?;
+        let sink = Sink::start(self.children, home.path())?;
+        let env = [("MAILONCE_CONFIG", relay_to(sink.at, home.path())?.into())];
+        let data = home.path().join("data");
+        let resting = Setup { binary: self.binary, data: &data, store: None, paused: true, env: &env };
+        let queue = Queue::of(self.args.queued);
+        let server = resting.start(self.children)?;
+        queue.fill(&server)?;
+        server.kill()?;
+        sink.took_no_more_than(0).context("while hand-off rests")?;
+
+        let began = Instant::now();
+        let server = Setup { paused: false, ..resting }.start(self.children)?;
+        ask(&server, &mails::send("after"), 0, 202).context("the first send after the start")?;
+        let serving = began.elapsed();
+
+        let rate = self.drained(&sink, queue.emails() + 1)?;
+        ask(&server, &queue.batch, queue.batches - 1, 200).context("the last batch, asked again")?;
+        let rss_mb = server.rss_mb();
+        server.stop()?;
+        sink.took_no_more_than(queue.emails() + 1)?;
+        Ok(Sample { rate: Some(rate), serving_ms: Some(millis(serving)), rss_mb, ..Sample::default() })
+    }
+
+    /// What the sink takes a second, until it has taken `all` or the time to look is over.
+    fn drained(&self, sink: &Sink, all: u64) -> Result<f64> {
+        let (began, before) = (Instant::now(), sink.count()?);
+        let (mut taken, mut took) = (before, Duration::ZERO);
+        while taken < all && took < self.args.draining() {
+            pause(Duration::from_millis(10));
+            taken = sink.count()?;
+            took = began.elapsed();
+        }
+        ensure!(taken > before || taken == all, "the queue did not drain: the sink took {taken} mails of {all}");
+        Ok((taken - before) as f64 / took.as_secs_f64().max(f64::EPSILON))
+    }
+}
+
+/// What waits when the server is killed.
+struct Queue {
+    batch: Template,
+    size: u64,
+    batches: u64,
+}
+
+impl Queue {
+    /// Of so many emails, or a few more when they do not fill the last batch.
+    fn of(emails: u64) -> Self {
+        let size = emails.clamp(1, BATCH);
+        Self { batch: mails::batch(size as usize), size, batches: emails.div_ceil(size).max(1) }
+    }
+
+    fn emails(&self) -> u64 {
+        self.size * self.batches
+    }
+
+    fn fill(&self, server: &Server) -> Result<()> {
+        let until = Until::Count { count: self.batches, patience: PATIENCE };
+        let plan = Sustain { to: server.at, connections: FILLING, threads: 1, until };
+        let batch = self.batch.clone();
+        let caller = Arc::new(move |n: u64, out: &mut Vec<u8>| batch.write(n, out));
+        only(&sustain(&plan, &caller)?, 202).context("filling the queue")
+    }
+}
+
+/// Sends the n-th request of a template by itself, and expects one status.
+fn ask(server: &Server, template: &Template, n: u64, status: u16) -> Result<()> {
+    let mut request = Vec::with_capacity(template.size());
+    template.write(n, &mut request);
+    let reply = http::exchange(server.at, &request)?;
+    ensure!(reply.status == status, "expected {status}, got {}: {}", reply.status, reply.body);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Queue;
+
+    #[test]
+    fn a_queue_has_at_least_what_was_asked_for() {
+        let shape = |emails| {
+            let queue = Queue::of(emails);
+            (queue.size, queue.batches, queue.emails())
+        };
+        assert_eq!(shape(100_000), (1000, 100, 100_000));
+        assert_eq!(shape(1500), (1000, 2, 2000));
+        assert_eq!(shape(50), (50, 1, 50));
+        assert_eq!(shape(0), (1, 1, 1));
+    }
+}

@@ -1,0 +1,148 @@
+//! Where mail ends: `smtp-sink` of Postfix, which takes it, counts it and throws it away.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use mailonce_sim::rig::children::{Children, Running, pause};
+use mailonce_sim::rig::server::free_address;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a program of Postfix may take until it listens.
+const START: Duration = Duration::from_secs(30);
+/// A port may be taken between choosing it and listening on it.
+const TRIES: usize = 3;
+/// How often the count is looked at: a small part of the shortest run.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Connections that may wait to be taken.
+const BACKLOG: &str = "1024";
+/// Enough of the counters' end to hold the last of them whole.
+const TAIL: u64 = 256;
+
+/// An `smtp-sink` that listens.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    running: Running,
+    /// Where it listens.
+    pub(crate) at: SocketAddr,
+    counters: PathBuf,
+}
+
+impl Sink {
+    /// Starts one whose counters are kept in `work`.
+    pub(crate) fn start(children: &Children, work: &Path) -> Result<Self> {
+        let counters = work.join("smtp-sink.log");
+        on_free_port(|at| {
+            let mut command = program("smtp-sink");
+            command.arg("-c");
+            if rustix::process::geteuid().is_root() {
+                // It refuses to stay root.
+                command.args(["-u", "nobody"]);
+            }
+            command.arg(at.to_string()).arg(BACKLOG);
+            let mut running = children.spawn(command, &counters)?;
+            running.wait_until(START, || TcpStream::connect(at).is_ok())?;
+            Ok(Self { running, at, counters: counters.clone() })
+        })
+    }
+
+    /// How many mails it has taken.
+    pub(crate) fn count(&self) -> Result<u64> {
+        let mut file = File::open(&self.counters).context("the counters of smtp-sink")?;
+        let length = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        Ok(last_count(&tail))
+    }
+
+    /// Waits until it has taken `count` mails in all, and says when that was.
+    pub(crate) fn wait_for(&mut self, count: u64, patience: Duration) -> Result<Instant> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let taken = self.count()?;
+            let now = Instant::now();
+            if taken >= count {
+                return Ok(now);
+            }
+            if now > deadline {
+                bail!("the sink took {taken} of {count} mails within {} s", patience.as_secs());
+            }
+            if let Some(status) = self.running.ended(Duration::ZERO)? {
+                bail!("smtp-sink ended ({status}) after {taken} mails");
+            }
+            pause(LOOK_EVERY);
+        }
+    }
+
+    /// Fails when it took more mails than `count`: a second of some mail, which no rate is worth.
+    pub(crate) fn took_no_more_than(&self, count: u64) -> Result<()> {
+        let taken = self.count()?;
+        ensure!(taken <= count, "the sink took {taken} mails where {count} were sent");
+        Ok(())
+    }
+}
+
+/// The mails in the last whole one of the counters, each of which ends with a carriage return.
+fn last_count(tail: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(tail);
+    let whole = text.rfind('\r').map_or("", |end| &text[..end]);
+    let digits = whole.rsplit_once("mesg=").map_or("", |(_, count)| count);
+    digits.chars().take_while(char::is_ascii_digit).fold(0, |n, digit| n * 10 + u64::from(digit as u32 - '0' as u32))
+}
+
+/// A program of Postfix. They are kept where the path of a plain user does not lead.
+pub(crate) fn program(name: &str) -> Command {
+    let usual = Path::new("/usr/sbin").join(name);
+    if usual.exists() { Command::new(usual) } else { Command::new(name) }
+}
+
+/// Starts what listens on a free port. Only a port that somebody else took meanwhile is a reason to try again.
+pub(crate) fn on_free_port<T>(start: impl Fn(SocketAddr) -> Result<T>) -> Result<T> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match start(free_address()?) {
+            Err(why) if tries < TRIES && is_taken(&why) => pause(Duration::from_millis(100)),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_taken(why: &anyhow::Error) -> bool {
+    format!("{why:#}").to_ascii_lowercase().contains("address already in use")
+}
+
+/// Whether an SMTP server greets there.
+pub(crate) fn greets(at: SocketAddr) -> bool {
+    let greeting = || -> io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&at, START)?;
+        stream.set_read_timeout(Some(START))?;
+        let mut code = [0; 3];
+        stream.read_exact(&mut code)?;
+        Ok(&code == b"220")
+    };
+    greeting().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_taken, last_count};
+
+    #[test]
+    fn the_last_whole_counter_counts() {
+        assert_eq!(last_count(b""), 0);
+        assert_eq!(last_count(b"sess=0 quit=0 mesg=1\rsess=1 quit=0 mesg=42\r"), 42);
+        assert_eq!(last_count(b"sess=0 quit=0 mesg=41\rsess=1 quit=0 mesg=4"), 41);
+        assert_eq!(last_count(b"=7 quit=0 mesg=1999\rsess=7 qu"), 1999);
+        assert_eq!(last_count(b"sess=1 quit=1 mesg=12 max=3\r"), 12);
+    }
+
+    #[test]
+    fn only_a_taken_port_is_tried_again() {
+        assert!(is_taken(&anyhow::anyhow!("fatal: bind 127.0.0.1 port 25: Address already in use")));
+        assert!(!is_taken(&anyhow::anyhow!("fatal: -u option is required if running as root")));
+    }
+}
