@@ -171,6 +171,8 @@ impl Fault {
             (Truth::Taken | Truth::Late | Truth::Lost, Cure::Key) => is(1, "sent", false),
             (Truth::Taken, Cure::LookUp) => is(1, "sent", false),
             (Truth::Late, Cure::LookUp) if !resend => is(1, "sent", false),
+            // It keeps the key, though nobody relies on it.
+            (Truth::Late, _) if next == Next::Provider(Vendor::UseSend) => is(1, "sent", true),
             // The email itself asked for this.
             (Truth::Taken | Truth::Late, _) if resend => is(2, "sent", true),
             (Truth::Lost, _) if resend => is(1, "sent", true),

@@ -11,10 +11,16 @@
 //! `world` is an engine with a clock moved by hand, `hop` a next hop with the transport to it.
 
 #[cfg(test)]
+mod clocks;
+#[cfg(test)]
+mod doubts;
+#[cfg(test)]
 mod fault;
 #[cfg(test)]
 mod hop;
 #[cfg(test)]
 mod matrix;
+#[cfg(test)]
+mod paused;
 #[cfg(test)]
 mod world;

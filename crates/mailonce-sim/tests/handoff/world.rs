@@ -126,6 +126,7 @@ pub(crate) struct World {
     pub(crate) caller: Caller,
     pub(crate) clock: Arc<Hands>,
     stop: watch::Sender<bool>,
+    loops: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 impl Drop for World {
@@ -135,12 +136,7 @@ impl Drop for World {
 }
 
 impl World {
-    /// An engine over a fresh clock. Mail without a named way takes the first, and the others in turn.
-    pub(crate) async fn new(place: &Place, transports: Vec<Arc<dyn Transport>>, order: &[&str]) -> Self {
-        Self::at(place, transports, order, Hands::new()).await
-    }
-
-    /// The same at a clock that runs already.
+    /// An engine at a clock. Mail without a named way takes the first of `order`, and the others in turn.
     pub(crate) async fn at(
         place: &Place,
         transports: Vec<Arc<dyn Transport>>,
@@ -165,9 +161,23 @@ impl World {
         engine.first_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
         let caller = engine.authenticate(CREDENTIAL, Channel::Http).await.unwrap();
         let (stop, stopped) = watch::channel(false);
-        tokio::spawn(Arc::clone(&engine).hand_off(stopped.clone()));
+        let loops = Mutex::new(Some(tokio::spawn(Arc::clone(&engine).hand_off(stopped.clone()))));
         tokio::spawn(Arc::clone(&engine).keep_up(stopped));
-        Self { engine, caller, clock, stop }
+        Self { engine, caller, clock, stop, loops }
+    }
+
+    /// Ends its loops, and lets what is under way end by itself.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until everything under way has ended. False when it does not.
+    pub(crate) async fn over(&self) -> bool {
+        let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match loops {
+            Some(loops) => tokio::time::timeout(PATIENCE, loops).await.is_ok(),
+            None => true,
+        }
     }
 
     /// Sends one mail, its subject its key.
