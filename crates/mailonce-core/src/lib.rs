@@ -13,6 +13,7 @@
 //! | [`dispatch`], [`doubt`] | what may happen to an email on its way out; what to do about an unknown outcome |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
+//! | [`record`] | small things a team owns that are not mail |
 //! | [`port`] | what the engine needs from the rest of the world |
 
 pub mod address;
@@ -29,6 +30,7 @@ pub mod key;
 pub mod limits;
 pub mod port;
 pub mod problem;
+pub mod record;
 pub mod retry;
 pub mod schedule;
 pub mod team;

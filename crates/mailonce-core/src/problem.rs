@@ -51,12 +51,18 @@ codes! {
     /// No credential, or one that is not known.
     Unauthorized = "unauthorized", 401, Never, "The API key is missing or not valid",
         "Send `Authorization: Bearer mo_…` with a key that is neither revoked nor expired.";
+    /// A provider's request does not prove where it comes from.
+    BadSignature = "bad_signature", 401, Never, "The request does not prove that it comes from the provider",
+        "Configure the same secret at the provider and at this source; POST /v1/sources/{id}/rotate changes it.";
     /// The credential may not do this.
     WrongScope = "wrong_scope", 403, Never, "The API key lacks a scope",
         "Ask the operator for a key with the scope named in `detail`.";
     /// The credential may not send from this address.
     SenderNotAllowed = "sender_not_allowed", 403, Never, "The API key may not send from this address",
         "Use one of the senders this key is restricted to.";
+    /// The sender's domain is not proven to be the team's.
+    SenderNotVerified = "sender_not_verified", 403, Never, "The sender's domain is not verified",
+        "Add the domain with POST /v1/domains, publish its DNS records and verify it, or send from a verified domain.";
     /// No such thing, or not this team's.
     NotFound = "not_found", 404, Never, "There is no such thing here",
         "Check the id and the path; ids of other teams are not found either.";
@@ -87,6 +93,9 @@ codes! {
     /// The outcome is not unknown.
     NotUnknown = "not_unknown", 409, Never, "There is nothing to resolve",
         "Only what is `unknown` can be resolved; read the email to see its state.";
+    /// The name belongs to something else.
+    NameTaken = "name_taken", 409, Never, "This name is taken",
+        "Take another name, or change the one that is there.";
     /// A cursor of another epoch, or one that is too old.
     CursorReset = "cursor_reset", 410, Never, "The cursor is no longer valid",
         "Read again from `after=0` and skip what you already know by its id.";
@@ -102,6 +111,9 @@ codes! {
     /// The key is bound to something else.
     KeyMismatch = "key_mismatch", 422, Never, "This key already belongs to a different request",
         "Do not retry with this body: read the original email, or use a new key if this really is another email.";
+    /// A recipient is on the team's list of suppressions.
+    RecipientSuppressed = "recipient_suppressed", 422, Never, "A recipient is suppressed",
+        "Leave out the recipient named in `field`; do not write to it again unless a person removes the suppression.";
     /// Too many calls.
     RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
         "Wait for the seconds in Retry-After, then send the same call again.";

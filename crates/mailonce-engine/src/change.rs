@@ -46,6 +46,12 @@ impl Engine {
         let now = self.now();
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let detail = detail.ok_or_else(|| missing(id))?;
+        if detail.email.resent_as.is_none() {
+            let head = &detail.email.head;
+            for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
+                self.check_addresses(caller.team.id, field, all).await?;
+            }
+        }
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let Some(body) = detail.body.or(detail.email.resent_as.map(|_| Vec::new())) else {
             return self.repeat_resend(caller, &detail.email).await;

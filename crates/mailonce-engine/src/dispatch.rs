@@ -21,6 +21,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     Engine, pack,
+    signers::Unsigned,
     ways::{FAULTS, UnderWay, Way},
 };
 
@@ -138,7 +139,8 @@ impl Engine {
         let try_ = Try { email: leased.email.clone(), handoff, hold, began: self.now() };
         let (bytes, fresh) = match self.frozen(&way, &leased).await {
             Ok(frozen) => frozen,
-            Err(why) => {
+            Err(Unsigned::NotNow(why)) => return self.park(&try_, &why).await,
+            Err(Unsigned::Never(why)) => {
                 let reply = Reply::new(Meaning::Refused, Phase::Connect, None, &why);
                 return self.settle(&way, &try_, None, try_.began, reply).await;
             }

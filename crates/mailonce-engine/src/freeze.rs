@@ -14,16 +14,17 @@ use mailonce_mail::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-use crate::{Engine, pack, ways::Way};
+use crate::{Engine, pack, signers::Unsigned, ways::Way};
 
 impl Engine {
     /// The bytes for a handoff's transport, and whether they were made just now.
-    pub(crate) async fn frozen(&self, way: &Way, leased: &Leased) -> Result<(Arc<[u8]>, bool), String> {
+    pub(crate) async fn frozen(&self, way: &Way, leased: &Leased) -> Result<(Arc<[u8]>, bool), Unsigned> {
         if let Some(wire) = &leased.wire {
             return Ok((wire.as_slice().into(), false));
         }
-        let packed = leased.body.as_deref().ok_or("the body is no longer kept")?;
-        let content = pack::unpack(packed).ok_or("the body cannot be read")?;
+        let never = |why: &str| Unsigned::Never(why.to_owned());
+        let packed = leased.body.as_deref().ok_or_else(|| never("the body is no longer kept"))?;
+        let content = pack::unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
         let email = &leased.email;
         let message_id = self.message_id(email);
         let mime = match way.capability().wire {
@@ -38,8 +39,8 @@ impl Engine {
                     references: &[],
                     auto_submitted: None,
                 };
-                let plain =
-                    compose::compose(&letter).map_err(|error| format!("the mail cannot be composed: {error}"))?;
+                let plain = compose::compose(&letter)
+                    .map_err(|error| never(&format!("the mail cannot be composed: {error}")))?;
                 Some(self.signed(email, plain).await?)
             }
         };
@@ -51,14 +52,8 @@ impl Engine {
             key: self.downstream_key(email, leased.number),
             mime: mime.as_deref(),
         };
-        let bytes = way.transport.freeze(&mail).map_err(|unfit| unfit.to_string())?;
+        let bytes = way.transport.freeze(&mail).map_err(|unfit| never(&unfit.to_string()))?;
         Ok((bytes.into(), true))
-    }
-
-    /// The mail with the signatures of its sending domain, when the domain has keys here.
-    #[expect(clippy::unused_async, reason = "domains come with their keys")]
-    async fn signed(&self, _email: &Email, plain: Vec<u8>) -> Result<Vec<u8>, String> {
-        Ok(plain)
     }
 
     /// The key passed downstream: a UUID, which fits every provider's limits. The same again for the same key and

@@ -2,26 +2,34 @@
 //!
 //! [`Engine`] sees the world through ports. Each file holds one verb or a family of them: [`send`] accepts,
 //! [`change`] takes back and sends again, [`keys`] looks at names of wishes, [`access`] at credentials,
+//! [`domains`], [`suppressions`] and [`sources`] at what else a team owns, [`hook`] takes in what providers tell,
 //! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
 //! holds the loops that run beside the requests.
 
 pub mod access;
 pub mod change;
 mod dispatch;
+pub mod domains;
 pub mod doubts;
 #[doc(hidden)]
 pub mod failpoint;
 mod freeze;
+pub mod hook;
 pub mod keys;
 pub mod look;
 pub mod metrics;
 mod pack;
+pub mod records;
 mod seal;
 mod seen;
 pub mod send;
+mod signers;
+pub mod sources;
 mod suppressed;
+pub mod suppressions;
 mod time;
 pub mod upkeep;
+mod vault;
 pub mod view;
 pub mod ways;
 
@@ -98,6 +106,13 @@ pub struct Engine {
     alone: bool,
     suppressions: Suppressions,
     access: access::Access,
+    /// Addresses that are not written to.
+    stop_list: suppressions::StopList,
+    /// Domains that sign.
+    signers: signers::Signers,
+    /// Held while a key is made.
+    making_keys: tokio::sync::Mutex<()>,
+    hooks: hook::HookMemory,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -135,6 +150,10 @@ impl Engine {
             alone,
             suppressions: Suppressions::default(),
             access: access::Access::new(alone),
+            stop_list: suppressions::StopList::default(),
+            signers: signers::Signers::default(),
+            making_keys: tokio::sync::Mutex::default(),
+            hooks: hook::HookMemory::default(),
             metrics: Metrics::default(),
         }))
     }

@@ -43,6 +43,13 @@ struct Resolution {
     by: &'static str,
 }
 
+/// Providers and outcomes are closed sets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reported {
+    provider: &'static str,
+    outcome: &'static str,
+}
+
 /// Every figure, and the registry they are read from.
 pub struct Metrics {
     registry: Registry,
@@ -55,6 +62,7 @@ pub struct Metrics {
     handed: Family<HandOver, Counter>,
     resolved: Family<Resolution, Counter>,
     stale: Counter,
+    reported: Family<Reported, Counter>,
     twins: Counter,
     hit_age: Histogram,
     ttl: Histogram,
@@ -73,6 +81,7 @@ impl Default for Metrics {
             handed: Family::default(),
             resolved: Family::default(),
             stale: Counter::default(),
+            reported: Family::default(),
             twins: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
@@ -95,6 +104,7 @@ impl Default for Metrics {
             "Hand-overs that stopped at the marker because the handoff was taken back or over",
             metrics.stale.clone(),
         );
+        registry.register("hook_reports", "Provider events by what came of them", metrics.reported.clone());
         registry.register(
             "key_twins",
             "Replays within 100 ms of the first call: callers that raced",
@@ -107,6 +117,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    pub(crate) fn reported(&self, provider: &'static str, outcome: &'static str) {
+        self.reported.get_or_create(&Reported { provider, outcome }).inc();
+    }
+
     pub(crate) fn attempted(&self, channel: Channel) {
         self.attempted.get_or_create(&Door { channel: channel.word() }).inc();
     }

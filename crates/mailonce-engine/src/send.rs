@@ -90,7 +90,7 @@ impl Engine {
         if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
             return self.replay(caller, &named, &glimpse, now);
         }
-        if let Err(problem) = self.check_policy(caller, &named, now) {
+        if let Err(problem) = self.check_policy(caller, &named, now).await {
             return match self.bound(caller, &named, now).await? {
                 Some(glimpse) => self.replay(caller, &named, &glimpse, now),
                 None => Err(problem),
@@ -210,8 +210,16 @@ impl Engine {
         }
     }
 
-    /// Checks that depend on the moment, the caller or the configuration. A retry of what was accepted skips them.
-    fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
+    /// Checks that depend on the moment, the caller, the configuration or what the team owns. A retry of what was
+    /// accepted skips them.
+    async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
+        self.check_rules(caller, named, now)?;
+        let content = &named.request.content;
+        self.check_sender(caller.team.id, content.from.bare().as_str()).await?;
+        self.check_recipients(caller.team.id, content).await
+    }
+
+    fn check_rules(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
         let request = &named.request;
         if named.name.is_none() && caller.team.require_keys {
             return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
@@ -298,7 +306,8 @@ impl Engine {
         now: Time,
     ) -> Result<Named, Problem> {
         let named = name(caller, item?, batch.map(|key| (key.clone(), index as u32)));
-        if self.check_policy(caller, &named, now).is_ok() && named.request.intent.is_none() {
+        let checked = self.check_policy(caller, &named, now).await;
+        if checked.is_ok() && named.request.intent.is_none() {
             return Ok(named);
         }
         match self.bound(caller, &named, now).await? {
@@ -310,7 +319,7 @@ impl Engine {
                     Err(mismatch(named.name.as_ref(), &glimpse, &fields))
                 }
             }
-            None => self.check_policy(caller, &named, now).map(|()| named),
+            None => checked.map(|()| named),
         }
     }
 

@@ -5,6 +5,7 @@ use mailonce_core::{
     dispatch::Plan,
     email::OnUnknown,
     port::{
+        net::{Fetch, Names, Offline},
         store::Envelope,
         transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
     },
@@ -50,6 +51,10 @@ pub struct Outside {
     pub verify_domains: bool,
     /// Where bounces come back. Without one they go to the sender.
     pub bounce_domain: Option<String>,
+    /// The domain name system.
+    pub names: Arc<dyn Names>,
+    /// Pages that a provider's protocol tells us to fetch.
+    pub fetch: Arc<dyn Fetch>,
 }
 
 impl Default for Outside {
@@ -64,6 +69,8 @@ impl Default for Outside {
             max_age_ms: 24 * 3_600_000,
             verify_domains: false,
             bounce_domain: None,
+            names: Arc::new(Offline),
+            fetch: Arc::new(Offline),
         }
     }
 }

@@ -8,6 +8,8 @@
 //! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
 
 pub mod dial;
+pub mod fetch;
 pub mod http;
+pub mod names;
 pub mod sandbox;
 pub mod smtp;

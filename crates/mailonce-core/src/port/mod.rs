@@ -1,5 +1,6 @@
 //! Ports: what the engine needs from the rest of the world.
 
+pub mod net;
 pub mod store;
 pub mod transport;
 

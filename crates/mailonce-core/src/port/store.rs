@@ -6,6 +6,7 @@
 
 use async_trait::async_trait;
 use std::{fmt, sync::Arc};
+use uuid::Uuid;
 
 use crate::{
     digest::Digest,
@@ -15,6 +16,7 @@ use crate::{
     handoff::{Attempt, Evidence, Handoff, State},
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
+    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -529,6 +531,28 @@ pub trait Store: Send + Sync + 'static {
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>>;
     /// Notes when credentials were last used.
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()>;
+
+    // Records
+
+    /// Makes a record, unless its name is taken. The key of an operation is bound only when one was made.
+    async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>>;
+    /// One record.
+    async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>>;
+    /// The record with this name.
+    async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>>;
+    /// One record, whosever it is: for callers who know its id and nothing else.
+    async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>>;
+    /// Records older than `before`, newest first.
+    async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage>;
+    /// Changes what a record says, if it is still as it was seen. The key of an operation is bound only when it is.
+    async fn change_record(
+        &self,
+        edit: RecordEdit,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<RecordChange>>;
+    /// Removes a record. `None` when the team has no such record.
+    async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>>;
 
     // Upkeep
 

@@ -5,7 +5,7 @@ use mailonce_core::{
     email::{EmailState, Refusal},
     handoff::State,
     port::{
-        store::{Acted, Backlog, Change, LeaseWish, Once},
+        store::{Acted, Backlog, Change, Envelope, LeaseWish, Once},
         transport::Meaning,
     },
 };
@@ -213,6 +213,30 @@ pub(super) async fn another_way_is_taken_only_while_nothing_was_begun(store: Led
     assert_eq!(email.handoffs[0].state, State::Queued);
     assert_eq!(act(&store, id, away(SANDBOX, "relay"), T0).await.0, Verdict::Stale);
     assert_eq!(the(&store, id).await.handoffs[0].transport, SANDBOX);
+}
+
+pub(super) async fn a_whole_email_takes_another_way_in_other_envelopes(store: Ledger) {
+    let draft = keyed("k").to(&["a@example.com", "b@example.com"]).apart().by("relay");
+    let id = accepted(&store, &draft, T0).await.id;
+    let all = vec!["a@example.com".to_owned(), "b@example.com".to_owned()];
+    let away = Act::Redirect {
+        from: "relay".into(),
+        envelopes: vec![Envelope { transport: SANDBOX.into(), recipients: all.clone() }],
+    };
+
+    let (verdict, email) = act(&store, id, away.clone(), T0.plus(1)).await;
+
+    assert_eq!((verdict, email.handoffs.len()), (Verdict::Done, 3));
+    assert_eq!(the(&store, id).await, email);
+    assert_eq!((&email.handoffs[2].recipients, email.handoffs[2].state), (&all, State::Queued));
+    assert_eq!(store.next_due("relay").await.unwrap(), None);
+    assert_eq!(act(&store, id, away, T0.plus(2)).await.0, Verdict::Stale);
+    let job = take(&store, T0.plus(3)).await;
+    assert_eq!((job.id, job.hold.number), (id, 2));
+    let job = mark(&store, job, T0.plus(3)).await;
+    let (_, sent) = answer(&store, &job, Meaning::Accepted, T0.plus(4)).await;
+    assert_eq!(sent.state(), EmailState::Sent);
+    assert_eq!(the(&store, id).await, sent);
 }
 
 pub(super) async fn nothing_of_another_team_is_acted_on(store: Ledger) {

@@ -22,6 +22,7 @@ mod overlap;
 mod play;
 mod race;
 mod random;
+mod records;
 mod steps;
 mod teams;
 mod turn;
@@ -199,6 +200,21 @@ macro_rules! engine {
                 an_installation_stays_what_it_is
                 a_fresh_store_is_healthy
             ]
+            records [
+                a_record_is_read_back_whole
+                a_name_is_taken_once_in_its_team_and_kind
+                a_record_made_twice_is_the_same_record
+                a_repeated_making_of_a_record_makes_no_other
+                a_taken_name_binds_no_key
+                records_are_listed_newest_first_in_pages
+                a_record_is_changed_only_as_it_was_seen
+                a_repeated_change_of_a_record_changes_nothing
+                a_removed_record_frees_its_name
+                records_of_another_team_are_not_there
+                of_32_records_of_one_name_one_is_made
+                of_32_changes_of_one_record_one_is_done
+                of_32_makings_under_one_key_one_is_done
+            ]
             race [
                 of_64_equal_wishes_one_is_the_first
                 of_1000_equal_wishes_one_is_the_first
@@ -232,6 +248,7 @@ macro_rules! engine {
                 a_cancel_after_the_marker_is_too_late
                 a_parked_handoff_waits_for_its_time
                 another_way_is_taken_only_while_nothing_was_begun
+                a_whole_email_takes_another_way_in_other_envelopes
                 nothing_of_another_team_is_acted_on
                 the_backlog_counts_what_waits_and_what_is_unknown
             ]

@@ -5,6 +5,7 @@
 mod accept;
 mod handoff;
 mod look;
+mod record;
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -20,6 +21,7 @@ use mailonce_core::{
         Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
         StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
     },
+    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -28,6 +30,7 @@ use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+use uuid::Uuid;
 
 /// What one key's row says.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +62,7 @@ struct World {
     bodies: BTreeMap<EmailId, Vec<u8>>,
     attempts: BTreeMap<EmailId, Vec<Attempt>>,
     evidence: BTreeMap<EmailId, Vec<Evidence>>,
+    records: BTreeMap<Uuid, Record>,
     wires: BTreeMap<(EmailId, String), Vec<u8>>,
     nodes: BTreeMap<NodeId, Time>,
     suppressed: BTreeMap<EmailId, Vec<SuppressedCall>>,
@@ -488,6 +492,39 @@ impl Store for Memory {
             }
         }
         Ok(())
+    }
+
+    async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>> {
+        Ok(self.world().create_record(record, operation.as_ref()))
+    }
+
+    async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        Ok(self.world().record(team, kind, id))
+    }
+
+    async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
+        Ok(self.world().record_named(team, kind, name))
+    }
+
+    async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        Ok(self.world().records.get(&id).filter(|record| record.kind == kind).cloned())
+    }
+
+    async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
+        Ok(self.world().records(team, kind, before, limit))
+    }
+
+    async fn change_record(
+        &self,
+        edit: RecordEdit,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<RecordChange>> {
+        Ok(self.world().change_record(edit, operation.as_ref(), now))
+    }
+
+    async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        Ok(self.world().remove_record(team, kind, id))
     }
 
     async fn install(&self) -> Result<Install> {

@@ -5,7 +5,7 @@
 //! | `connect`, `schema` | sessions, TLS, migrations |
 //! | `lanes`, `accept` | accepts that arrive together travel together |
 //! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
-//! | `change`, `handoff`, `look`, `team`, `upkeep` | the other verbs |
+//! | `change`, `handoff`, `look`, `team`, `record`, `upkeep` | the other verbs |
 //! | `events` | the sequencer |
 //! | `row`, `draft`, `write` | how things lie in their tables |
 //! | `trouble`, `meter` | errors and figures |
@@ -24,6 +24,7 @@ mod handoff;
 mod lanes;
 mod look;
 mod meter;
+mod record;
 mod row;
 mod schema;
 mod team;
@@ -45,6 +46,7 @@ use mailonce_core::{
         Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
         Suppressed, Swept, Watcher, Wish,
     },
+    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -54,6 +56,7 @@ use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinHandle,
 };
+use uuid::Uuid;
 
 use connect::{Link, Place};
 use lanes::Lanes;
@@ -289,6 +292,39 @@ impl Store for Postgres {
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
         told(insist!(self.ledger.touch_api_keys(&used)))
+    }
+
+    async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>> {
+        told(insist!(self.ledger.create_record(&record, operation.as_ref())))
+    }
+
+    async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        told(self.ledger.record(team, kind, id).await)
+    }
+
+    async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
+        told(self.ledger.record_named(team, kind, name).await)
+    }
+
+    async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        told(self.ledger.record_anywhere(kind, id).await)
+    }
+
+    async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
+        told(self.ledger.records(team, kind, before, limit).await)
+    }
+
+    async fn change_record(
+        &self,
+        edit: RecordEdit,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<RecordChange>> {
+        told(insist!(self.ledger.change_record(&edit, operation.as_ref(), now)))
+    }
+
+    async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        told(insist!(self.ledger.remove_record(team, kind, id)))
     }
 
     async fn install(&self) -> Result<Install> {

@@ -11,6 +11,7 @@ use super::trouble::{Tried, Trouble};
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_ledger.sql"),
     include_str!("../../migrations/postgres/0002_handoff.sql"),
+    include_str!("../../migrations/postgres/0003_records.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.

@@ -116,7 +116,7 @@ pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time
     decide(ledger, team, prepared, key, now)
 }
 
-fn no_team(team: TeamId) -> StoreError {
+pub(super) fn no_team(team: TeamId) -> StoreError {
     StoreError::Unreachable(format!("there is no team {team}"))
 }
 

@@ -7,6 +7,7 @@ mod events;
 mod handoff;
 mod ledger;
 mod look;
+mod record;
 mod rows;
 mod schema;
 mod team;
@@ -26,6 +27,7 @@ use mailonce_core::{
         Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
         StoreError, Suppressed, Swept, Watcher, Wish,
     },
+    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -42,9 +44,11 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use accept::{Prepared, Said, SaidBatch};
 use ledger::{Ledger, Log, TeamNumbers, Watchers};
+use record::Shelf;
 use schema::{DirectoryLock, told};
 use writer::{Turn, Writer};
 
@@ -425,6 +429,43 @@ impl Store for Sqlite {
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
         self.write(move |ledger| team::touch(ledger, &used)).await
+    }
+
+    async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>> {
+        self.write(move |ledger| record::create(ledger, &record, operation.as_ref())).await
+    }
+
+    async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        let Some(number) = self.number(team) else { return Ok(None) };
+        self.read(move |conn| Shelf { team, number, kind }.one(conn, id)).await
+    }
+
+    async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
+        let Some(number) = self.number(team) else { return Ok(None) };
+        let name = name.to_owned();
+        self.read(move |conn| Shelf { team, number, kind }.named(conn, &name)).await
+    }
+
+    async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        self.read(move |conn| record::anywhere(conn, kind, id)).await
+    }
+
+    async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
+        let Some(number) = self.number(team) else { return Ok(RecordPage { rows: Vec::new(), next: None }) };
+        self.read(move |conn| Shelf { team, number, kind }.list(conn, before, limit)).await
+    }
+
+    async fn change_record(
+        &self,
+        edit: RecordEdit,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<RecordChange>> {
+        self.write(move |ledger| record::change(ledger, edit, operation.as_ref(), now)).await
+    }
+
+    async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        self.write(move |ledger| record::remove(ledger, team, kind, id)).await
     }
 
     async fn install(&self) -> Result<Install> {

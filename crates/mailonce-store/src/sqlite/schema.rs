@@ -5,8 +5,11 @@ use rusqlite::{Connection, OpenFlags};
 use std::{fs::File, path::Path};
 
 /// Migrations in order. A landed one never changes.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../../migrations/sqlite/0001_ledger.sql"), include_str!("../../migrations/sqlite/0002_handoff.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../../migrations/sqlite/0001_ledger.sql"),
+    include_str!("../../migrations/sqlite/0002_handoff.sql"),
+    include_str!("../../migrations/sqlite/0003_records.sql"),
+];
 
 /// The schema this binary writes.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -2,13 +2,18 @@
 
 mod access;
 mod detail;
+mod domains;
 mod door;
 mod emails;
 mod error_pages;
 mod events;
 mod handoff;
+mod hooks;
 mod keys;
 mod problem;
+mod records;
+mod sources;
+mod suppressions;
 mod system;
 mod wire;
 
@@ -64,6 +69,16 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(handoff::pause))
         .routes(routes!(handoff::resume))
         .routes(routes!(handoff::confirm_clock))
+        .routes(routes!(domains::create, domains::list))
+        .routes(routes!(domains::read, domains::remove))
+        .routes(routes!(domains::verify))
+        .routes(routes!(suppressions::create, suppressions::list))
+        .routes(routes!(suppressions::read, suppressions::remove))
+        .routes(routes!(sources::create, sources::list))
+        .routes(routes!(sources::read, sources::remove))
+        .routes(routes!(sources::rotate))
+        // Providers
+        .routes(routes!(hooks::receive))
         // Operators and readers
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))

@@ -52,6 +52,7 @@ over_memory_and_sqlite! {
         for (path, operations) in document["paths"].as_object().unwrap() {
             for method in operations.as_object().unwrap().keys() {
                 let filled = path.replace("{id}", "x").replace("{key}", "x").replace("{code}", "not_found");
+                let filled = filled.replace("{source_id}", "x").replace("{address}", "x");
                 let answer = world.call(Call::new(method, &filled).json(&json!({}))).await;
                 let detail = answer["detail"].as_str().unwrap_or_default();
                 assert!(!detail.contains("there is no path"), "{method} {path}: {}", answer.text);

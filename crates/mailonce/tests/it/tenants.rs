@@ -30,6 +30,11 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("patch", "/v1/emails/{id}", Kind::Named),
     ("post", "/v1/emails/{id}/cancel", Kind::Named),
     ("post", "/v1/emails/{id}/resend", Kind::Named),
+    ("post", "/v1/emails/{id}/resolve", Kind::Named),
+    ("get", "/v1/transports", Kind::Own),
+    ("post", "/v1/handoff/pause", Kind::Operator),
+    ("post", "/v1/handoff/resume", Kind::Operator),
+    ("post", "/v1/clock/confirm", Kind::Operator),
     ("get", "/v1/keys/{key}", Kind::Named),
     ("patch", "/v1/keys/{key}", Kind::Named),
     ("delete", "/v1/keys/{key}", Kind::Named),
@@ -37,6 +42,21 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("post", "/v1/api-keys", Kind::Own),
     ("get", "/v1/api-keys", Kind::Own),
     ("delete", "/v1/api-keys/{id}", Kind::Named),
+    ("post", "/v1/domains", Kind::Own),
+    ("get", "/v1/domains", Kind::Own),
+    ("get", "/v1/domains/{id}", Kind::Named),
+    ("delete", "/v1/domains/{id}", Kind::Named),
+    ("post", "/v1/domains/{id}/verify", Kind::Named),
+    ("post", "/v1/suppressions", Kind::Own),
+    ("get", "/v1/suppressions", Kind::Own),
+    ("get", "/v1/suppressions/{address}", Kind::Named),
+    ("delete", "/v1/suppressions/{address}", Kind::Named),
+    ("post", "/v1/sources", Kind::Own),
+    ("get", "/v1/sources", Kind::Own),
+    ("get", "/v1/sources/{id}", Kind::Named),
+    ("delete", "/v1/sources/{id}", Kind::Named),
+    ("post", "/v1/sources/{id}/rotate", Kind::Named),
+    ("post", "/hooks/{source_id}", Kind::Public),
     ("post", "/v1/teams", Kind::Operator),
     ("get", "/v1/teams", Kind::Operator),
     ("patch", "/v1/teams/{id}", Kind::Operator),
@@ -55,6 +75,18 @@ struct Owned {
     key: String,
     api_key: String,
     team: String,
+    domain: String,
+    source: String,
+}
+
+/// An address on the first team's list.
+const GONE: &str = "gone@example.com";
+/// What proves the provider of the first team's source.
+const TOKEN: &str = "0123456789abcdef";
+
+/// A source, as a body asks for it.
+fn source(name: &str) -> Value {
+    json!({ "name": name, "kind": "postmark", "transport": "sandbox", "header": { "name": "x-token", "value": TOKEN } })
 }
 
 impl Owned {
@@ -63,7 +95,10 @@ impl Owned {
         let email = world.send("k", &later).await.is(202).word("id");
         let api_key = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.is(201).word("id");
         let team = world.get("/v1/teams").await.is(200).rows()[0]["id"].as_str().unwrap().to_owned();
-        Self { email, key: "k".into(), api_key, team }
+        let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).word("id");
+        let source = world.post("/v1/sources", &source("first")).await.is(201).word("id");
+        world.post("/v1/suppressions", &json!({ "address": GONE })).await.is(201);
+        Self { email, key: "k".into(), api_key, team, domain, source }
     }
 
     /// The route's path with the ids of what is owned.
@@ -72,8 +107,11 @@ impl Owned {
             Some("emails") => &self.email,
             Some("api-keys") => &self.api_key,
             Some("teams") => &self.team,
+            Some("domains") => &self.domain,
+            Some("sources") => &self.source,
             _ => "",
         };
+        let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
         path.replace("{id}", id).replace("{key}", &self.key).replace("{code}", "not_found")
     }
 
@@ -84,9 +122,15 @@ impl Owned {
             ("post", "/v1/emails") => call.key("own").json(&mail()),
             ("post", "/v1/emails/batch") => call.key("batch").json(&json!([mail()])),
             ("patch", "/v1/emails/{id}") => call.json(&json!({ "scheduled_at": "in 5 days" })),
+            ("post", "/v1/emails/{id}/resolve") => call.json(&json!({ "as": "sent", "rev": 1 })),
             ("patch", "/v1/keys/{key}") => call.json(&json!({ "ttl": "1d" })),
             ("post", "/v1/api-keys") => call.json(&json!({ "name": "x", "scopes": ["read"] })),
             ("post", "/v1/teams") => call.json(&json!({ "name": "x" })),
+            ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
+            ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
+            ("post", "/v1/sources") => call.json(&source("own")),
+            ("post", "/v1/sources/{id}/rotate") => call.json(&json!({ "bearer": "another-secret-of-16" })),
+            ("post", "/hooks/{source_id}") => call.header("x-token", TOKEN).json(&json!({ "RecordType": "Open" })),
             ("patch", "/v1/teams/{id}") => call.json(&json!({ "require_keys": true })),
             _ => call,
         }
@@ -95,8 +139,15 @@ impl Owned {
     /// Everything there is to see of it.
     async fn look(&self, world: &World) -> Vec<Value> {
         let mut seen = Vec::new();
-        for path in [format!("/v1/emails/{}", self.email), "/v1/keys/k".into(), "/v1/teams".into(), "/v1/events".into()]
-        {
+        for path in [
+            format!("/v1/emails/{}", self.email),
+            format!("/v1/domains/{}", self.domain),
+            format!("/v1/sources/{}", self.source),
+            format!("/v1/suppressions/{GONE}"),
+            "/v1/keys/k".into(),
+            "/v1/teams".into(),
+            "/v1/events".into(),
+        ] {
             seen.push(world.get(&path).await.is(200).body);
         }
         let own = |key: &Value| key["id"] == self.api_key.as_str();
@@ -173,7 +224,7 @@ over_memory_and_sqlite! {
                 Kind::Operator => drop(answer.refused(403, "wrong_scope")),
                 Kind::Own => {
                     assert!(answer.status < 300, "{method} {path}: {}", answer.text);
-                    for id in [&owned.email, &owned.api_key, &owned.team] {
+                    for id in [&owned.email, &owned.api_key, &owned.team, &owned.domain, &owned.source] {
                         assert!(!answer.text.contains(id.as_str()), "{method} {path} shows {id}: {}", answer.text);
                     }
                 }

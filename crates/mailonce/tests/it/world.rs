@@ -117,6 +117,24 @@ impl World {
         Self { engine, router, clock, secret, place: Place::Folder(folder) }
     }
 
+    /// The same ledger behind an engine that is wired otherwise.
+    pub(crate) async fn rewired(self, outside: Outside) -> Self {
+        let Self { engine, clock, secret, place, .. } = self;
+        let chance = Arc::new(SeededChance(AtomicU64::new(55)));
+        let store = Arc::clone(engine.store());
+        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, outside).await.unwrap();
+        let router = mailonce::api::router(Arc::clone(&engine), false);
+        Self { engine, router, clock, secret, place }
+    }
+
+    /// Another node over the same ledger and under the same clock, with a credential. PostgreSQL only.
+    pub(crate) async fn twin(&self) -> (Router, String) {
+        let chance = Arc::new(SeededChance(AtomicU64::new(77)));
+        let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
+        let engine = Engine::new(store, clock, chance, Outside::default()).await.unwrap();
+        (mailonce::api::router(engine, false), self.secret.clone())
+    }
+
     /// Moves the clock.
     pub(crate) fn pass(&self, ms: i64) {
         self.clock.0.fetch_add(ms, Ordering::SeqCst);

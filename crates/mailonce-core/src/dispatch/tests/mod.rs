@@ -2,15 +2,17 @@
 
 mod play;
 
-use super::*;
+use super::{rules::fact, *};
 use crate::{
     content::{Content, RawContent},
     digest::Digest,
-    email::{Channel, EmailHead, Guard, OnUnknown},
+    email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
+    event::Kind,
+    handoff::{Says, Source, State, Step},
     id::{EmailId, TeamId},
     port::{
-        store::{Envelope, Wish},
-        transport::Phase,
+        store::Wish,
+        transport::{Meaning, Phase},
     },
     ttl,
 };
@@ -369,4 +371,29 @@ fn a_refusal_frees_a_handoff_only_when_nothing_else_is_in_doubt() {
     assert_eq!((email.handoffs[0].state, email.handoffs[0].work.doubt_since), (State::Queued, None));
     assert_eq!(effects.events.iter().map(|event| event.kind).collect::<Vec<_>>(), [Kind::EmailResolved]);
     assert!(!email.handoffs[0].work.may_duplicate);
+}
+
+#[test]
+fn an_email_takes_another_way_only_while_nothing_of_it_left() {
+    let envelopes = vec![Envelope { transport: "api".into(), recipients: vec!["u0@example.com".into()] }];
+    let redirect = Act::Redirect { from: "relay".into(), envelopes };
+    let mut fresh = email(2);
+    let effects = fresh.act(&redirect, T0.plus(5));
+    assert_eq!((effects.verdict, effects.appended.len()), (Verdict::Done, 1));
+    let states: Vec<_> = fresh.handoffs.iter().map(|h| (h.number, h.state, h.transport.as_str())).collect();
+    let (off, on) = (State::Cancelled, State::Queued);
+    assert_eq!(states, [(0, off, "relay"), (1, off, "relay"), (2, on, "api")]);
+    assert_eq!(fresh.handoffs[2].due_at, Some(T0));
+    assert_eq!(fresh.state(), EmailState::Queued);
+    assert_eq!(fresh.act(&redirect, T0).verdict, Verdict::Stale, "it goes by another way already");
+
+    for state in [State::Leased, State::Sending, State::Sent, State::Unknown, State::Held, State::Abandoned] {
+        let mut begun = email(2);
+        begun.handoffs[1].state = state;
+        assert_eq!(begun.act(&redirect, T0).verdict, Verdict::Stale, "{}", state.word());
+        assert_eq!(begun.handoffs.len(), 2);
+    }
+    let mut doubted = email(2);
+    doubted.handoffs[0].work.doubts.push(1);
+    assert_eq!(doubted.act(&redirect, T0).verdict, Verdict::Stale);
 }

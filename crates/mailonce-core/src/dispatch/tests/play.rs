@@ -64,6 +64,7 @@ fn steps_of(act: &Act) -> &'static [Step] {
         Act::ResendByPolicy { .. } => &[Step::Retry],
         Act::Fact(_) => &[Step::Evidence, Step::Deliver, Step::Bounce, Step::Complain, Step::Retry],
         Act::Resolve { .. } => &[Step::Evidence, Step::Retry, Step::Abandon],
+        Act::Redirect { .. } => &[Step::Cancel],
         Act::Wait { .. } | Act::Reroute { .. } => &[],
     }
 }

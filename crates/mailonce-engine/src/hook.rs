@@ -1,0 +1,333 @@
+//! Provider events: a request comes in at a source's address, is proven, read, and becomes evidence.
+//!
+//! What it says counts only for emails of the source's own team and handoffs of its own transport. Everything else is
+//! answered with a success and counted: a provider that gets an error stops telling us anything.
+
+use mailonce_core::{
+    address::Address,
+    dispatch::{Act, Verdict},
+    email::Email,
+    handoff::{Evidence, Handoff, Says, Source},
+    id::SourceId,
+    port::store::{Acted, Once},
+    problem::{Code, Problem},
+};
+use mailonce_mail::hook::{self, HookRequest, Kind, Reject, Report};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{Engine, sources::LiveSource, suppressions::AboutSuppression, unavailable};
+
+/// The largest body of a hook, in bytes.
+pub const HOOK_BYTES: usize = hook::MAX_BODY_BYTES;
+/// How long a certificate is kept, in milliseconds.
+const CERTIFICATE_MS: i64 = 24 * 3_600_000;
+/// Certificates and one-time tokens remembered.
+const CERTIFICATES: usize = 16;
+const TOKENS: usize = 100_000;
+
+/// A request as it came in.
+#[derive(Clone, Debug)]
+pub struct Posted {
+    /// Names and values, as they came.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// What follows the `?`.
+    pub query: String,
+    /// The raw body.
+    pub body: Vec<u8>,
+}
+
+/// What came of a request's reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Reports in it.
+    pub reports: usize,
+    /// New facts.
+    pub learnt: usize,
+    /// Facts that were known already.
+    pub repeated: usize,
+    /// About no email of this team and transport.
+    pub unknown: usize,
+    /// About nothing that matters here: opens, clicks, tests.
+    pub ignored: usize,
+    /// Addresses that are no longer written to.
+    pub suppressed: usize,
+}
+
+/// What hooks remember between requests.
+#[derive(Default)]
+pub(crate) struct HookMemory {
+    /// By address. Whoever holds it fetches, so that strangers cannot make us fetch many things at once.
+    certificates: tokio::sync::Mutex<HashMap<String, (Arc<[u8]>, i64)>>,
+    /// Which event a one-time token came with, and when.
+    tokens: Mutex<HashMap<(SourceId, String), (String, i64)>>,
+}
+
+impl HookMemory {
+    /// Whether a one-time token comes for the first time, or again beside the same event.
+    fn may_use(&self, source: SourceId, token: String, once: &str, even: i64, lifetime: i64) -> bool {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if tokens.len() >= TOKENS {
+            tokens.retain(|_, (_, at)| even - *at < lifetime);
+        }
+        let (known, _) = tokens.entry((source, token)).or_insert_with(|| (once.to_owned(), even));
+        known == once
+    }
+}
+
+/// What a report says in the words of evidence. `None` when it says nothing about a mail's fate.
+fn evidence_of(says: hook::Says) -> Option<Says> {
+    match says {
+        hook::Says::Accepted => Some(Says::Accepted),
+        hook::Says::Delivered => Some(Says::Delivered),
+        hook::Says::Deferred => Some(Says::Delayed),
+        // The provider had it, and it will not arrive: to its sender that is a mail that came back.
+        hook::Says::Bounced { .. } | hook::Says::Refused | hook::Says::Suppressed => Some(Says::Bounced),
+        hook::Says::Complained => Some(Says::Complained),
+        hook::Says::Other => None,
+    }
+}
+
+/// Why a recipient is not written to after a report, if so.
+fn reason_of(report: &Report) -> Option<&'static str> {
+    match report.says {
+        // What a test says about an address is not true of it.
+        _ if report.test => None,
+        hook::Says::Bounced { permanent: true } => Some("bounced"),
+        hook::Says::Complained => Some("complained"),
+        _ => None,
+    }
+}
+
+fn refused(reject: &Reject) -> Problem {
+    let code = match reject.status() {
+        413 => Code::TooLarge,
+        503 => Code::Unavailable,
+        _ => Code::BadSignature,
+    };
+    Problem::new(code, reject.to_string())
+}
+
+/// The recipient of a report among those of a handoff, in our form.
+fn named(handoff: &Handoff, report: &Report) -> Option<Address> {
+    let address = Address::parse(report.recipient.as_deref()?).ok()?;
+    handoff.recipients.iter().any(|to| to == address.as_str()).then_some(address)
+}
+
+impl Engine {
+    /// The source behind an address, before anything is read from whoever calls it.
+    pub async fn hook(&self, id: SourceId) -> Result<Hook, Problem> {
+        Ok(Hook(self.live_source(id).await?))
+    }
+
+    /// Takes in a request of a provider.
+    pub async fn receive(&self, Hook(source): &Hook, posted: &Posted) -> Result<Received, Problem> {
+        let headers: Vec<(&str, &[u8])> =
+            posted.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        let mut request =
+            HookRequest { headers: &headers, query: &posted.query, body: &posted.body, certificate: None };
+        let certificate = self.certificate(source, &request).await?;
+        request.certificate = certificate.as_deref();
+        hook::verify(source.kind, &source.secrets, &request, self.now())
+            .map_err(|reject| self.reject(source, &reject))?;
+        let reports = hook::read(source.kind, &request).map_err(|why| {
+            tracing::warn!(source = %source.id, %why, "a provider's request cannot be read");
+            Problem::new(Code::InvalidJson, why.to_string())
+        })?;
+        self.check_token(source, &posted.body, &reports)?;
+        if source.kind == Kind::Ses {
+            self.confirm_subscription(source, &posted.body).await?;
+        }
+        let mut received = Received { reports: reports.len(), ..Received::default() };
+        for report in &reports {
+            self.take_in(source, report, &mut received).await?;
+        }
+        Ok(received)
+    }
+
+    fn reject(&self, source: &LiveSource, reject: &Reject) -> Problem {
+        tracing::warn!(source = %source.id, kind = source.kind.word(), %reject, "a provider's request is not believed");
+        self.metrics.reported(source.kind.word(), "rejected");
+        refused(reject)
+    }
+
+    /// Mailgun signs a token and not the event: the same token beside another event is a forgery.
+    fn check_token(&self, source: &LiveSource, body: &[u8], reports: &[Report]) -> Result<(), Problem> {
+        let (Kind::Mailgun, Some(report)) = (source.kind, reports.first()) else { return Ok(()) };
+        let Some(token) = hook::mailgun::token(body) else { return Ok(()) };
+        // Afterwards its time is no longer believed anyway.
+        let lifetime = 2 * source.secrets.tolerance_ms();
+        if self.hooks.may_use(source.id, token, &report.once, self.time.even(), lifetime) {
+            return Ok(());
+        }
+        Err(self.reject(source, &Reject::BadSignature))
+    }
+
+    /// The certificate a request names. It is fetched only when everything but the signature itself is in order.
+    async fn certificate(&self, source: &LiveSource, request: &HookRequest<'_>) -> Result<Option<Arc<[u8]>>, Problem> {
+        if source.kind != Kind::Ses {
+            return Ok(None);
+        }
+        match hook::verify(source.kind, &source.secrets, request, self.now()) {
+            Err(Reject::Certificate(_)) => {}
+            Err(reject) => return Err(self.reject(source, &reject)),
+            Ok(()) => return Ok(None),
+        }
+        let url = hook::ses::needs(request.body).map_err(|reject| self.reject(source, &reject))?.certificate_url;
+        let even = self.time.even();
+        let mut kept = self.hooks.certificates.lock().await;
+        if let Some((bytes, _)) = kept.get(&url).filter(|(_, at)| even - at < CERTIFICATE_MS) {
+            return Ok(Some(Arc::clone(bytes)));
+        }
+        let fetched = self.outside.fetch.get(&url).await.map_err(|why| unfetched("the signing certificate", &why))?;
+        let bytes: Arc<[u8]> = fetched.into();
+        if kept.len() >= CERTIFICATES {
+            kept.clear();
+        }
+        kept.insert(url, (Arc::clone(&bytes), even));
+        drop(kept);
+        Ok(Some(bytes))
+    }
+
+    /// Answers the question of SNS whether this address wants a topic. Only after the request was proven.
+    async fn confirm_subscription(&self, source: &LiveSource, body: &[u8]) -> Result<(), Problem> {
+        let needs = hook::ses::needs(body).map_err(|reject| self.reject(source, &reject))?;
+        let Some(url) = needs.subscribe_url else { return Ok(()) };
+        self.outside.fetch.get(&url).await.map_err(|why| unfetched("the confirmation of the subscription", &why))?;
+        tracing::info!(source = %source.id, "a subscription was confirmed");
+        Ok(())
+    }
+
+    async fn take_in(&self, source: &LiveSource, report: &Report, received: &mut Received) -> Result<(), Problem> {
+        let outcome = match evidence_of(report.says) {
+            None => "ignored",
+            Some(says) => match self.place(source, report).await? {
+                None => "unknown",
+                Some((email, number)) => {
+                    received.suppressed += usize::from(self.suppress_after(source, report, &email, number).await?);
+                    if self.note(source, report, (&email, number), says).await? { "learnt" } else { "repeated" }
+                }
+            },
+        };
+        match outcome {
+            "ignored" => received.ignored += 1,
+            "unknown" => received.unknown += 1,
+            "learnt" => received.learnt += 1,
+            _ => received.repeated += 1,
+        }
+        self.metrics.reported(source.kind.word(), outcome);
+        Ok(())
+    }
+
+    /// The handoff that a report is about. None outside the source's own team and transport.
+    async fn place(&self, source: &LiveSource, report: &Report) -> Result<Option<(Email, u16)>, Problem> {
+        let ours = match report.email {
+            Some(id) => self.store.email(source.team, id).await.map_err(unavailable)?,
+            None => None,
+        };
+        let by_name = match &report.remote_id {
+            Some(name) => self.store.by_remote_id(source.team, name).await.map_err(unavailable)?,
+            None => None,
+        };
+        let email = match (ours, by_name) {
+            (Some(email), _) => Some(email),
+            (None, Some((id, _))) => self.store.email(source.team, id).await.map_err(unavailable)?,
+            (None, None) => None,
+        };
+        let Some(email) = email else { return Ok(None) };
+        let by_recipient = email.handoffs.iter().find(|handoff| named(handoff, report).is_some());
+        let by_remote = by_name.filter(|(id, _)| *id == email.id).map(|(_, number)| number);
+        let number = by_recipient.map(|handoff| handoff.number).or(by_remote).unwrap_or(0);
+        let own = |handoff: &Handoff| handoff.transport == source.transport;
+        Ok(email.handoffs.get(usize::from(number)).is_some_and(own).then_some((email, number)))
+    }
+
+    /// Writes a report down as evidence. False when it was known already.
+    async fn note(
+        &self,
+        source: &LiveSource,
+        report: &Report,
+        (email, number): (&Email, u16),
+        says: Says,
+    ) -> Result<bool, Problem> {
+        let fact = Evidence {
+            handoff: number,
+            attempt: None,
+            at: self.now(),
+            source: Source::ProviderEvent,
+            says,
+            detail: report.reason.clone(),
+            once: Some(once(source, report)),
+        };
+        let acted = self.store.act(source.team, email.id, Act::Fact(fact), None, self.now()).await;
+        self.doubted.notify_one();
+        Ok(matches!(acted.map_err(unavailable)?, Once::Done(Acted::Email(Verdict::Done, _))))
+    }
+
+    /// Stops writing to a recipient whose mail came back for good, or who complained. Before the report is written
+    /// down, because a report that is known is not looked at again; and not again afterwards, because a person may
+    /// have taken the address off the list.
+    async fn suppress_after(
+        &self,
+        source: &LiveSource,
+        report: &Report,
+        email: &Email,
+        number: u16,
+    ) -> Result<bool, Problem> {
+        let (Some(reason), Some(handoff)) = (reason_of(report), email.handoffs.get(usize::from(number))) else {
+            return Ok(false);
+        };
+        let only = || match handoff.recipients.as_slice() {
+            [only] if report.recipient.is_none() => Address::parse(only).ok(),
+            _ => None,
+        };
+        let Some(address) = named(handoff, report).or_else(only) else { return Ok(false) };
+        let detail = self.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
+        let once = once(source, report);
+        let known = |fact: &Evidence| fact.once.as_deref() == Some(once.as_str());
+        if detail.is_none_or(|detail| detail.evidence.iter().any(known)) {
+            return Ok(false);
+        }
+        let about = AboutSuppression {
+            reason: reason.into(),
+            email: Some(email.id.0),
+            source: Some(source.id.0),
+            detail: Some(report.reason.clone()),
+        };
+        self.suppress_by_report(source.team, &address, about).await
+    }
+}
+
+/// The name under which a report counts once.
+fn once(source: &LiveSource, report: &Report) -> String {
+    format!("{}:{}", source.id, report.once)
+}
+
+/// Ours to repair, so the provider must come again.
+fn unfetched(what: &str, why: &str) -> Problem {
+    tracing::warn!(why, "{what} could not be fetched");
+    Problem::new(Code::Unavailable, format!("{what} could not be fetched"))
+}
+
+/// The source behind an address.
+pub struct Hook(LiveSource);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_token_belongs_to_one_event() {
+        let memory = HookMemory::default();
+        let source = SourceId(Uuid::from_u128(1));
+        let may_use = |token: &str, once: &str| memory.may_use(source, token.into(), once, 0, 10);
+        assert!(may_use("t", "a"));
+        assert!(may_use("t", "a"));
+        assert!(!may_use("t", "b"));
+        assert!(may_use("u", "b"));
+        assert!(memory.may_use(SourceId(Uuid::from_u128(2)), "t".into(), "b", 0, 10));
+    }
+}

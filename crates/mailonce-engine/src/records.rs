@@ -1,0 +1,80 @@
+//! What domains, suppressions and sources have in common: records that are read, paged and repeated alike.
+
+use mailonce_core::{
+    port::store::Bound,
+    problem::{Code, Problem},
+    record::{Record, RecordKind},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use crate::{Asked, Caller, Engine, change::taken, unavailable};
+
+/// A page of things, newest first.
+#[derive(Clone, Debug)]
+pub struct Listed<T> {
+    /// The things.
+    pub rows: Vec<T>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Uuid>,
+}
+
+/// Something that a call made, or found already there.
+#[derive(Clone, Debug)]
+pub struct Made<T> {
+    /// What it is.
+    pub thing: T,
+    /// Whether this call made it.
+    pub first: bool,
+}
+
+/// What a record says.
+pub(crate) fn read<T: DeserializeOwned>(record: &Record) -> Result<T, Problem> {
+    serde_json::from_str(&record.about).map_err(|error| {
+        tracing::error!(%error, kind = record.kind.word(), id = %record.id, "a record cannot be read");
+        Problem::new(Code::Internal, format!("the {} {} cannot be read", record.kind.word(), record.name))
+    })
+}
+
+/// What a record is to say.
+pub(crate) fn write<T: Serialize>(about: &T) -> Result<String, Problem> {
+    serde_json::to_string(about).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}
+
+/// The problem for a record that is not there.
+pub(crate) fn missing(kind: RecordKind, name: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no {} {name}", kind.word()))
+}
+
+impl Engine {
+    /// Whether a call under a key was made before, so that a repeat needs no second look at the world. A key that
+    /// belongs to something else is refused.
+    pub(crate) async fn was_asked(&self, caller: &Caller, asked: Option<&Asked>) -> Result<bool, Problem> {
+        let Some(asked) = asked else { return Ok(false) };
+        let key = asked.name.hash(caller.team.id);
+        match self.store.bound(caller.team.id, key, self.now()).await.map_err(unavailable)? {
+            None => Ok(false),
+            Some(Bound::Operation { digest }) if digest == asked.digest => Ok(true),
+            Some(other) => Err(taken(&other)),
+        }
+    }
+
+    /// One record of the caller's team.
+    pub(crate) async fn own_record(&self, caller: &Caller, kind: RecordKind, id: Uuid) -> Result<Record, Problem> {
+        let found = self.store.record(caller.team.id, kind, id).await.map_err(unavailable)?;
+        found.ok_or_else(|| missing(kind, &id.to_string()))
+    }
+
+    /// A page of the caller's records, each read by `view`.
+    pub(crate) async fn own_records<T>(
+        &self,
+        caller: &Caller,
+        kind: RecordKind,
+        before: Option<Uuid>,
+        limit: usize,
+        view: impl Fn(&Record) -> Result<T, Problem>,
+    ) -> Result<Listed<T>, Problem> {
+        let page = self.store.records(caller.team.id, kind, before, limit).await.map_err(unavailable)?;
+        Ok(Listed { rows: page.rows.iter().map(view).collect::<Result<_, _>>()?, next: page.next })
+    }
+}

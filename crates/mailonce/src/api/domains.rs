@@ -1,0 +1,156 @@
+//! Sending domains.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    id::DomainId,
+    problem::{Code, Problem},
+    team::Scope,
+};
+use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    emails::EmptyBody,
+    records::{PageQuery, made},
+};
+
+/// A domain to send from.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewDomainBody {
+    /// `example.com`.
+    name: String,
+}
+
+/// A DNS record to publish.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DnsRecordBody {
+    /// Always `TXT`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// `ownership`, `dkim`, `spf` or `dmarc`.
+    purpose: &'static str,
+    name: String,
+    /// In one piece; some zone files want strings of at most 255 characters.
+    value: String,
+    /// Whether the domain is verified only with it. The others are advice to word for your own relay.
+    required: bool,
+    /// What the last check found: `found`, `missing`, `different` or `unknown`.
+    status: Option<&'static str>,
+}
+
+impl From<&DnsEntry> for DnsRecordBody {
+    fn from(entry: &DnsEntry) -> Self {
+        Self {
+            kind: "TXT",
+            purpose: entry.purpose,
+            name: entry.name.clone(),
+            value: entry.value.clone(),
+            required: entry.required,
+            status: entry.status.map(Seen::word),
+        }
+    }
+}
+
+/// A sending domain.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DomainBody {
+    id: String,
+    name: String,
+    rev: u32,
+    /// `verified`, `pending`, or `failed` when the last check missed a record.
+    state: &'static str,
+    created_at: String,
+    verified_at: Option<String>,
+    checked_at: Option<String>,
+    /// What to publish.
+    records: Vec<DnsRecordBody>,
+}
+
+impl From<&Domain> for DomainBody {
+    fn from(domain: &Domain) -> Self {
+        Self {
+            id: domain.id.to_string(),
+            name: domain.name.clone(),
+            rev: domain.rev,
+            state: match (domain.verified_at, domain.checked_at) {
+                (Some(_), _) => "verified",
+                (None, Some(_)) => "failed",
+                (None, None) => "pending",
+            },
+            created_at: domain.created_at.to_string(),
+            verified_at: domain.verified_at.map(|at| at.to_string()),
+            checked_at: domain.checked_at.map(|at| at.to_string()),
+            records: domain.records.iter().map(DnsRecordBody::from).collect(),
+        }
+    }
+}
+
+/// Domains, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DomainPage {
+    data: Vec<DomainBody>,
+    next_cursor: Option<String>,
+}
+
+fn domain_id(text: &str) -> Result<DomainId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no domain {text}")))
+}
+
+/// Add a sending domain, with keys and the DNS records to publish.
+#[utoipa::path(post, path = "/v1/domains", tag = "domains", request_body = NewDomainBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 201, description = "Added", body = DomainBody), (status = 200, description = "It was there", body = DomainBody)))]
+pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let name = domain_name(&body.parse::<NewDomainBody>()?.name)?;
+    let asked = door.asked("domains", "", name.as_bytes());
+    let domain = app.engine.create_domain(&door.caller, &name, asked).await?;
+    Ok(made(domain.first, Json(DomainBody::from(&domain.thing))))
+}
+
+/// List sending domains, newest first.
+#[utoipa::path(get, path = "/v1/domains", tag = "domains", params(PageQuery),
+    responses((status = 200, description = "A page", body = DomainPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let (before, limit) = query.0.read()?;
+    let page = app.engine.domains(&door.caller, before, limit).await?;
+    let data = page.rows.iter().map(DomainBody::from).collect();
+    Ok(Json(DomainPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read one sending domain.
+#[utoipa::path(get, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
+    responses((status = 200, description = "The domain", body = DomainBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let domain = app.engine.domain(&door.caller, domain_id(&id)?).await?;
+    Ok(Json(DomainBody::from(&domain)).into_response())
+}
+
+/// Remove a sending domain and its keys.
+#[utoipa::path(delete, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
+    responses((status = 200, description = "What it was", body = DomainBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let domain = app.engine.remove_domain(&door.caller, domain_id(&id)?).await?;
+    Ok(Json(DomainBody::from(&domain)).into_response())
+}
+
+/// Look for the domain's DNS records now.
+#[utoipa::path(post, path = "/v1/domains/{id}/verify", tag = "domains", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<EmptyBody>,
+    responses((status = 200, description = "The domain with what was found", body = DomainBody),
+        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn verify(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let id = domain_id(&id)?;
+    let EmptyBody {} = body.parse_or_empty()?;
+    let asked = door.asked("domains/verify", &id.to_string(), b"");
+    let domain = app.engine.verify_domain(&door.caller, id, asked).await?;
+    Ok(Json(DomainBody::from(&domain)).into_response())
+}

@@ -1,0 +1,77 @@
+//! Where providers post what became of mail. No API key: a source's secret is the proof.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Request, State},
+    response::IntoResponse,
+};
+use mailonce_core::problem::{Code, Problem};
+use mailonce_engine::hook::{HOOK_BYTES, Posted, Received};
+use serde::Serialize;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+use super::{Answer, App, PathOf, sources::source_id};
+
+/// How long a body may take. Providers give up after some ten seconds themselves.
+const BODY_TIME: Duration = Duration::from_secs(15);
+
+/// What came of a request's reports.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ReceivedBody {
+    /// Reports in it.
+    reports: usize,
+    /// New facts about emails.
+    learnt: usize,
+    /// Facts that were known already.
+    repeated: usize,
+    /// About no email of this source's team and transport.
+    unknown: usize,
+    /// Opens, clicks and other things that say nothing about a mail's fate.
+    ignored: usize,
+    /// Addresses that are not written to from now on.
+    suppressed: usize,
+}
+
+impl From<Received> for ReceivedBody {
+    fn from(received: Received) -> Self {
+        let Received { reports, learnt, repeated, unknown, ignored, suppressed } = received;
+        Self { reports, learnt, repeated, unknown, ignored, suppressed }
+    }
+}
+
+/// Take in a provider's events.
+#[utoipa::path(post, path = "/hooks/{source_id}", tag = "hooks", security(()), params(("source_id" = String, Path)),
+    request_body(content = Object, description = "As the provider sends it"),
+    responses((status = 200, description = "Taken in, repeats and strangers included", body = ReceivedBody),
+        (status = 400, description = "Proven, but not readable", body = super::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "Not proven", body = super::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "Too slow", body = super::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "Larger than 1 MB", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn receive(State(app): State<App>, PathOf(id): PathOf, request: Request) -> Answer {
+    // The source first: nothing is read for an address that does not exist.
+    let hook = app.engine.hook(source_id(&id)?).await?;
+    let (head, body) = request.into_parts();
+    let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let posted = Posted { headers, query, body: read(body).await? };
+    let received = Box::pin(app.engine.receive(&hook, &posted)).await?;
+    Ok(Json(ReceivedBody::from(received)).into_response())
+}
+
+/// The raw body within its bounds.
+async fn read(body: Body) -> Result<Vec<u8>, Problem> {
+    let late =
+        |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()));
+    let read = tokio::time::timeout(BODY_TIME, axum::body::to_bytes(body, HOOK_BYTES)).await.map_err(late)?;
+    read.map(Vec::from).map_err(|error| {
+        let text = error.to_string();
+        if text.contains("length limit") {
+            Problem::new(Code::TooLarge, format!("the body is larger than {HOOK_BYTES} bytes"))
+        } else {
+            // A provider that was cut off must come again.
+            Problem::new(Code::Unavailable, format!("the body broke off: {text}"))
+        }
+    })
+}

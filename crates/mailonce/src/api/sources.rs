@@ -1,0 +1,250 @@
+//! Sources of provider events.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    id::SourceId,
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+};
+use mailonce_engine::sources::{NewSource, Proof, Source};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    records::{PageQuery, made},
+    wire::words,
+};
+
+/// User and password of HTTP basic.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BasicBody {
+    user: String,
+    password: String,
+}
+
+/// A name and a secret value.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamedSecretBody {
+    name: String,
+    value: String,
+}
+
+/// A source to make. How it proves itself depends on its kind: `secret` for mailgun, sendgrid, resend and usesend, one
+/// of `basic`, `bearer`, `header` and `query` for postmark and brevo, `topics` for ses.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSourceBody {
+    name: String,
+    /// `postmark mailgun sendgrid ses resend usesend brevo`.
+    kind: String,
+    /// The transport it speaks for. Its events count for handoffs of this one only.
+    transport: String,
+    /// The signing key: Mailgun's, SendGrid's public one, or `whsec_…`.
+    #[serde(default)]
+    secret: Option<String>,
+    #[serde(default)]
+    basic: Option<BasicBody>,
+    /// A bearer token.
+    #[serde(default)]
+    bearer: Option<String>,
+    #[serde(default)]
+    header: Option<NamedSecretBody>,
+    /// A parameter of the address. A last resort: addresses end up in logs.
+    #[serde(default)]
+    query: Option<NamedSecretBody>,
+    /// ARNs of SNS topics.
+    #[serde(default)]
+    topics: Option<Vec<String>>,
+    /// Whether signatures with SHA-1 are believed; only for old SNS topics.
+    #[serde(default)]
+    allow_sha1: Option<bool>,
+}
+
+/// Another secret for a source, in the form of its kind.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RotateBody {
+    #[serde(default)]
+    secret: Option<String>,
+    #[serde(default)]
+    basic: Option<BasicBody>,
+    #[serde(default)]
+    bearer: Option<String>,
+    #[serde(default)]
+    header: Option<NamedSecretBody>,
+    #[serde(default)]
+    query: Option<NamedSecretBody>,
+    #[serde(default)]
+    topics: Option<Vec<String>>,
+    #[serde(default)]
+    allow_sha1: Option<bool>,
+    /// Whether the secret before stays live beside the new one; true by default.
+    #[serde(default)]
+    keep_old: Option<bool>,
+}
+
+/// Every way to prove oneself; a call names one.
+struct Proofs {
+    secret: Option<String>,
+    basic: Option<BasicBody>,
+    bearer: Option<String>,
+    header: Option<NamedSecretBody>,
+    query: Option<NamedSecretBody>,
+    topics: Option<Vec<String>>,
+    allow_sha1: Option<bool>,
+}
+
+impl Proofs {
+    fn read(self) -> Result<Proof, Problem> {
+        let allow_sha1 = self.allow_sha1.unwrap_or(false);
+        let all = [
+            self.secret.map(Proof::Key),
+            self.basic.map(|BasicBody { user, password }| Proof::Basic { user, password }),
+            self.bearer.map(Proof::Bearer),
+            self.header.map(|NamedSecretBody { name, value }| Proof::Header { name, value }),
+            self.query.map(|NamedSecretBody { name, value }| Proof::Query { name, value }),
+            self.topics.map(|topics| Proof::Topics { topics, allow_sha1 }),
+        ];
+        let mut given = all.into_iter().flatten();
+        let fault = |message: &str| Problem::from(vec![FieldError::new("secret", message)]);
+        let proof = given.next().ok_or_else(|| {
+            fault("is missing; postmark and brevo take basic, bearer, header or query instead, ses takes topics")
+        })?;
+        if given.next().is_some() {
+            return Err(fault("and the like: one of secret, basic, bearer, header, query and topics is given"));
+        }
+        texts(&proof).into_iter().try_for_each(|text| words("secret", text))?;
+        Ok(proof)
+    }
+}
+
+/// Every text in a proof, to be bounded.
+fn texts(proof: &Proof) -> Vec<&str> {
+    match proof {
+        Proof::Key(text) | Proof::Bearer(text) => vec![text],
+        Proof::Basic { user, password } => vec![user, password],
+        Proof::Header { name, value } | Proof::Query { name, value } => vec![name, value],
+        Proof::Topics { topics, .. } => topics.iter().take(101).map(String::as_str).collect(),
+    }
+}
+
+/// A source, without its secrets.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SourceBody {
+    id: String,
+    name: String,
+    kind: &'static str,
+    transport: String,
+    rev: u32,
+    created_at: String,
+    /// Where the provider posts to, behind this server's own address.
+    path: String,
+    has_secret: bool,
+    /// How many secrets, or topics, are live.
+    secrets: usize,
+    rotated_at: Option<String>,
+}
+
+impl From<&Source> for SourceBody {
+    fn from(source: &Source) -> Self {
+        Self {
+            id: source.id.to_string(),
+            name: source.name.clone(),
+            kind: source.kind,
+            transport: source.transport.clone(),
+            rev: source.rev,
+            created_at: source.created_at.to_string(),
+            path: format!("/hooks/{}", source.id),
+            has_secret: source.secrets > 0,
+            secrets: source.secrets,
+            rotated_at: source.rotated_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+/// Sources, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SourcePage {
+    data: Vec<SourceBody>,
+    next_cursor: Option<String>,
+}
+
+/// A source's id from a path.
+pub(super) fn source_id(text: &str) -> Result<SourceId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no source {text}")))
+}
+
+/// Add a source of provider events.
+#[utoipa::path(post, path = "/v1/sources", tag = "sources", request_body = NewSourceBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 201, description = "Added; `path` is where the provider posts to", body = SourceBody),
+        (status = 200, description = "Added before under this key", body = SourceBody),
+        (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let NewSourceBody { name, kind, transport, secret, basic, bearer, header, query, topics, allow_sha1 } =
+        body.parse()?;
+    if name.trim().is_empty() {
+        return Err(Problem::from(vec![FieldError::new("name", "is empty")]).into());
+    }
+    [("name", &name), ("kind", &kind), ("transport", &transport)]
+        .into_iter()
+        .try_for_each(|(at, text)| words(at, text))?;
+    let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
+    let new = NewSource { name, kind, transport, proof };
+    let meaning = serde_json::json!([new.name, new.kind, new.transport, new.proof]);
+    let asked = door.asked("sources", "", meaning.to_string().as_bytes());
+    let source = app.engine.create_source(&door.caller, new, asked).await?;
+    Ok(made(source.first, Json(SourceBody::from(&source.thing))))
+}
+
+/// List sources, newest first.
+#[utoipa::path(get, path = "/v1/sources", tag = "sources", params(PageQuery),
+    responses((status = 200, description = "A page", body = SourcePage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let (before, limit) = query.0.read()?;
+    let page = app.engine.sources(&door.caller, before, limit).await?;
+    let data = page.rows.iter().map(SourceBody::from).collect();
+    Ok(Json(SourcePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read one source.
+#[utoipa::path(get, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
+    responses((status = 200, description = "The source", body = SourceBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let source = app.engine.source(&door.caller, source_id(&id)?).await?;
+    Ok(Json(SourceBody::from(&source)).into_response())
+}
+
+/// Remove a source. What comes to its address afterwards is not found.
+#[utoipa::path(delete, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
+    responses((status = 200, description = "What it was", body = SourceBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let source = app.engine.remove_source(&door.caller, source_id(&id)?).await?;
+    Ok(Json(SourceBody::from(&source)).into_response())
+}
+
+/// Give a source another secret. The one before stays live until the next rotation.
+#[utoipa::path(post, path = "/v1/sources/{id}/rotate", tag = "sources", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateBody,
+    responses((status = 200, description = "The source", body = SourceBody),
+        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let id = source_id(&id)?;
+    // Whose it is comes first: a stranger learns nothing about what a body should be.
+    app.engine.source(&door.caller, id).await?;
+    let RotateBody { secret, basic, bearer, header, query, topics, allow_sha1, keep_old } = body.parse()?;
+    let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
+    let keep = keep_old.unwrap_or(true);
+    let asked = door.asked("sources/rotate", &id.to_string(), serde_json::json!([proof, keep]).to_string().as_bytes());
+    let source = app.engine.rotate_source(&door.caller, id, (proof, keep), asked).await?;
+    Ok(Json(SourceBody::from(&source)).into_response())
+}

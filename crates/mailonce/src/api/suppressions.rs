@@ -1,0 +1,119 @@
+//! Suppressions: addresses that the team does not write to.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    address::Address,
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+};
+use mailonce_engine::suppressions::{AboutSuppression, Suppression};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    records::{PageQuery, made},
+    wire::words,
+};
+
+/// An address to leave in peace.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSuppressionBody {
+    /// A bare address.
+    address: String,
+    /// `manual` by default.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// An address that is not written to.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SuppressionBody {
+    id: String,
+    address: String,
+    /// `bounced`, `complained`, `manual`, or a person's words.
+    reason: String,
+    rev: u32,
+    created_at: String,
+    /// The email that led to it.
+    email: Option<String>,
+    /// The source that told of it.
+    source: Option<String>,
+    /// What the provider said.
+    detail: Option<String>,
+}
+
+impl From<&Suppression> for SuppressionBody {
+    fn from(suppression: &Suppression) -> Self {
+        let about = &suppression.about;
+        Self {
+            id: suppression.id.to_string(),
+            address: suppression.address.clone(),
+            reason: about.reason.clone(),
+            rev: suppression.rev,
+            created_at: suppression.created_at.to_string(),
+            email: about.email.map(|id| id.to_string()),
+            source: about.source.map(|id| id.to_string()),
+            detail: about.detail.clone(),
+        }
+    }
+}
+
+/// Suppressions, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SuppressionPage {
+    data: Vec<SuppressionBody>,
+    next_cursor: Option<String>,
+}
+
+/// An address from the path. A text that is none is on no list.
+fn named(text: &str) -> Result<Address, Problem> {
+    Address::parse(text).map_err(|_invalid| Problem::new(Code::NotFound, format!("there is no suppression {text}")))
+}
+
+/// Suppress an address.
+#[utoipa::path(post, path = "/v1/suppressions", tag = "suppressions", request_body = NewSuppressionBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 201, description = "Suppressed", body = SuppressionBody), (status = 200, description = "It was already", body = SuppressionBody)))]
+pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let body: NewSuppressionBody = body.parse()?;
+    let fault = |message: String| Problem::from(vec![FieldError::new("address", message)]);
+    let address = Address::parse(&body.address).map_err(|error| fault(error.to_string()))?;
+    words("reason", body.reason.as_deref().unwrap_or_default())?;
+    let about = AboutSuppression::by_hand(body.reason.filter(|reason| !reason.trim().is_empty()));
+    let asked = door.asked("suppressions", "", format!("{}\n{}", address.as_str(), about.reason).as_bytes());
+    let suppression = app.engine.suppress(&door.caller, &address, about, asked).await?;
+    Ok(made(suppression.first, Json(SuppressionBody::from(&suppression.thing))))
+}
+
+/// List suppressions, newest first.
+#[utoipa::path(get, path = "/v1/suppressions", tag = "suppressions", params(PageQuery),
+    responses((status = 200, description = "A page", body = SuppressionPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let (before, limit) = query.0.read()?;
+    let page = app.engine.suppressions(&door.caller, before, limit).await?;
+    let data = page.rows.iter().map(SuppressionBody::from).collect();
+    Ok(Json(SuppressionPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read why an address is suppressed.
+#[utoipa::path(get, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
+    responses((status = 200, description = "The suppression", body = SuppressionBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(address): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let suppression = app.engine.read_suppression(&door.caller, &named(&address)?).await?;
+    Ok(Json(SuppressionBody::from(&suppression)).into_response())
+}
+
+/// Write to an address again.
+#[utoipa::path(delete, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
+    responses((status = 200, description = "What it was", body = SuppressionBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(address): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let suppression = app.engine.unsuppress(&door.caller, &named(&address)?).await?;
+    Ok(Json(SuppressionBody::from(&suppression)).into_response())
+}

@@ -1,0 +1,113 @@
+//! Sources themselves: what is shown of them, how a secret is replaced, and a token that serves twice.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::{
+    call::{Call, delete, post},
+    wired::seconds,
+};
+
+const SECRETS: [&str; 3] = ["first-secret-of-16", "second-secret-of-16", "third-secret-of-16"];
+
+fn postmark(name: &str, token: &str) -> Value {
+    json!({ "name": name, "kind": "postmark", "transport": "sandbox", "bearer": token })
+}
+
+/// What Postmark posts, with a token.
+fn told(path: &str, token: &str) -> Call {
+    let bearer = format!("Bearer {token}");
+    post(path).header("authorization", &bearer).json(&json!({ "RecordType": "Open", "MessageID": "m" }))
+}
+
+over_every_engine! {
+    async fn a_source_is_made_listed_read_and_removed_without_showing_its_secret(world) {
+        let made = world.post("/v1/sources", &postmark("one", SECRETS[0])).await.is(201);
+        let (id, path) = (made.word("id"), made.word("path"));
+        assert_eq!(path, format!("/hooks/{id}"));
+        assert_eq!((&made["has_secret"], &made["secrets"]), (&json!(true), &json!(1)));
+        let read = world.get(&format!("/v1/sources/{id}")).await.is(200);
+        let list = world.get("/v1/sources").await.is(200);
+        assert_eq!((&read.body, &list.rows()), (&made.body, &vec![made.body.clone()]));
+        for answer in [&made, &read, &list] {
+            assert!(!answer.text.contains(SECRETS[0]), "{}", answer.text);
+        }
+        world.call(told(&path, SECRETS[0])).await.is(200);
+        world.call(delete(&format!("/v1/sources/{id}"))).await.is(200);
+        world.call(told(&path, SECRETS[0])).await.refused(404, "not_found");
+        world.get(&format!("/v1/sources/{id}")).await.refused(404, "not_found");
+    }
+
+    async fn two_secrets_live_while_one_replaces_the_other(world) {
+        let made = world.post("/v1/sources", &postmark("one", SECRETS[0])).await.is(201);
+        let (id, path) = (made.word("id"), made.word("path"));
+        let rotate = |key: &str, body: &Value| post(&format!("/v1/sources/{id}/rotate")).key(key).json(body);
+        let works = async |wanted: [bool; 3]| {
+            for (secret, wanted) in SECRETS.iter().zip(wanted) {
+                let answer = world.call(told(&path, secret)).await;
+                assert_eq!(answer.status == 200, wanted, "{secret}: {}", answer.text);
+            }
+        };
+        works([true, false, false]).await;
+        world.call(rotate("1", &json!({ "bearer": SECRETS[1] }))).await.is(200);
+        works([true, true, false]).await;
+        let second = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.is(200);
+        works([false, true, true]).await;
+        let again = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.is(200);
+        assert_eq!((&again["rev"], &again["secrets"]), (&second["rev"], &json!(2)), "a repeat changes nothing");
+        world.call(rotate("2", &json!({ "bearer": SECRETS[0] }))).await.refused(422, "key_mismatch");
+        world.call(rotate("3", &json!({ "bearer": SECRETS[2], "keep_old": false }))).await.is(200);
+        works([false, false, true]).await;
+    }
+
+    async fn a_source_under_a_key_is_made_once_and_its_name_is_its_own(world) {
+        let call = || post("/v1/sources").key("k").json(&postmark("one", SECRETS[0]));
+        let first = world.call(call()).await.is(201);
+        let again = world.call(call()).await.is(200);
+        assert_eq!(again.body, first.body);
+        assert!(again.is_replay());
+        world.call(post("/v1/sources").key("k").json(&postmark("one", SECRETS[1]))).await.refused(422, "key_mismatch");
+        let taken = world.post("/v1/sources", &postmark("one", SECRETS[1])).await.refused(409, "name_taken").at("name");
+        assert_eq!(taken["id"], first["id"]);
+        world.call(told(&first.word("path"), SECRETS[1])).await.refused(401, "bad_signature");
+    }
+
+    async fn nonsense_is_refused_with_its_field(world) {
+        let with = |name: &str, value: Value| {
+            let mut body = postmark("one", SECRETS[0]);
+            body[name] = value;
+            body
+        };
+        for (body, status, code, field) in [
+            (with("transport", json!("gone")), 422, "invalid_field", "transport"),
+            (with("kind", json!("pigeon")), 422, "invalid_field", "kind"),
+            (with("kind", json!("mailgun")), 422, "invalid_field", "secret"),
+            (with("bearer", json!("short")), 422, "invalid_field", "secret"),
+            (with("bearer", Value::Null), 422, "invalid_field", "secret"),
+            (with("secret", json!(SECRETS[0])), 422, "invalid_field", "secret"),
+            (with("name", json!(" ")), 422, "invalid_field", "name"),
+            (with("sekret", json!("x")), 400, "unknown_field", "sekret"),
+        ] {
+            world.post("/v1/sources", &body).await.refused(status, code).at(field);
+        }
+        assert!(world.get("/v1/sources").await.is(200).rows().is_empty());
+    }
+
+    async fn a_token_of_mailgun_beside_another_event_is_a_forgery(world) {
+        let body = json!({ "name": "mg", "kind": "mailgun", "transport": "sandbox", "secret": SECRETS[0] });
+        let path = world.post("/v1/sources", &body).await.is(201).word("path");
+        let at = seconds(world.engine.now());
+        let mut mac = Hmac::<Sha256>::new_from_slice(SECRETS[0].as_bytes()).unwrap();
+        mac.update(format!("{at}token").as_bytes());
+        let sum = mac.finalize().into_bytes();
+        let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        let call = |id: &str| post(&path).json(&json!({
+            "signature": { "timestamp": at, "token": "token", "signature": hex },
+            "event-data": { "event": "opened", "id": id, "timestamp": 1_794_736_800.5 },
+        }));
+        world.call(call("one")).await.is(200);
+        world.call(call("one")).await.is(200);
+        world.call(call("two")).await.refused(401, "bad_signature");
+    }
+}
