@@ -15,6 +15,9 @@ const ASK_EVERY_MS: i64 = 5 * 60_000;
 /// The longest pause between two look-ups, in milliseconds.
 const LONGEST_ASK_MS: i64 = 6 * 3_600_000;
 
+/// How soon to look again while time is not sure, in milliseconds.
+const UNSURE_MS: i64 = 60_000;
+
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -39,6 +42,8 @@ pub struct Way<'a> {
     pub account: &'a str,
     /// Whether time can be trusted. A window counts as closed otherwise.
     pub time_is_sure: bool,
+    /// Since when it can be measured how long something is ago. A window that opened before counts as closed.
+    pub measured_since: Time,
 }
 
 /// What to do about a handoff in doubt at `now`. `way` is `None` when its transport is no longer configured.
@@ -48,10 +53,14 @@ pub fn next(handoff: &Handoff, on_unknown: OnUnknown, way: Option<Way<'_>>, now:
         return Next::Wait(None);
     }
     let since = work.doubt_since.unwrap_or(now);
-    let looks = [
+    let mut looks = [
         way.and_then(|way| by_transport(handoff, way, since, now)),
         by_policy(handoff, on_unknown, since, now, way.is_some_and(|way| way.time_is_sure)),
     ];
+    // A next hop that was asked and knew nothing is not asked for days before the email gets what it wishes.
+    if work.asked > 0 && looks == [Some(Next::LookUp), Some(Next::Resend)] {
+        looks.reverse();
+    }
     let mut wait: Option<Time> = None;
     for look in looks.into_iter().flatten() {
         match look {
@@ -67,7 +76,8 @@ pub fn next(handoff: &Handoff, on_unknown: OnUnknown, way: Option<Way<'_>>, now:
 pub fn window_is_open(handoff: &Handoff, way: Way<'_>, now: Time) -> bool {
     let Recovery::Key { window_ms } = way.recovery else { return false };
     let same_account = handoff.work.account.as_deref() == Some(way.account);
-    let closes = handoff.work.doubt_since.map(|since| since.plus(window_ms - Recovery::margin_ms(window_ms)));
+    let opened = handoff.work.doubt_since.filter(|since| *since >= way.measured_since);
+    let closes = opened.map(|since| since.plus(window_ms - Recovery::margin_ms(window_ms)));
     way.time_is_sure && same_account && closes.is_some_and(|closes| now.plus(way.patience_ms) < closes)
 }
 
@@ -77,6 +87,10 @@ fn by_transport(handoff: &Handoff, way: Way<'_>, since: Time, now: Time) -> Opti
         Recovery::Key { .. } if window_is_open(handoff, way, now) => {
             let due = handoff.due_at.unwrap_or(now);
             Some(if due <= now { Next::Repeat } else { Next::Wait(Some(due)) })
+        }
+        // The window may prove open once time is sure again.
+        Recovery::Key { .. } if window_is_open(handoff, Way { time_is_sure: true, ..way }, now) => {
+            Some(Next::Wait(Some(now.plus(UNSURE_MS))))
         }
         Recovery::LookUp { settle_ms } if now.since(since) < ASK_FOR_MS => {
             let first = since.plus(settle_ms);
@@ -98,14 +112,17 @@ fn by_policy(handoff: &Handoff, on_unknown: OnUnknown, since: Time, now: Time, s
     match due <= now {
         true if sure => Some(Next::Resend),
         // The pause cannot be measured while time is not sure.
-        true => Some(Next::Wait(Some(now.plus(60_000)))),
+        true => Some(Next::Wait(Some(now.plus(UNSURE_MS)))),
         false => Some(Next::Wait(Some(due))),
     }
 }
 
-/// When to ask again after a look-up that found nothing.
-pub fn ask_again_at(asked: u32, now: Time) -> Time {
-    now.plus((ASK_EVERY_MS << asked.min(10)).min(LONGEST_ASK_MS))
+/// When to look again after a look-up that found nothing: to ask once more, or to do what the email wishes.
+pub fn look_again_at(handoff: &Handoff, on_unknown: OnUnknown, now: Time) -> Time {
+    let ask = now.plus((ASK_EVERY_MS << handoff.work.asked.min(10)).min(LONGEST_ASK_MS));
+    let wishes = on_unknown == OnUnknown::Resend && !handoff.work.resent;
+    let resend = handoff.work.doubt_since.filter(|_| wishes).map(|since| since.plus(RESEND_AFTER_MS).max(now));
+    resend.map_or(ask, |resend| resend.min(ask))
 }
 
 /// When to repeat again after a repeat that settled nothing.
@@ -141,7 +158,7 @@ mod tests {
     }
 
     fn way(recovery: Recovery) -> Way<'static> {
-        Way { recovery, patience_ms: 30_000, account: "A", time_is_sure: true }
+        Way { recovery, patience_ms: 30_000, account: "A", time_is_sure: true, measured_since: Time(0) }
     }
 
     #[test]
@@ -153,6 +170,16 @@ mod tests {
         assert_eq!(look(closes), Next::Wait(None));
         let later = Handoff { due_at: Some(T0.plus(5)), ..lost() };
         assert_eq!(next(&later, OnUnknown::Hold, Some(way(KEY)), T0), Next::Wait(Some(T0.plus(5))));
+    }
+
+    #[test]
+    fn an_open_window_is_not_given_up_while_time_is_not_sure() {
+        let unsure = Way { time_is_sure: false, ..way(KEY) };
+        let look = |ms: i64| next(&lost(), OnUnknown::Hold, Some(unsure), T0.plus(ms));
+        assert_eq!(look(HOUR), Next::Wait(Some(T0.plus(HOUR + MINUTE))));
+        assert_eq!(look(24 * HOUR), Next::Wait(None));
+        let set_back = Way { measured_since: T0.plus(1), ..way(KEY) };
+        assert_eq!(next(&lost(), OnUnknown::Hold, Some(set_back), T0.plus(HOUR)), Next::Wait(None));
     }
 
     #[test]
@@ -180,10 +207,22 @@ mod tests {
     }
 
     #[test]
+    fn a_next_hop_that_knows_nothing_does_not_keep_an_email_from_being_resent() {
+        let ask = Recovery::LookUp { settle_ms: MINUTE };
+        let look = |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Resend, Some(way(ask)), T0.plus(ms));
+        assert_eq!(look(&lost(), RESEND_AFTER_MS), Next::LookUp, "it is asked at least once before");
+        let asked = Handoff { work: Work { asked: 1, ..lost().work }, ..lost() };
+        assert_eq!(look_again_at(&asked, OnUnknown::Resend, T0.plus(6 * MINUTE)), T0.plus(RESEND_AFTER_MS));
+        assert_eq!(look(&asked, 6 * MINUTE), Next::LookUp);
+        assert_eq!(look(&asked, RESEND_AFTER_MS), Next::Resend);
+    }
+
+    #[test]
     fn pauses_between_looks_grow_to_a_bound() {
-        assert_eq!(ask_again_at(0, T0), T0.plus(5 * MINUTE));
-        assert_eq!(ask_again_at(1, T0), T0.plus(10 * MINUTE));
-        assert_eq!(ask_again_at(u32::MAX, T0), T0.plus(6 * HOUR));
+        let asked = |asked| Handoff { work: Work { asked, ..lost().work }, ..lost() };
+        assert_eq!(look_again_at(&asked(0), OnUnknown::Hold, T0), T0.plus(5 * MINUTE));
+        assert_eq!(look_again_at(&asked(1), OnUnknown::Hold, T0), T0.plus(10 * MINUTE));
+        assert_eq!(look_again_at(&asked(u32::MAX), OnUnknown::Hold, T0), T0.plus(6 * HOUR));
         assert_eq!(repeat_again_at(0, 0, T0), T0.plus(200));
         assert!((0..40).all(|asked| repeat_again_at(asked, u64::MAX, T0) <= T0.plus(retry::LONGEST_PAUSE_MS)));
     }
@@ -195,7 +234,7 @@ mod tests {
         fn nothing_is_repeated_or_resent_that_must_not_be(
             (same, sure, puzzling, resent, wishes) in any::<(bool, bool, bool, bool, bool)>(),
             (window, patience, now, due) in (0..30 * HOUR, 0..HOUR, -HOUR..40 * HOUR, proptest::option::of(0..40 * HOUR)),
-            recovery in 0..3_u8,
+            (recovery, measured) in (0..3_u8, -HOUR..HOUR),
         ) {
             let mut handoff = lost();
             handoff.due_at = due.map(|ms| T0.plus(ms));
@@ -206,13 +245,13 @@ mod tests {
                 _ => Recovery::None,
             };
             let account = if same { "A" } else { "B" };
-            let way = Way { recovery, patience_ms: patience, account, time_is_sure: sure };
+            let way = Way { recovery, patience_ms: patience, account, time_is_sure: sure, measured_since: T0.plus(measured) };
             let policy = if wishes { OnUnknown::Resend } else { OnUnknown::Hold };
 
             match next(&handoff, policy, Some(way), T0.plus(now)) {
                 Next::Repeat => {
                     let keyed = matches!(recovery, Recovery::Key { .. });
-                    prop_assert!(keyed && same && sure && !puzzling);
+                    prop_assert!(keyed && same && sure && !puzzling && measured <= 0);
                     prop_assert!(now + patience < window - 3 * MINUTE, "the window may be closed when it arrives");
                 }
                 Next::Resend => prop_assert!(wishes && !resent && sure && !puzzling && now >= RESEND_AFTER_MS),

@@ -203,6 +203,7 @@ impl Engine {
             patience_ms: capability.patience_ms,
             account: way.transport.account(),
             time_is_sure: self.time.is_sure(),
+            measured_since: self.time.measured_since(),
         }
     }
 

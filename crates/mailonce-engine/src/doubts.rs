@@ -10,7 +10,7 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     port::{
         store::{Acted, Once},
-        transport::{Asked as LookUp, Found},
+        transport::{Asked as LookUp, Found, Recovery},
     },
     problem::Problem,
     team::Scope,
@@ -85,8 +85,16 @@ impl Engine {
         let known = way.as_deref().map(|way| self.doubt_way(way));
         match (doubt::next(handoff, email.head.on_unknown, known, self.now()), way) {
             (Next::Repeat, Some(way)) => self.repeat(&way, &email, number).await,
-            (Next::LookUp, Some(way)) => self.look_up(&way, &email, number).await,
-            (Next::Resend, _) => {
+            (Next::LookUp, Some(way)) => {
+                self.look_up(&way, &email, number).await;
+            }
+            (Next::Resend, way) => {
+                // Nothing is sent again that the next hop may have learnt of by now.
+                if let Some(way) = way.filter(|way| matches!(way.capability().recovery, Recovery::LookUp { .. }))
+                    && self.look_up(&way, &email, number).await
+                {
+                    return;
+                }
                 self.insist(email.team, email.id, Act::ResendByPolicy { number }).await;
                 self.metrics.resolved("policy");
                 self.ways.wake();
@@ -126,8 +134,9 @@ impl Engine {
         self.insist(email.team, email.id, act).await;
     }
 
-    async fn look_up(&self, way: &Way, email: &Email, number: u16) {
-        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
+    /// Asks the next hop, and writes down what it said. True when it has the mail.
+    async fn look_up(&self, way: &Way, email: &Email, number: u16) -> bool {
+        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
         let now = self.now();
         let asked = LookUp {
             email: email.id,
@@ -147,12 +156,13 @@ impl Engine {
             detail,
             once: None,
         };
-        let next = Some(doubt::ask_again_at(handoff.work.asked, now));
+        let next = Some(doubt::look_again_at(handoff, email.head.on_unknown, now));
         match way.transport.look_up(asked).await {
             Found::Yes { remote_id, text } => {
                 let name = remote_id.map(|id| format!(" ({id})")).unwrap_or_default();
                 self.insist(email.team, email.id, Act::Fact(fact(Says::Accepted, format!("{text}{name}")))).await;
                 self.metrics.resolved("look_up");
+                return true;
             }
             Found::No => {
                 let evidence = fact(Says::NotFound, "it knows of no such mail; that is no proof".into());
@@ -160,6 +170,7 @@ impl Engine {
             }
             Found::Silent(why) => self.wait(email, number, Some(fact(Says::Silent, why)), next).await,
         }
+        false
     }
 
     /// A person decides what became of an unknown email.

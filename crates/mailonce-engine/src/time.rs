@@ -23,6 +23,8 @@ pub(crate) struct Timekeeper {
     /// The highest time ever told.
     highest: AtomicI64,
     unsure: AtomicBool,
+    /// Times up to here were told by a clock that was set back since: how long they are ago cannot be measured.
+    unmeasured: AtomicI64,
 }
 
 impl Timekeeper {
@@ -38,6 +40,7 @@ impl Timekeeper {
             offset: AtomicI64::new(start - even),
             highest: AtomicI64::new(last.unwrap_or(start).max(start)),
             unsure: AtomicBool::new(unsure),
+            unmeasured: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -69,8 +72,18 @@ impl Timekeeper {
         !self.unsure.load(Ordering::Relaxed)
     }
 
+    /// Since when it can be measured how long something is ago.
+    pub(crate) fn measured_since(&self) -> Time {
+        Time(self.unmeasured.load(Ordering::Relaxed).saturating_add(1))
+    }
+
     /// An operator says that the wall clock is right.
     pub(crate) fn confirm(&self) {
+        // Time stands still until a clock that was set back has caught up, while a provider's window does not wait.
+        let highest = self.highest.load(Ordering::Relaxed);
+        if self.clock.now().0 < highest {
+            self.unmeasured.fetch_max(highest, Ordering::Relaxed);
+        }
         self.offset.store(self.clock.now().0 - self.clock.even(), Ordering::Relaxed);
         self.unsure.store(false, Ordering::Relaxed);
     }
@@ -135,6 +148,23 @@ mod tests {
             assert!(time.is_sure());
             assert_eq!(time.now(), Time(1_000_000_510.max(1_000_000_510 + jump)));
         }
+    }
+
+    #[test]
+    fn what_a_clock_told_that_was_set_back_is_not_measured() {
+        let (hands, time) = keeper(None);
+        let before = time.now();
+        assert!(before >= time.measured_since());
+        hands.pass(-3_600_000, 0);
+        assert_eq!(time.now(), before);
+        time.confirm();
+        assert!(before < time.measured_since());
+        hands.pass(3_600_001, 3_600_001);
+        assert!(time.now() >= time.measured_since());
+        hands.pass(3_600_000, 0);
+        time.now();
+        time.confirm();
+        assert!(before < time.measured_since(), "a later jump forward does not make it known");
     }
 
     #[test]

@@ -162,9 +162,19 @@ impl Sink {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner).extend(acts);
     }
 
+    /// Becomes honest at once.
+    pub fn clear_script(&self) {
+        self.shared.script.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Every mail it took.
     pub fn taken(&self) -> Vec<Taken> {
         self.shared.ledger().taken.clone()
+    }
+
+    /// Forgets every key, as if all windows had closed.
+    pub fn forget_keys(&self) {
+        self.shared.ledger().forget_keys();
     }
 
     /// Lets a late mail be taken, and waits until it is.

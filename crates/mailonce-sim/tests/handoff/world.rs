@@ -1,0 +1,280 @@
+//! An engine over a store, with a clock that is moved by hand and loops that end with the test.
+
+use mailonce_core::{
+    content::{Content, RawContent},
+    email::{Channel, Email, EmailState, OnUnknown},
+    handoff::{Attempt, Handoff, State},
+    id::EmailId,
+    key::Key,
+    port::{
+        Chance, Clock,
+        store::{EmailDetail, Store},
+        transport::Transport,
+    },
+    team::{AboutApiKey, Scope},
+    time::Time,
+};
+use mailonce_engine::{
+    Caller, Engine,
+    send::SendRequest,
+    ways::{Outside, Routing},
+};
+use mailonce_store::{memory::Memory, sqlite::Sqlite};
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// How long anything may take that is waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+/// Between two looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+const CREDENTIAL: &str = "rig-key-0123456789abcdef";
+
+pub(crate) const SECOND: i64 = 1_000;
+pub(crate) const MINUTE: i64 = 60 * SECOND;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// A clock that runs, and that can be moved: both counters together, or the wall alone.
+pub(crate) struct Hands {
+    began: Instant,
+    moved: AtomicI64,
+    jumped: AtomicI64,
+}
+
+impl Hands {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { began: Instant::now(), moved: AtomicI64::new(0), jumped: AtomicI64::new(0) })
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&self, ms: i64) {
+        self.moved.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Somebody sets the wall clock.
+    pub(crate) fn jump(&self, ms: i64) {
+        self.jumped.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Time {
+        Time(1_794_715_200_000 + self.even() + self.jumped.load(Ordering::SeqCst))
+    }
+
+    fn even(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or_default() + self.moved.load(Ordering::SeqCst)
+    }
+}
+
+/// Randomness that a seed gives again.
+struct Dice(Mutex<mailonce_sim::rig::chance::Chance>);
+
+impl Chance for Dice {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut dice = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in bytes.chunks_mut(8) {
+            piece.copy_from_slice(&dice.next().to_be_bytes()[..piece.len()]);
+        }
+    }
+}
+
+/// Which store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Memory,
+    Sqlite,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Memory { "memory" } else { "sqlite" })
+    }
+}
+
+/// A store, and the directory that it may need.
+pub(crate) struct Place {
+    pub(crate) store: Arc<dyn Store>,
+    _folder: Option<TempDir>,
+}
+
+impl Place {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let secret = [7; 32];
+        match kind {
+            Kind::Memory => Self { store: Arc::new(Memory::new(secret)), _folder: None },
+            Kind::Sqlite => {
+                let folder = tempfile::Builder::new().prefix("mailonce-handoff").tempdir().unwrap();
+                let store = Sqlite::open(folder.path(), secret).unwrap();
+                Self { store: Arc::new(store), _folder: Some(folder) }
+            }
+        }
+    }
+}
+
+/// An engine at work.
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) caller: Caller,
+    pub(crate) clock: Arc<Hands>,
+    stop: watch::Sender<bool>,
+    loops: Mutex<Option<tokio::task::JoinHandle<()>>>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+impl World {
+    /// An engine at a clock. Mail without a named way takes the first of `order`, and the others in turn.
+    pub(crate) async fn at(
+        place: &Place,
+        transports: Vec<Arc<dyn Transport>>,
+        order: &[&str],
+        clock: Arc<Hands>,
+    ) -> Self {
+        let default = order.iter().map(ToString::to_string).collect();
+        let outside = Outside { transports, routing: Routing { rules: Vec::new(), default }, ..Outside::default() };
+        let dice = Dice(Mutex::new(mailonce_sim::rig::chance::Chance::at(mailonce_sim::rig::chance::seed(), &[])));
+        let store = Arc::clone(&place.store);
+        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(dice), outside).await.unwrap();
+        engine.recover().await.unwrap();
+        let about = AboutApiKey {
+            name: "rig".into(),
+            hint: String::new(),
+            scopes: Scope::ALL.to_vec(),
+            senders: Vec::new(),
+            inboxes: Vec::new(),
+            rate_per_s: None,
+            expires_at: None,
+        };
+        engine.first_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
+        let caller = engine.authenticate(CREDENTIAL, Channel::Http).await.unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let loops = Mutex::new(Some(tokio::spawn(Arc::clone(&engine).hand_off(stopped.clone()))));
+        tokio::spawn(Arc::clone(&engine).keep_up(stopped));
+        Self { engine, caller, clock, stop, loops }
+    }
+
+    /// Ends its loops, and lets what is under way end by itself.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until everything under way has ended. False when it does not.
+    pub(crate) async fn over(&self) -> bool {
+        let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match loops {
+            Some(loops) => tokio::time::timeout(PATIENCE, loops).await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// Sends one mail, its subject its key.
+    pub(crate) async fn send(&self, key: &str, way: Option<&str>, on_unknown: OnUnknown) -> EmailId {
+        let raw = RawContent { to: vec![format!("{key}@example.org")], ..letter(key) };
+        self.wish(key, raw, way, on_unknown).await
+    }
+
+    /// Sends what is given.
+    pub(crate) async fn wish(&self, key: &str, raw: RawContent, way: Option<&str>, on_unknown: OnUnknown) -> EmailId {
+        let request = SendRequest {
+            content: Content::check(raw).unwrap(),
+            intent: None,
+            key: Some(Key::parse(key).unwrap()),
+            ttl: None,
+            on_mismatch: None,
+            on_unknown: Some(on_unknown),
+            transport: way.map(str::to_owned),
+            distinct_token: None,
+        };
+        self.engine.send(&self.caller, request).await.unwrap_or_else(|problem| panic!("{}", problem.detail)).id
+    }
+
+    pub(crate) async fn email(&self, id: EmailId) -> Email {
+        self.engine.email(&self.caller, id).await.unwrap()
+    }
+
+    pub(crate) async fn state(&self, id: EmailId) -> EmailState {
+        self.email(id).await.state()
+    }
+
+    pub(crate) async fn detail(&self, id: EmailId) -> EmailDetail {
+        self.engine.email_view(&self.caller, id).await.unwrap().detail
+    }
+
+    /// The attempts that came to their end.
+    pub(crate) async fn ended(&self, id: EmailId) -> Vec<Attempt> {
+        self.detail(id).await.attempts.into_iter().filter(|attempt| attempt.ended_at.is_some()).collect()
+    }
+
+    /// Waits until an email is as wanted.
+    pub(crate) async fn until(&self, id: EmailId, what: &str, holds: impl Fn(&Email) -> bool) -> Email {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let email = self.email(id).await;
+            if holds(&email) {
+                return email;
+            }
+            assert!(Instant::now() < deadline, "{what} never came: {:?}", email.handoffs);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until an email was tried so often that so many attempts ended.
+    pub(crate) async fn tried(&self, id: EmailId, times: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.ended(id).await.len() < times {
+            assert!(Instant::now() < deadline, "attempt {times} never ended: {:?}", self.detail(id).await);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until nothing more happens to these emails before time passes.
+    pub(crate) async fn quiet(&self, ids: &[EmailId]) {
+        let deadline = Instant::now() + PATIENCE;
+        for id in ids {
+            while !self.email(*id).await.handoffs.iter().all(|handoff| rests(handoff, self.engine.now())) {
+                assert!(Instant::now() < deadline, "no end of work: {:?}", self.detail(*id).await);
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
+    /// Lets time pass in steps, and what is due be done after each.
+    pub(crate) async fn pass(&self, ids: &[EmailId], steps: &[i64]) {
+        for step in steps {
+            self.clock.pass(*step);
+            self.quiet(ids).await;
+        }
+    }
+}
+
+/// Whether nobody works on it, and nobody will before its time.
+fn rests(handoff: &Handoff, now: Time) -> bool {
+    match handoff.state {
+        State::Leased | State::Sending => false,
+        State::Queued | State::Scheduled | State::Unknown => handoff.due_at.is_none_or(|due| due > now),
+        _ => true,
+    }
+}
+
+pub(crate) fn letter(subject: &str) -> RawContent {
+    RawContent {
+        from: "agent@example.com".into(),
+        to: vec!["ada@example.org".into()],
+        subject: subject.into(),
+        text: Some("Your order is on its way.".into()),
+        ..RawContent::default()
+    }
+}
