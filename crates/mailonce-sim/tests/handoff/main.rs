@@ -6,7 +6,12 @@
 //! | `matrix` | each next hop, each fault, each policy: how many mails, and what the email says of itself |
 //! | `doubts` | a repeat that is refused, and what is in doubt stays where it is |
 //! | `clocks` | clocks that jump by hours and years |
+//! | `kills` | the real binary dies at every point of a hand-over and starts again |
+//! | `nodes` | one of two nodes dies or sleeps at every point, and the other takes over |
 //! | `paused` | a worker that sleeps between the marker and the wire until the provider forgot |
+//!
+//! The rigs over the real binary need it built with `--features failpoints`, and `nodes` a PostgreSQL
+//! (`scripts/services`). `MAILONCE_LONG=1` plays every cell.
 //!
 //! `world` is an engine with a clock moved by hand, `hop` a next hop with the transport to it.
 
@@ -19,8 +24,14 @@ mod fault;
 #[cfg(test)]
 mod hop;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod matrix;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod paused;
+#[cfg(test)]
+mod rig;
 #[cfg(test)]
 mod world;
