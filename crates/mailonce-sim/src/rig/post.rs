@@ -106,7 +106,12 @@ pub fn states(at: SocketAddr, ids: &[String]) -> Result<Vec<String>> {
 }
 
 /// Waits until every email is as wanted. Says what they are when they do not become so.
-pub fn until_all(at: SocketAddr, ids: &[String], patience: Duration, wanted: impl Fn(usize, &str) -> bool) -> Result<()> {
+pub fn until_all(
+    at: SocketAddr,
+    ids: &[String],
+    patience: Duration,
+    wanted: impl Fn(usize, &str) -> bool,
+) -> Result<()> {
     let deadline = Instant::now() + patience;
     loop {
         let now = states(at, ids)?;

@@ -23,7 +23,7 @@ const TAKE_OVER: Duration = Duration::from_secs(15 + 5);
 /// Longer than a connection may be old when the request is written.
 const LONG_SLEEP: Duration = Duration::from_secs(63);
 /// Cells side by side: each has two servers, which mostly sleep.
-const AT_ONCE: usize = 5;
+const AT_ONCE: usize = 8;
 
 /// One point, one next hop, one way to go.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +56,8 @@ fn another_node_takes_over_and_nothing_is_twice() {
     let lanes: Vec<Vec<Cell>> =
         (0..AT_ONCE).map(|lane| cells.iter().skip(lane).step_by(AT_ONCE).copied().collect()).collect();
     thread::scope(|scope| {
-        let running: Vec<_> = lanes
-            .iter()
-            .map(|lane| scope.spawn(|| lane.iter().for_each(|cell| cell.play(&binary))))
-            .collect();
+        let running: Vec<_> =
+            lanes.iter().map(|lane| scope.spawn(|| lane.iter().for_each(|cell| cell.play(&binary)))).collect();
         let wrong = running.into_iter().filter_map(|lane| lane.join().err()).count();
         assert_eq!(wrong, 0, "some cells are wrong, see above");
     });

@@ -113,12 +113,7 @@ impl Outside {
 }
 
 /// A place for servers that hand over one mail at a time, so that what a kill leaves is known exactly.
-pub(crate) fn one_by_one<'a>(
-    outside: &Outside,
-    binary: &'a Path,
-    root: &'a Path,
-    store: Option<&'a str>,
-) -> Post<'a> {
+pub(crate) fn one_by_one<'a>(outside: &Outside, binary: &'a Path, root: &'a Path, store: Option<&'a str>) -> Post<'a> {
     let config = format!("{}\n[defaults]\nin_flight = 1\n", outside.way().toml());
     Post { children: children(), binary, root, store, config }
 }
