@@ -70,8 +70,14 @@ impl Engine {
         if room == 0 {
             return false;
         }
-        match self.store.lease(self.lease_wish(way, room), self.now()).await {
+        let wish = self.lease_wish(way, room);
+        let room = wish.max;
+        crate::failpoint!("before-lease");
+        match self.store.lease(wish, self.now()).await {
             Ok(leased) => {
+                if !leased.is_empty() {
+                    crate::failpoint!("after-lease");
+                }
                 let more = leased.len() == room;
                 for leased in leased {
                     let guard = way.begin(self.throttled_domain(way, &leased));
@@ -87,12 +93,15 @@ impl Engine {
         }
     }
 
+    /// A wish that cannot bring more for one domain than it may still have, whatever is due.
     fn lease_wish(&self, way: &Way, max: usize) -> LeaseWish {
+        let throttled = self.outside.per_domain.filter(|_| way.capability().shape == Shape::PerRecipient);
+        let (but, most) = throttled.map_or((Vec::new(), max), |most| way.throttle(most));
         LeaseWish {
             transport: way.transport.name().to_owned(),
             node: self.node,
-            max,
-            but: self.outside.per_domain.map(|most| way.busy(most)).unwrap_or_default(),
+            max: max.min(most),
+            but,
             scheduled: self.time.is_sure(),
         }
     }

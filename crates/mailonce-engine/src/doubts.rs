@@ -118,11 +118,12 @@ impl Engine {
         let account = way.transport.account().to_owned();
         let act = Act::Repeat { number, holder: self.node, account };
         let acted = self.store.act(email.team, email.id, act, None, self.now()).await;
-        if !matches!(acted, Ok(Once::Done(Acted::Email(Verdict::Done, _)))) {
-            return;
-        }
+        let Ok(Once::Done(Acted::Email(Verdict::Done, held))) = acted else { return };
         crate::failpoint!("repeat");
+        let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
         match self.store.leased(email.team, email.id, number).await {
+            // Taken over meanwhile: whoever holds it now does not need us.
+            Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
             Ok(Some(leased)) => Box::pin(Arc::clone(self).deliver(Arc::clone(way), leased, under_way)).await,
             // The lease ends with this process at the latest; until then nobody else may try.
             Ok(None) | Err(_) => self.give_back(email, number).await,

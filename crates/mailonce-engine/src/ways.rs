@@ -221,9 +221,12 @@ impl Way {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Domains to which enough is under way.
-    pub(crate) fn busy(&self, most: usize) -> Vec<String> {
-        self.domains().iter().filter(|(_, count)| **count >= most).map(|(domain, _)| domain.clone()).collect()
+    /// Domains to which enough is under way, and how many more may begin although all of them be for one other.
+    pub(crate) fn throttle(&self, most: usize) -> (Vec<String>, usize) {
+        let domains = self.domains();
+        let full = domains.iter().filter(|(_, count)| **count >= most).map(|(domain, _)| domain.clone()).collect();
+        let busiest = domains.values().copied().filter(|count| *count < most).max().unwrap_or(0);
+        (full, most - busiest)
     }
 
     /// Learns from an answer. True when the breaker opened or closed by it.

@@ -119,6 +119,23 @@ impl Running {
         Ok(())
     }
 
+    /// Stops the child where it is, as `kill -STOP` does.
+    pub fn freeze(&self) -> Result<()> {
+        Ok(kill_process(self.pid, Signal::STOP)?)
+    }
+
+    /// Lets a stopped child go on.
+    pub fn thaw(&self) -> Result<()> {
+        Ok(kill_process(self.pid, Signal::CONT)?)
+    }
+
+    /// Whether the child is stopped.
+    pub fn is_frozen(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero())).unwrap_or_default();
+        // The name before it may hold anything, brackets too.
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    }
+
     /// How the child ended by itself; `None` when it still runs after `patience`.
     pub fn ended(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + patience;

@@ -59,6 +59,18 @@ pub fn get(at: SocketAddr, path: &str) -> Result<Reply> {
     exchange(at, request.as_bytes()).with_context(|| format!("GET {path}"))
 }
 
+/// A `POST` of JSON under our key, and under an idempotency key when one is given.
+pub fn post(at: SocketAddr, path: &str, key: Option<&str>, body: &Value) -> Result<Reply> {
+    let body = body.to_string();
+    let key = key.map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {API_KEY}\r\n{key}\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    exchange(at, [head.as_bytes(), body.as_bytes()].concat().as_slice()).with_context(|| format!("POST {path}"))
+}
+
 /// The status that a plain `GET` is answered with, when it is answered.
 pub fn status(at: SocketAddr, path: &str) -> Option<u16> {
     get(at, path).ok().map(|reply| reply.status)

@@ -2,6 +2,7 @@
 //!
 //! - [`campaign`] kills the server under load again and again, on the same data.
 //! - [`fault`] makes its disk full or its fsync fail.
+//! - [`post`] is a server that hands its mail to sinks, with the mails it was given.
 //! - [`check`] convicts: it compares what the rig was told ([`history`]) with what the server shows ([`ledger`]).
 //!
 //! What is sent is a pure function of a seed, so that one line replays a failure.
@@ -15,6 +16,7 @@ pub mod fault;
 pub mod history;
 pub mod http;
 pub mod ledger;
+pub mod post;
 pub mod postgres;
 pub mod server;
 pub mod wish;

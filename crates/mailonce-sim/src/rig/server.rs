@@ -106,13 +106,13 @@ fn find_or_build() -> Result<PathBuf> {
     let name = if name == "debug" { OsStr::new("dev") } else { name };
     let target = profile.parent().context("a test outside target/")?;
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "-p", "mailonce", "--profile"]).arg(name);
+    command.args(["build", "-p", "mailonce", "--features", "failpoints", "--profile"]).arg(name);
     command.arg("--target-dir").arg(target);
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
     let status = command.status();
     ensure!(
         status.is_ok_and(|status| status.success()) && path.exists(),
-        "there is no server binary at {}: run `cargo build -p mailonce --profile {}` first",
+        "there is no server binary at {}: run `cargo build -p mailonce --features failpoints --profile {}` first",
         path.display(),
         name.to_string_lossy()
     );
@@ -144,6 +144,21 @@ impl Server {
     /// Kills it, as `kill -9` does.
     pub fn kill(self) -> Result<()> {
         self.running.kill()
+    }
+
+    /// Stops it where it is, as `kill -STOP` does.
+    pub fn freeze(&self) -> Result<()> {
+        self.running.freeze()
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.running.thaw()
+    }
+
+    /// Whether it is stopped.
+    pub fn is_frozen(&self) -> bool {
+        self.running.is_frozen()
     }
 
     /// How it ended by itself; `None` when it still runs after `patience`.

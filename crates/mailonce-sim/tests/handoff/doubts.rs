@@ -9,11 +9,12 @@ use mailonce_sim::sink::{
     http::{Act, Trouble, Vendor},
     smtp,
 };
+use mailonce_transport::http::Setting;
 use std::sync::Arc;
 
 use crate::{
     fault::Fault,
-    hop::{Hop, Next, Oracle},
+    hop::{Hop, Next, Oracle, provider, setting},
     world::{HOUR, Hands, Kind, MINUTE, Place, SECOND, World},
 };
 
@@ -137,4 +138,44 @@ async fn a_mail_that_surely_did_not_leave_may_take_another_way() {
     scene.world.pass(&[scene.id], &AFTERWARDS).await;
     scene.ends(EmailState::Sent).await;
     assert_eq!((scene.first.taken().len(), scene.second.taken().len()), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_email_that_wishes_it_is_resent_once_and_no_more() {
+    for kind in [Kind::Memory, Kind::Sqlite] {
+        let (place, clock) = (Place::new(kind), Hands::new());
+        let hop = Next::Relay.open("out", &clock).await;
+        let Oracle::Smtp(sink) = &hop.sink else { return };
+        sink.on(smtp::Step::Dot, smtp::Act::taken(smtp::Act::Cut));
+        let world = World::at(&place, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
+        let id = world.send("order-1", None, OnUnknown::Resend).await;
+        world.tried(id, 1).await;
+        world.pass(&[id], &[5 * MINUTE, 4 * MINUTE]).await;
+        assert_eq!(hop.taken().len(), 1, "it was resent before its time");
+        world.clock.pass(2 * MINUTE);
+        world.tried(id, 2).await;
+        world.pass(&[id], &[HOUR, 24 * HOUR, 72 * HOUR]).await;
+        let email = world.email(id).await;
+        assert_eq!((hop.taken().len(), email.state()), (2, EmailState::Unknown));
+        assert!(email.handoffs[0].work.may_duplicate);
+        assert_eq!(hop.taken()[0], hop.taken()[1], "the copies differ");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_doubt_at_one_account_is_not_repeated_at_another() {
+    let (place, clock) = (Place::new(Kind::Sqlite), Hands::new());
+    let hop = Next::Provider(Vendor::Resend).open("out", &clock).await;
+    hop.http().script(&[Act::TakeThenDrop]);
+    let before = World::at(&place, vec![Arc::clone(&hop.transport)], &["out"], Arc::clone(&clock)).await;
+    let id = before.send("order-1", None, OnUnknown::Hold).await;
+    before.tried(id, 1).await;
+    before.stop();
+    assert!(before.over().await);
+    let moved = Setting { account: Some("another".into()), ..setting("out", hop.http().url()) };
+    let moved = provider(Vendor::Resend, moved, &clock);
+    hop.http().forget_keys();
+    let after = World::at(&place, vec![moved], &["out"], clock).await;
+    after.pass(&[id], &AFTERWARDS).await;
+    assert_eq!((hop.taken().len(), after.state(id).await), (1, EmailState::Unknown));
 }

@@ -5,11 +5,20 @@
 //! |---|---|
 //! | `matrix` | each next hop, each fault, each policy: how many mails, and what the email says of itself |
 //! | `doubts` | a repeat that is refused, and what is in doubt stays where it is |
+//! | `cancels` | cancel against dispatch |
 //! | `clocks` | clocks that jump by hours and years |
+//! | `kills` | the real binary dies at every point of a hand-over and starts again |
+//! | `nodes` | one of two nodes dies or sleeps at every point, and the other takes over |
+//! | `queue` | a long queue after a kill, and one slow domain in it |
 //! | `paused` | a worker that sleeps between the marker and the wire until the provider forgot |
+//!
+//! The rigs over the real binary need it built with `--features failpoints`, and `nodes` a PostgreSQL
+//! (`scripts/services`). `MAILONCE_LONG=1` plays every cell.
 //!
 //! `world` is an engine with a clock moved by hand, `hop` a next hop with the transport to it.
 
+#[cfg(test)]
+mod cancels;
 #[cfg(test)]
 mod clocks;
 #[cfg(test)]
@@ -19,8 +28,16 @@ mod fault;
 #[cfg(test)]
 mod hop;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod matrix;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod paused;
+#[cfg(test)]
+mod queue;
+#[cfg(test)]
+mod rig;
 #[cfg(test)]
 mod world;

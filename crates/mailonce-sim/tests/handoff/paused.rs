@@ -5,7 +5,7 @@ use mailonce_core::{
     email::{EmailState, OnUnknown},
     port::transport::{Asked, Capability, Found, Mail, Parcel, Ready, Reply, Transport, Unfit},
 };
-use mailonce_sim::sink::http::{Sink, Vendor};
+use mailonce_sim::sink::http::{Act, Sink, Vendor};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 
@@ -163,5 +163,35 @@ async fn a_relays_late_answer_is_a_fact_whoever_holds_the_mail() {
             let state = Night { kind, before_marker, long: false, hop: &hop }.spend().await;
             assert_eq!((hop.taken().len(), state), (1, EmailState::Sent), "{kind}, before marker: {before_marker}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_that_slept_until_its_window_closed_is_not_made() {
+    for kind in [Kind::Memory, Kind::Sqlite] {
+        let (place, clock) = (Place::new(kind), Hands::new());
+        let hop = Next::Provider(Vendor::Resend).open("out", &clock).await;
+        hop.http().script(&[Act::TakeThenDrop]);
+        let (asleep, wake) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let sleepy: Arc<dyn Transport> = Arc::new(Sleepy {
+            inner: Arc::clone(&hop.transport),
+            before_marker: true,
+            asleep: Arc::clone(&asleep),
+            wake: Arc::clone(&wake),
+        });
+        let world = World::at(&place, vec![sleepy], &["out"], clock).await;
+        let id = world.send("order-1", None, OnUnknown::Hold).await;
+        wake.add_permits(1);
+        asleep.acquire().await.unwrap().forget();
+        wake.acquire().await.unwrap().forget();
+        world.tried(id, 1).await;
+        world.clock.pass(2 * SECOND);
+        asleep.acquire().await.unwrap().forget();
+        // The worker stands at the point of no return while a day passes.
+        world.clock.pass(DAY);
+        hop.http().forget_keys();
+        wake.add_permits(10);
+        world.pass(&[id], &[MINUTE, HOUR]).await;
+        assert_eq!((hop.taken().len(), world.state(id).await), (1, EmailState::Unknown), "{kind}");
     }
 }

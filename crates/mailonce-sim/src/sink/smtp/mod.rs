@@ -185,6 +185,11 @@ impl SmtpSink {
         self.shared.change(|memory| memory.script.0.push(rule));
     }
 
+    /// How many mails were taken.
+    pub fn count(&self) -> usize {
+        self.shared.memory().mails.len()
+    }
+
     /// Every mail that was taken.
     pub fn mails(&self) -> Vec<Recorded> {
         self.shared.memory().mails.clone()

@@ -1,0 +1,146 @@
+//! A server whose mail goes out to sinks, and a set of mails whose fate is asked for by the public API.
+
+use super::{
+    children::{Children, pause},
+    http,
+    server::{Server, Setup},
+};
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Between two looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Where mail goes out.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// An SMTP relay on this machine.
+    Relay(u16),
+    /// A provider that takes a key, at this URL and with this credential.
+    Resend(String, String),
+}
+
+impl Way {
+    /// The way in the words of the configuration.
+    pub fn toml(&self) -> String {
+        match self {
+            Self::Relay(port) => format!(
+                "[[transports]]\nname = \"out\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {port}\ntls = \"none\"\n"
+            ),
+            Self::Resend(url, key) => format!(
+                "[[transports]]\nname = \"out\"\nkind = \"resend\"\nbase_url = \"{url}\"\napi_key = \"{key}\"\n\
+                 timeout = \"10s\"\n"
+            ),
+        }
+    }
+}
+
+/// A place in which servers with the same configuration run.
+#[derive(Debug)]
+pub struct Post<'a> {
+    /// The keeper of the servers.
+    pub children: &'a Children,
+    /// The server's binary.
+    pub binary: &'a Path,
+    /// A directory for data, configuration and logs.
+    pub root: &'a Path,
+    /// The PostgreSQL to keep the ledger in, else SQLite.
+    pub store: Option<&'a str>,
+    /// Everything that is configured.
+    pub config: String,
+}
+
+impl Post<'_> {
+    /// Starts a server, with a point at which it is hurt: `after-marker:kill:3`. Servers of one name share their data.
+    pub fn start(&self, name: &str, failpoint: Option<&str>, paused: bool) -> Result<Server> {
+        let file = self.root.join("mailonce.toml");
+        std::fs::write(&file, &self.config).with_context(|| format!("writing {}", file.display()))?;
+        let data: PathBuf = self.root.join(name);
+        let mut env: Vec<(&str, OsString)> = vec![("MAILONCE_CONFIG", file.into())];
+        env.extend(failpoint.map(|point| ("MAILONCE_FAILPOINT", point.into())));
+        let setup = Setup { binary: self.binary, data: &data, store: self.store, paused, env: &env };
+        setup.start(self.children)
+    }
+}
+
+/// The address of the n-th mail, which names it wherever it turns up.
+pub fn recipient(n: usize) -> String {
+    format!("m{n}@example.org")
+}
+
+/// The number behind an address.
+pub fn number(recipient: &str) -> Option<usize> {
+    recipient.strip_prefix('m')?.split('@').next()?.parse().ok()
+}
+
+/// The n-th mail.
+pub fn mail(n: usize) -> Value {
+    json!({"from": "agent@example.com", "to": recipient(n), "subject": format!("Order {n}"), "text": "It is on its way."})
+}
+
+/// Sends mails in one call, and gives their ids in order. The same again when it is repeated.
+pub fn send_batch(at: SocketAddr, key: &str, mails: &[Value]) -> Result<Vec<String>> {
+    let reply = http::post(at, "/v1/emails/batch", Some(key), &Value::from(mails))?;
+    ensure!(matches!(reply.status, 200 | 202), "a batch was answered {}: {}", reply.status, reply.body);
+    let data = reply.body["data"].as_array().context("a batch without data")?;
+    data.iter().map(|row| row["id"].as_str().map(str::to_owned).context("a row without an id")).collect()
+}
+
+/// What an email is called, and its handoffs.
+pub fn email(at: SocketAddr, id: &str) -> Result<Value> {
+    let reply = http::get(at, &format!("/v1/emails/{id}"))?;
+    ensure!(reply.status == 200, "an email was answered {}: {}", reply.status, reply.body);
+    Ok(reply.body)
+}
+
+/// The states of emails.
+pub fn states(at: SocketAddr, ids: &[String]) -> Result<Vec<String>> {
+    ids.iter().map(|id| Ok(email(at, id)?["state"].as_str().unwrap_or_default().to_owned())).collect()
+}
+
+/// Waits until every email is as wanted. Says what they are when they do not become so.
+pub fn until_all(
+    at: SocketAddr,
+    ids: &[String],
+    patience: Duration,
+    wanted: impl Fn(usize, &str) -> bool,
+) -> Result<()> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let now = states(at, ids)?;
+        if now.iter().enumerate().all(|(n, state)| wanted(n, state)) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let mut told = format!("after {} s", patience.as_secs());
+            for (n, id) in ids.iter().enumerate().filter(|(n, _)| !wanted(*n, &now[*n])) {
+                write!(told, "\n  mail {n} is {}: {}", now[n], email(at, id)?["handoffs"])?;
+            }
+            bail!(told);
+        }
+        pause(LOOK);
+    }
+}
+
+/// Waits until this holds.
+pub fn until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + patience;
+    while !holds() {
+        ensure!(Instant::now() < deadline, "{what} did not come within {} s", patience.as_secs());
+        pause(LOOK);
+    }
+    Ok(())
+}
+
+/// Hand-overs that are under way, by its own account.
+pub fn in_flight(at: SocketAddr) -> Option<u64> {
+    let reply = http::get(at, "/v1/transports").ok()?;
+    reply.body["data"].as_array()?.iter().map(|way| way["in_flight"].as_u64()).sum()
+}

@@ -1,0 +1,66 @@
+//! Cancel against dispatch, raced a thousand times over the real binary: whenever the API said cancelled, the next hop
+//! saw nothing.
+
+use mailonce_sim::rig::{
+    chance::{Chance, seed},
+    http,
+    post::{self, Post, mail},
+};
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::rig::{Hop, Outside, UNSTUCK, binary, folder, one_by_one};
+
+const RACES: usize = 1_000;
+const CALLERS: usize = 8;
+/// The longest head start that dispatch gets, in microseconds.
+const HEAD_START: u64 = 30_000;
+
+#[test]
+fn what_was_cancelled_was_never_sent() {
+    let (binary, outside, root, seed) = (binary(), Outside::new(Hop::Relay), folder(), seed());
+    let place = Post { config: outside.way().toml(), ..one_by_one(&outside, &binary, root.path(), None) };
+    let server = place.start("data", None, false).unwrap();
+    let next = AtomicUsize::new(0);
+    let mut cancelled: Vec<(usize, String, bool)> = thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(|| race(server.at, &next, seed))).collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
+    cancelled.sort_unstable();
+    let ids: Vec<String> = cancelled.iter().map(|(_, id, _)| id.clone()).collect();
+    let ends = |n: usize, state: &str| state == if cancelled[n].2 { "cancelled" } else { "sent" };
+    post::until_all(server.at, &ids, UNSTUCK, ends).unwrap();
+    let counts = outside.counts(RACES);
+    for (n, id, was) in &cancelled {
+        let wanted = usize::from(!was);
+        assert_eq!(counts[*n], wanted, "{id} was cancelled: {was}; MAILONCE_SEED={seed}");
+    }
+    let won = cancelled.iter().filter(|(_, _, was)| *was).count();
+    println!("{won} of {RACES} cancels came in time");
+    assert!(won > RACES / 50 && won < RACES - RACES / 50, "{won} of {RACES} cancels came in time: that was no race");
+}
+
+/// Sends and cancels. The mail's number, its id and whether the API said cancelled.
+fn race(at: SocketAddr, next: &AtomicUsize, seed: u64) -> Vec<(usize, String, bool)> {
+    let mut raced = Vec::new();
+    loop {
+        let n = next.fetch_add(1, Ordering::Relaxed);
+        if n >= RACES {
+            return raced;
+        }
+        let reply = http::post(at, "/v1/emails", Some(&format!("race-{n}")), &mail(n)).unwrap();
+        let id = reply.body["id"].as_str().unwrap().to_owned();
+        mailonce_sim::rig::children::pause(Duration::from_micros(Chance::at(seed, &[n as u64]).below(HEAD_START)));
+        let reply = http::post(at, &format!("/v1/emails/{id}/cancel"), None, &serde_json::json!({})).unwrap();
+        let was = match (reply.status, reply.body["state"].as_str()) {
+            (200, Some("cancelled")) => true,
+            (409, _) => false,
+            other => panic!("a cancel was answered {other:?}: {}", reply.body),
+        };
+        raced.push((n, id, was));
+    }
+}
