@@ -12,5 +12,8 @@
 
 pub mod compose;
 pub mod dkim;
+pub mod glyph;
 pub mod hook;
+pub mod html;
+pub mod parse;
 pub mod return_path;
