@@ -10,10 +10,16 @@
 //! | [`hook`] | what mail providers tell us, proven and read |
 //! | [`return_path`] | the address and the envelope id that name a handoff and an attempt |
 
+pub mod automatic;
+pub mod bounce;
 pub mod compose;
 pub mod dkim;
 pub mod glyph;
 pub mod hook;
 pub mod html;
+pub mod link;
+pub mod minimise;
 pub mod parse;
 pub mod return_path;
+pub mod thread;
+mod words;

@@ -18,6 +18,8 @@ pub struct Page {
     pub anchors: Vec<Anchor>,
     /// What was taken out.
     pub hidden: Hidden,
+    /// The start of the hidden text: to be searched for tricks, never to be shown.
+    pub hidden_text: String,
     /// Whether a limit was reached.
     pub cut: bool,
 }
@@ -44,15 +46,26 @@ pub struct Hidden {
     pub pixels: usize,
 }
 
+/// Bytes of hidden text after which no more is kept.
+const HIDDEN_BYTES: usize = 64 * 1024;
+
 /// An open element.
 struct Frame {
     name: String,
-    hides: bool,
+    /// Hides for good, whatever its children say.
+    gone: bool,
+    tiny: bool,
     colour: Colour,
     ground: Colour,
     anchor: Option<usize>,
     /// Whether `clean` has an open tag to close.
     written: bool,
+}
+
+impl Frame {
+    fn hides(&self) -> bool {
+        self.gone || self.tiny || self.colour.melts_into(self.ground)
+    }
 }
 
 struct Walk {
@@ -146,17 +159,27 @@ fn attribute<'a>(attributes: &'a [(String, String)], name: &str) -> Option<&'a s
 
 impl Walk {
     fn hides(&self) -> bool {
-        self.beyond > 0 || self.stack.last().is_some_and(|frame| frame.hides)
+        self.beyond > 0 || self.stack.last().is_some_and(Frame::hides)
     }
 
     fn comment(&mut self, content: &str) {
         let content = content.trim();
-        let condition = content.starts_with('[') || content.is_empty();
-        self.page.hidden.comments += usize::from(!condition);
+        if content.starts_with('[') || content.is_empty() {
+            return;
+        }
+        self.page.hidden.comments += 1;
+        if self.page.hidden_text.len() < HIDDEN_BYTES {
+            self.page.hidden_text.push_str(content);
+            self.page.hidden_text.push(' ');
+        }
     }
 
     fn text(&mut self, text: &str) {
         if self.hides() {
+            if self.page.hidden_text.len() < HIDDEN_BYTES {
+                self.page.hidden_text.push_str(text);
+                self.page.hidden_text.push(' ');
+            }
             self.page.hidden.chars += text.chars().filter(|c| !c.is_whitespace() && !glyph::is_invisible(*c)).count();
             return;
         }
@@ -197,14 +220,8 @@ impl Walk {
     fn open(&mut self, name: &str, attributes: &[(String, String)]) {
         self.close_implied(name);
         let look = self.look(name, attributes);
-        let parent = self.stack.last();
-        let ground = look
-            .ground
-            .filter(|ground| *ground != Colour::Clear)
-            .or(parent.map(|frame| frame.ground))
-            .unwrap_or(Colour::WHITE);
-        let colour = look.colour.or(parent.map(|frame| frame.colour)).unwrap_or(Colour::Rgb(0, 0, 0));
-        let hides = self.hides() || look.hides || colour.melts_into(ground);
+        let frame = self.frame(name, look);
+        let hides = self.beyond > 0 || frame.hides();
         if !hides {
             self.shape(name);
         }
@@ -219,14 +236,28 @@ impl Walk {
             self.page.cut = true;
             return;
         }
-        let anchor = attribute(attributes, "href")
-            .filter(|_| name == "a" || name == "area")
-            .and_then(|href| self.anchor(href, hides));
+        let href = attribute(attributes, "href").filter(|_| name == "a" || name == "area");
+        let anchor = href.and_then(|href| self.anchor(href, hides));
         let written = !hides && KEPT.contains(&name);
         if written {
             self.page.clean.push_str(&format!("<{name}>"));
         }
-        self.stack.push(Frame { name: name.to_owned(), hides, colour, ground, anchor, written });
+        self.stack.push(Frame { anchor, written, ..frame });
+    }
+
+    /// The element with what it has from its parent.
+    fn frame(&self, name: &str, look: Look) -> Frame {
+        let parent = self.stack.last();
+        let ground = look.ground.filter(|ground| *ground != Colour::Clear).or(parent.map(|frame| frame.ground));
+        Frame {
+            name: name.to_owned(),
+            gone: look.hides || parent.is_some_and(|frame| frame.gone),
+            tiny: look.tiny.unwrap_or_else(|| parent.is_some_and(|frame| frame.tiny)),
+            colour: look.colour.or(parent.map(|frame| frame.colour)).unwrap_or(Colour::Rgb(0, 0, 0)),
+            ground: ground.unwrap_or(Colour::WHITE),
+            anchor: None,
+            written: false,
+        }
     }
 
     /// Lines and blanks that a tag makes.
@@ -253,6 +284,7 @@ impl Walk {
         let ground = attribute(attributes, "bgcolor").and_then(Colour::read);
         Look {
             hides: rule.hides || own.hides || attribute(attributes, "hidden").is_some(),
+            tiny: own.tiny.or(rule.tiny),
             colour: own.colour.or(rule.colour).or(colour),
             ground: own.ground.or(rule.ground).or(ground),
         }
@@ -330,14 +362,14 @@ impl Walk {
             if frame.written {
                 self.page.clean.push_str(&format!("</{}>", frame.name));
             }
-            if !frame.hides && BLOCK.contains(&frame.name.as_str()) {
+            if !frame.hides() && BLOCK.contains(&frame.name.as_str()) {
                 self.line();
             }
         }
         if !cell {
             // What was closed over and hides goes on hiding, as in a browser.
             let again =
-                closed.into_iter().skip(1).filter(|frame| frame.hides && FORMATTING.contains(&frame.name.as_str()));
+                closed.into_iter().skip(1).filter(|frame| frame.hides() && FORMATTING.contains(&frame.name.as_str()));
             self.stack.extend(again.map(|frame| Frame { written: false, ..frame }));
         }
     }

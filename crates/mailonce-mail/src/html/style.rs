@@ -6,6 +6,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) hides: bool,
+    /// Whether its letters are too small to read. Children often take larger ones.
+    pub(super) tiny: Option<bool>,
     pub(super) colour: Option<Colour>,
     pub(super) ground: Option<Colour>,
 }
@@ -88,11 +90,11 @@ pub(super) fn look(declarations: &str) -> Look {
             "visibility" => look.hides |= value == "hidden" || value == "collapse",
             "mso-hide" => look.hides |= value == "all",
             "opacity" => look.hides |= value.trim_end_matches('%').parse::<f32>().is_ok_and(|n| n < 0.05),
-            "font-size" => look.hides |= tiny(value),
+            "font-size" => look.tiny = Some(tiny(value)),
             "font" => {
-                look.hides |= value
-                    .split([' ', '/'])
-                    .any(|word| word.starts_with(['0', '1', '.']) && tiny(word) && length(word).is_some())
+                let size =
+                    value.split([' ', '/']).find(|word| word.starts_with(|c: char| c.is_ascii_digit() || c == '.'));
+                look.tiny = size.map(tiny).or(look.tiny);
             }
             "clip" => look.hides |= value.starts_with("rect(0") || value.starts_with("rect(1px"),
             "clip-path" => {
@@ -166,6 +168,7 @@ impl Sheet {
                 && (own.is_empty() || id.eq_ignore_ascii_case(own));
             if fits {
                 sum.hides |= look.hides;
+                sum.tiny = look.tiny.or(sum.tiny);
                 sum.colour = look.colour.or(sum.colour);
                 sum.ground = look.ground.or(sum.ground);
             }

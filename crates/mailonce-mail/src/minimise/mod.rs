@@ -1,0 +1,113 @@
+//! The view of a mail that a model is shown: what its reader would have seen, without quotes and signatures, between
+//! two lines that nobody outside can forge.
+//!
+//! Flags are hints and never a wall: what holds is what an agent is able to do.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `quote` | quoted mails and signatures |
+//! | `inject` | words that talk to a model |
+
+mod inject;
+mod quote;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    glyph,
+    html::{self, Page},
+    parse::Parsed,
+};
+
+pub use inject::{Flag, flags};
+pub use quote::{Split, split};
+
+/// Characters of text in a view.
+pub const VIEW_CHARS: usize = 20_000;
+
+/// A mail for a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct View {
+    /// The text between its fences.
+    pub text: String,
+    /// What was taken out.
+    pub removed: Removed,
+    /// Signs of somebody talking to the model, and how often.
+    pub flags: Vec<(Flag, usize)>,
+    /// Whether all of the mail was looked at.
+    pub whole: bool,
+}
+
+/// What was taken out, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Characters of hidden text.
+    pub hidden_chars: usize,
+    /// HTML comments.
+    pub comments: usize,
+    /// Images that only tell that a mail was opened.
+    pub pixels: usize,
+    /// Zero-width and other characters that show nothing.
+    pub invisible_chars: usize,
+    /// Characters that turn the direction of text. Also counted as invisible.
+    pub bidi_chars: usize,
+    /// Lines of quoted mails.
+    pub quoted_lines: usize,
+    /// Lines of signatures.
+    pub signature_lines: usize,
+    /// Characters beyond the limit.
+    pub cut_chars: usize,
+}
+
+/// The visible text of a mail: of its HTML when that says anything, else the plain text.
+pub fn visible(mail: &Parsed, page: Option<&Page>) -> String {
+    let page = page.filter(|page| page.text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
+    page.map_or_else(|| mail.text.clone().unwrap_or_default(), html::render)
+}
+
+/// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know.
+pub fn view(mail: &Parsed, page: Option<&Page>, nonce: &str) -> View {
+    let text = visible(mail, page);
+    let mut removed = Removed::default();
+    if let Some(page) = page {
+        removed.hidden_chars = page.hidden.chars;
+        removed.comments = page.hidden.comments;
+        removed.pixels = page.hidden.pixels;
+    }
+    let hidden = page.map(|page| page.hidden_text.as_str()).unwrap_or_default();
+    let flags = flags(&mail.subject, &text, hidden);
+    let seen = seen(&text, &mut removed);
+    let split = split(&seen);
+    removed.quoted_lines = split.quoted_lines;
+    removed.signature_lines = split.signature_lines;
+    let count = split.own.chars().count();
+    removed.cut_chars = count.saturating_sub(VIEW_CHARS);
+    let own: String = split.own.chars().take(VIEW_CHARS).collect();
+    let whole = !mail.cut.any() && page.is_none_or(|page| !page.cut) && removed.cut_chars == 0;
+    View { text: fence(&own, nonce), removed, flags, whole }
+}
+
+/// Without characters that nobody sees, and without controls.
+fn seen(text: &str, removed: &mut Removed) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if glyph::is_invisible(c) {
+            removed.invisible_chars += 1;
+            removed.bidi_chars += usize::from(glyph::is_bidi(c));
+        } else if !c.is_control() || c == '\n' || c == '\t' {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// The text between lines that carry the nonce. Runs of angle brackets, of which the fences are made, are broken up.
+fn fence(text: &str, nonce: &str) -> String {
+    let nonce: String = nonce.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+    let broken = text.replace("<<<", "< < <").replace(">>>", "> > >");
+    let broken = if nonce.is_empty() { broken } else { broken.replace(&nonce, "[nonce]") };
+    format!("<<<untrusted mail {nonce}\n{broken}\nuntrusted mail {nonce}>>>")
+}
+
+#[cfg(test)]
+mod tests;
