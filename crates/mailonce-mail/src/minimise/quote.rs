@@ -203,7 +203,7 @@ fn introduces(lines: &[&str], at: usize) -> bool {
 
 fn is_signature(line: &str) -> bool {
     let lower = line.trim().to_lowercase();
-    *line == "-- "
+    line == "-- "
         || lower == "--"
         || SENT_FROM.iter().any(|start| lower.starts_with(start)) && lower.chars().count() < 60
 }
