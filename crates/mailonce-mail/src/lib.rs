@@ -10,6 +10,7 @@
 //! | [`hook`] | what mail providers tell us, proven and read |
 //! | [`return_path`] | the address and the envelope id that name a handoff and an attempt |
 
+pub mod artifact;
 pub mod automatic;
 pub mod bounce;
 pub mod compose;

@@ -18,9 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{html::Page, parse::Parsed, words::words};
 
+pub(crate) use find::spans;
 pub use host::registrable;
 pub use judge::judge;
 pub use purpose::Purpose;
+pub(crate) use purpose::has_secret;
 
 /// Links kept of one mail.
 pub const LINKS: usize = 200;

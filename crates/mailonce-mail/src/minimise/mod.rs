@@ -14,6 +14,7 @@ mod quote;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    artifact::{self, Found},
     glyph,
     html::{self, Page},
     parse::Parsed,
@@ -65,8 +66,9 @@ pub fn visible(mail: &Parsed, page: Option<&Page>) -> String {
     page.map_or_else(|| mail.text.clone().unwrap_or_default(), html::render)
 }
 
-/// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know.
-pub fn view(mail: &Parsed, page: Option<&Page>, nonce: &str) -> View {
+/// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know. Values of
+/// `found` are made unreadable; for a reader who may see them it is empty.
+pub fn view(mail: &Parsed, page: Option<&Page>, found: &Found, nonce: &str) -> View {
     let text = visible(mail, page);
     let mut removed = Removed::default();
     if let Some(page) = page {
@@ -76,29 +78,30 @@ pub fn view(mail: &Parsed, page: Option<&Page>, nonce: &str) -> View {
     }
     let hidden = page.map(|page| page.hidden_text.as_str()).unwrap_or_default();
     let flags = flags(&mail.subject, &text, hidden);
-    let seen = seen(&text, &mut removed);
+    // Counted where the renderer has not been yet: it drops some of them by itself.
+    let source = page.map_or(text.as_str(), |page| page.text.as_str());
+    removed.invisible_chars = source.chars().filter(|c| glyph::is_invisible(*c)).count();
+    removed.bidi_chars = source.chars().filter(|c| glyph::is_bidi(*c)).count();
+    let seen = seen(&text);
     let split = split(&seen);
     removed.quoted_lines = split.quoted_lines;
     removed.signature_lines = split.signature_lines;
     let count = split.own.chars().count();
     removed.cut_chars = count.saturating_sub(VIEW_CHARS);
-    let own: String = split.own.chars().take(VIEW_CHARS).collect();
+    // Hidden before the cut, so that no half of a secret is left at the end.
+    let own: String = hide_all(&split.own, found).chars().take(VIEW_CHARS).collect();
     let whole = !mail.cut.any() && page.is_none_or(|page| !page.cut) && removed.cut_chars == 0;
     View { text: fence(&own, nonce), removed, flags, whole }
 }
 
+fn hide_all(text: &str, found: &Found) -> String {
+    if found.decided.is_empty() && found.candidates.is_empty() { text.to_owned() } else { artifact::hide(text, found) }
+}
+
 /// Without characters that nobody sees, and without controls.
-fn seen(text: &str, removed: &mut Removed) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if glyph::is_invisible(c) {
-            removed.invisible_chars += 1;
-            removed.bidi_chars += usize::from(glyph::is_bidi(c));
-        } else if !c.is_control() || c == '\n' || c == '\t' {
-            out.push(c);
-        }
-    }
-    out
+fn seen(text: &str) -> String {
+    let shown = |c: &char| !glyph::is_invisible(*c) && (!c.is_control() || *c == '\n' || *c == '\t');
+    text.chars().filter(shown).collect()
 }
 
 /// The text between lines that carry the nonce. Runs of angle brackets, of which the fences are made, are broken up.

@@ -1,0 +1,248 @@
+//! How sure it is that a number is the code, and why.
+
+use super::{
+    Artifact, Kind, Reason,
+    cue::{self, Hit, Says},
+    script::Script,
+    shape::{self, Shape},
+};
+
+/// How far a label reaches forward, in characters.
+const REACH: usize = 120;
+/// How far back.
+const BACK: usize = 70;
+
+/// Codes of a subject and a text, each value once.
+pub(super) fn codes(subject: &str, text: &str) -> Vec<Artifact> {
+    let subject = Script::new(subject);
+    let body = Script::new(text);
+    let subject_hits = cue::hits(&subject);
+    let about = |says: Says| subject_hits.iter().any(|hit| hit.says == says);
+    let topic = if about(Says::Code) {
+        10
+    } else if about(Says::Hint) && !about(Says::Other) {
+        5
+    } else {
+        0
+    };
+    let mut found: Vec<Artifact> = origin_bound(&body).into_iter().collect();
+    let in_subject = judge_all(&subject, &subject_hits, 0);
+    let in_body = judge_all(&body, &cue::hits(&body), topic);
+    for mut code in in_body.into_iter().chain(in_subject) {
+        match found.iter_mut().find(|known| known.value == code.value) {
+            Some(known) => {
+                known.confidence = (known.confidence.max(code.confidence)).saturating_add(8).min(99);
+                if !known.reasons.contains(&Reason::SubjectAndText) {
+                    known.reasons.push(Reason::SubjectAndText);
+                }
+            }
+            None => {
+                code.reasons.dedup();
+                found.push(code);
+            }
+        }
+    }
+    found
+}
+
+/// A last line `@host #code`, as text messages bind a code to a site.
+fn origin_bound(script: &Script) -> Option<Artifact> {
+    let text: String = script.chars.iter().collect();
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let (host, code) = line.trim().strip_prefix('@')?.split_once(" #")?;
+    let code = code.split([' ', '@', '%']).next().unwrap_or_default();
+    let fits = host.contains('.') && (4..=12).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric());
+    fits.then(|| Artifact {
+        kind: Kind::Code,
+        value: code.to_owned(),
+        confidence: 97,
+        reasons: vec![Reason::OriginBound],
+    })
+}
+
+/// The code in a link's query, which its reader may never have seen.
+pub(super) fn in_link(url: &str) -> Option<Artifact> {
+    let (_, query) = url.split_once('?')?;
+    let value = query.split(['&', '#']).find_map(|pair| {
+        pair.split_once('=').filter(|(name, _)| ["code", "otp", "pin"].contains(name)).map(|(_, value)| value)
+    })?;
+    let fits = (4..=8).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_digit());
+    fits.then(|| Artifact { kind: Kind::Code, value: value.to_owned(), confidence: 40, reasons: Vec::new() })
+}
+
+fn judge_all(script: &Script, hits: &[Hit], topic: i32) -> Vec<Artifact> {
+    let shapes = shape::all(script);
+    let mut found: Vec<Artifact> = Vec::new();
+    for shape in &shapes {
+        let Some((score, reasons)) = judge(script, hits, &shapes, shape, topic) else { continue };
+        let confidence = score.clamp(0, 99) as u8;
+        let new = Artifact { kind: Kind::Code, value: shape.value.clone(), confidence, reasons };
+        match found.iter_mut().find(|known| known.value == new.value) {
+            Some(known) if known.confidence >= new.confidence => {}
+            Some(known) => *known = new,
+            None => found.push(new),
+        }
+    }
+    found
+}
+
+/// Where a shape stands in its line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Alone,
+    First,
+    Within,
+}
+
+fn stand(script: &Script, shape: &Shape) -> Stand {
+    let (start, end) = script.line(shape.start);
+    let empty = |from: usize, to: usize| !script.slice(from, to).iter().any(|c| c.is_alphanumeric() || *c == '\u{1}');
+    match (empty(start, shape.start), empty(shape.end, end)) {
+        (true, true) => Stand::Alone,
+        (true, false) => Stand::First,
+        _ => Stand::Within,
+    }
+}
+
+fn judge(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, topic: i32) -> Option<(i32, Vec<Reason>)> {
+    let stand = stand(script, shape);
+    let (hit, gap, after) = label(script, hits, shapes, shape, stand)?;
+    let near = adjacent(&gap);
+    let mut reasons = Vec::new();
+    let mut score = topic;
+    match hit.says {
+        Says::Code => {
+            score += 55;
+            reasons.push(if after { Reason::LabelAfter } else { Reason::LabelBefore });
+        }
+        Says::Hint => {
+            score += 25;
+            reasons.push(Reason::WeakLabel);
+        }
+        Says::Other | Says::Talk => {
+            score -= 50;
+            reasons.push(Reason::OtherLabel);
+        }
+    }
+    let mut add = |holds: bool, points: i32, reason: Reason| {
+        if holds {
+            score += points;
+            reasons.push(reason);
+        }
+    };
+    let strong = hit.says == Says::Code;
+    add(near && strong, 20, Reason::Adjacent);
+    add(stand == Stand::Alone, 25, Reason::OwnLine);
+    add(stand == Stand::First && !near, 10, Reason::LineStart);
+    add(shape.value.len() == 6 && !shape.letters, 10, Reason::SixDigits);
+    add(topic == 10, 0, Reason::SubjectLabel);
+    add(shape.grouped, 0, Reason::Grouped);
+    add(shape.prefixed, 5, Reason::Prefixed);
+    add(shape.letters, 0, Reason::Letters);
+    add(shape.sign, -25, Reason::NumberSign);
+    let tight = strong && (gap.chars().count() <= 12 && near || stand == Stand::Alone);
+    add(is_date(&shape.value) && !tight, -35, Reason::DateLike);
+    // Letters and long runs could be anything: only a label right beside them makes them a code.
+    let odd = shape.letters || shape.value.len() > 8;
+    let close = strong && (near || stand == Stand::Alone);
+    if odd && !close || shape.grouped && !strong || shape.letters && !is_code_word(shape, stand, &gap) {
+        return None;
+    }
+    Some((score, reasons))
+}
+
+/// Words in capitals are codes only where nothing else could stand.
+fn is_code_word(shape: &Shape, stand: Stand, gap: &str) -> bool {
+    let digits = shape.value.bytes().any(|b| b.is_ascii_digit());
+    let lower = shape.value.bytes().any(|b| b.is_ascii_lowercase());
+    let colon = gap.trim_end().ends_with([':', '：']);
+    if digits && !lower { true } else { stand == Stand::Alone || colon }
+}
+
+fn is_date(value: &str) -> bool {
+    let year = |text: &str| text.starts_with("19") || text.starts_with("20");
+    let part = |from: usize, to: usize| value.get(from..to).and_then(|text| text.parse::<u32>().ok()).unwrap_or(99);
+    match value.len() {
+        4 => year(value),
+        8 => year(value) && (1..=12).contains(&part(4, 6)) && (1..=31).contains(&part(6, 8)),
+        _ => false,
+    }
+}
+
+/// The words that name a shape, what stands between, and whether they stand behind it.
+fn label(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, stand: Stand) -> Option<(Hit, String, bool)> {
+    let text = |from: usize, to: usize| script.slice(from, to).iter().collect::<String>();
+    let between =
+        |from: usize, to: usize| shapes.iter().any(|other| other.start >= from && other.end <= to && !other.letters);
+    let mut before: Option<(Hit, String)> = None;
+    for hit in
+        hits.iter().filter(|hit| hit.end <= shape.start && shape.start - hit.end <= REACH && hit.says != Says::Talk)
+    {
+        let gap = text(hit.end, shape.start);
+        let breaks = gap_breaks(&gap, stand);
+        // A label that has its own number names that one.
+        let spent = between(hit.end, shape.start)
+            || hit.says == Says::Other && gap.chars().filter(char::is_ascii_digit).count() >= 3;
+        if !breaks
+            && !spent
+            && before.as_ref().is_none_or(|(known, _)| rank(hit) >= rank(known) || hit.says != Says::Hint)
+        {
+            before = Some((*hit, gap));
+        }
+    }
+    let behind = hits.iter().find(|hit| {
+        hit.start >= shape.end && hit.start - shape.end <= BACK && !matches!(hit.says, Says::Talk | Says::Hint)
+    });
+    let after = behind.map(|hit| (*hit, text(shape.end, hit.start))).filter(|(hit, gap)| {
+        let line = gap.matches('\n').count() <= usize::from(stand == Stand::Alone);
+        line && !ends_sentence(gap) && !between(shape.end, hit.start) && !gap.contains([':', '：'])
+    });
+    match (before, after) {
+        (Some((hit, gap)), Some((other, behind))) => {
+            let forward = gap.chars().count();
+            // "482913 is your code" says it better than whatever stood before.
+            let better =
+                hit.says != Says::Code && other.says == Says::Code && !(hit.says == Says::Other && adjacent(&gap));
+            if better || stand != Stand::Within && other.says == Says::Code && behind.chars().count() < forward {
+                Some((other, behind, true))
+            } else {
+                Some((hit, gap, false))
+            }
+        }
+        (Some((hit, gap)), None) => Some((hit, gap, false)),
+        (None, Some((hit, gap))) => Some((hit, gap, true)),
+        (None, None) => None,
+    }
+}
+
+fn rank(hit: &Hit) -> usize {
+    usize::from(hit.says != Says::Hint)
+}
+
+/// Whether a label before cannot reach over what stands between.
+fn gap_breaks(gap: &str, stand: Stand) -> bool {
+    let lines = gap.split('\n').skip(1).filter(|line| line.chars().any(char::is_alphanumeric)).count();
+    match stand {
+        // A number that stands for itself is named by the paragraph before it.
+        Stand::Alone => lines > 2,
+        Stand::First => lines > 1,
+        Stand::Within => ends_sentence(gap) || gap.contains("\n\n") || lines > 1,
+    }
+}
+
+fn ends_sentence(gap: &str) -> bool {
+    let chars: Vec<char> = gap.chars().collect();
+    chars.iter().enumerate().any(|(at, c)| match c {
+        '.' | '!' | '?' | ';' => chars.get(at + 1).is_none_or(|next| next.is_whitespace()),
+        '。' | '！' | '？' | '；' | '؟' => true,
+        _ => false,
+    })
+}
+
+/// Whether only a few joining words stand between, or a colon ends them.
+fn adjacent(gap: &str) -> bool {
+    let words = gap.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
+    let colon = gap.trim_end_matches([' ', '*', '"', '\n', '[', '「', '【', '“']).ends_with([':', '：', '>', '=']);
+    let short = words <= 3 && gap.chars().count() <= 28;
+    (short || colon && gap.chars().count() <= 100) && !gap.trim_start_matches(['\n', ' ', ':']).contains("\n\n")
+}
