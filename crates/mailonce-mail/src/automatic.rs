@@ -206,7 +206,7 @@ fn local(address: &str) -> String {
 }
 
 fn is_no_reply(local: &str) -> bool {
-    let plain: String = local.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let plain: String = local.chars().filter(char::is_ascii_alphanumeric).collect();
     NO_REPLY.iter().any(|name| plain.starts_with(name) || plain.ends_with(name))
 }
 

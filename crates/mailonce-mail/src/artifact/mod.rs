@@ -144,15 +144,15 @@ pub fn find(mail: &Parsed, page: Option<&Page>, links: &[Link]) -> Found {
 fn codes(mail: &Parsed, page: Option<&Page>, links: &[Link]) -> Vec<Artifact> {
     let html =
         page.map(|page| page.text.as_str()).filter(|text| text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
-    let plain = mail.text.as_deref().unwrap_or_default();
-    let mut found = score::codes(&mail.subject, html.unwrap_or(plain));
+    let plain = minimise::split(mail.text.as_deref().unwrap_or_default());
+    let shown = html.map_or_else(|| plain.clone(), minimise::split);
+    let mut found = score::codes(&mail.subject, &shown.own);
     if !found.iter().any(|code| code.confidence >= DECIDED) && html.is_some() {
         // What the plain text says is worth less than what the reader sees, so it counts only where that says nothing.
-        found.extend(score::codes(&mail.subject, plain));
+        found.extend(score::codes(&mail.subject, &plain.own));
     }
     if found.iter().all(|code| code.confidence < CANDIDATE) {
-        let quoted = minimise::split(html.unwrap_or(plain)).quoted;
-        found.extend(score::codes("", &quoted).into_iter().map(|code| lowered(code, Reason::Quoted)));
+        found.extend(score::codes("", &shown.quoted).into_iter().map(|code| lowered(code, Reason::Quoted)));
         found.extend(
             links.iter().filter_map(|link| score::in_link(&link.url)).map(|code| lowered(code, Reason::InLink)),
         );
@@ -189,7 +189,7 @@ fn secret_links(links: &[Link], about_code: bool) -> Vec<Artifact> {
 /// Decides on one value of a kind, or on none.
 fn settle(mut values: Vec<Artifact>, found: &mut Found) {
     values.retain(|value| value.confidence >= CANDIDATE);
-    values.sort_by(|a, b| b.confidence.cmp(&a.confidence));
+    values.sort_by_key(|value| std::cmp::Reverse(value.confidence));
     let mut seen: Vec<String> = Vec::new();
     values.retain(|value| {
         let new = !seen.contains(&value.value);

@@ -28,18 +28,14 @@ pub(super) fn codes(subject: &str, text: &str) -> Vec<Artifact> {
     let mut found: Vec<Artifact> = origin_bound(&body).into_iter().collect();
     let in_subject = judge_all(&subject, &subject_hits, 0);
     let in_body = judge_all(&body, &cue::hits(&body), topic);
-    for mut code in in_body.into_iter().chain(in_subject) {
-        match found.iter_mut().find(|known| known.value == code.value) {
-            Some(known) => {
-                known.confidence = (known.confidence.max(code.confidence)).saturating_add(8).min(99);
-                if !known.reasons.contains(&Reason::SubjectAndText) {
-                    known.reasons.push(Reason::SubjectAndText);
-                }
+    for code in in_body.into_iter().chain(in_subject) {
+        if let Some(known) = found.iter_mut().find(|known| known.value == code.value) {
+            known.confidence = (known.confidence.max(code.confidence)).saturating_add(8).min(99);
+            if !known.reasons.contains(&Reason::SubjectAndText) {
+                known.reasons.push(Reason::SubjectAndText);
             }
-            None => {
-                code.reasons.dedup();
-                found.push(code);
-            }
+        } else {
+            found.push(code);
         }
     }
     found
@@ -172,8 +168,12 @@ fn is_date(value: &str) -> bool {
 /// The words that name a shape, what stands between, and whether they stand behind it.
 fn label(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, stand: Stand) -> Option<(Hit, String, bool)> {
     let text = |from: usize, to: usize| script.slice(from, to).iter().collect::<String>();
-    let between =
-        |from: usize, to: usize| shapes.iter().any(|other| other.start >= from && other.end <= to && !other.letters);
+    let between = |from: usize, to: usize| {
+        let mut inner = shapes.iter().filter(|other| other.start >= from && other.end <= to && !other.letters);
+        // In a list of codes none uses up the words above the list.
+        let listed = |other: &Shape| stand == Stand::Alone && self::stand(script, other) == Stand::Alone;
+        inner.any(|other| !listed(other) && !is_named(hits, other))
+    };
     let mut before: Option<(Hit, String)> = None;
     for hit in
         hits.iter().filter(|hit| hit.end <= shape.start && shape.start - hit.end <= REACH && hit.says != Says::Talk)
@@ -215,6 +215,12 @@ fn label(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, stand: 
     }
 }
 
+/// Whether words right before a number call it something else than a code: then it cannot use up another label.
+fn is_named(hits: &[Hit], shape: &Shape) -> bool {
+    let last = hits.iter().rfind(|hit| hit.end <= shape.start && shape.start - hit.end <= 12);
+    last.is_some_and(|hit| hit.says == Says::Other)
+}
+
 fn rank(hit: &Hit) -> usize {
     usize::from(hit.says != Says::Hint)
 }
@@ -243,6 +249,6 @@ fn ends_sentence(gap: &str) -> bool {
 fn adjacent(gap: &str) -> bool {
     let words = gap.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
     let colon = gap.trim_end_matches([' ', '*', '"', '\n', '[', '「', '【', '“']).ends_with([':', '：', '>', '=']);
-    let short = words <= 3 && gap.chars().count() <= 28;
+    let short = words <= 4 && gap.chars().count() <= 32;
     (short || colon && gap.chars().count() <= 100) && !gap.trim_start_matches(['\n', ' ', ':']).contains("\n\n")
 }

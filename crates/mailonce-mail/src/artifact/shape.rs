@@ -5,6 +5,7 @@ use crate::glyph;
 
 /// Something that could be a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each told by its name")]
 pub(super) struct Shape {
     pub(super) start: usize,
     pub(super) end: usize,
@@ -173,9 +174,7 @@ fn numbers(script: &Script, at: usize, shapes: &mut Vec<Shape>) -> usize {
         end = stop;
     }
     let (front, back) = (script.before(at), script.at(end));
-    if !is_open(script, at, front)
-        || back.is_some_and(|c| glyph::is_word(c) || c == '_' || c == '\u{1}' || c == '%' || c == '*')
-    {
+    if !is_open(script, at, front) || back.is_some_and(|c| glyph::is_word(c) || c == '_' || c == '\u{1}' || c == '%') {
         return end;
     }
     let tight_letter = back == Some('-') && script.at(end + 1).is_some_and(char::is_alphanumeric);
@@ -192,8 +191,15 @@ fn is_open(script: &Script, at: usize, front: Option<char>) -> bool {
     let money = |c: char| "$€£¥₹₽₩₺+".contains(c);
     let joins = "-.,:/".contains(front) && earlier.is_some_and(char::is_alphanumeric) && front != ':';
     let clock = front == ':' && earlier.is_some_and(|c| c.is_ascii_digit());
+    // One star is emphasis, several are a hidden card number.
+    let emphasis = front == '*' && earlier != Some('*');
     let spaced_money = front == ' ' && earlier.is_some_and(money);
-    !(glyph::is_word(front) || money(front) || joins || clock || spaced_money || "*•_@\u{1}=&x×~".contains(front))
+    !(glyph::is_word(front)
+        || money(front)
+        || joins
+        || clock
+        || spaced_money
+        || "*•_@\u{1}=&x×~".contains(front) && !emphasis)
 }
 
 fn has_unit(script: &Script, end: usize) -> bool {

@@ -8,7 +8,8 @@
 //! | `token` | tags, attributes, text and comments |
 //! | `entity` | `&amp;` and its kin |
 //! | `style` | declarations and the few rules that hide |
-//! | `page` | the walk |
+//! | `page` | a page as its reader sees it |
+//! | `walk` | open elements, and what they hide |
 //! | `text` | the page as text for a reader |
 
 mod entity;
@@ -16,6 +17,7 @@ mod page;
 mod style;
 mod text;
 mod token;
+mod walk;
 
 pub use page::{Anchor, Hidden, Page};
 pub use text::render;

@@ -26,7 +26,9 @@ impl Colour {
     pub(super) fn melts_into(self, ground: Self) -> bool {
         match (self, ground) {
             (Self::Clear, _) => true,
-            (Self::Rgb(r, g, b), Self::Rgb(x, y, z)) => r.abs_diff(x) <= 8 && g.abs_diff(y) <= 8 && b.abs_diff(z) <= 8,
+            (Self::Rgb(red, green, blue), Self::Rgb(r, g, b)) => {
+                red.abs_diff(r) <= 8 && green.abs_diff(g) <= 8 && blue.abs_diff(b) <= 8
+            }
             (Self::Rgb(..), Self::Clear) => false,
         }
     }

@@ -6,12 +6,13 @@
 //! | `judge` | the verdict and its reasons |
 //! | `host` | names: registrable domains, internal ones, look-alikes |
 //! | `redirect` | links that lead to other links |
-//! | `purpose` | what a link is for |
+//! | `purpose`, `purpose_words` | what a link is for |
 
 mod find;
 mod host;
 mod judge;
 mod purpose;
+mod purpose_words;
 mod redirect;
 
 use serde::{Deserialize, Serialize};

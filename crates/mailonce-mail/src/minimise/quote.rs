@@ -160,7 +160,7 @@ pub fn split(text: &str) -> Split {
         split.quoted_lines += usize::from(!line.trim().is_empty());
         push(&mut split.quoted, line.trim_start_matches(['>', ' ']));
     }
-    split.own = kept.join("\n").trim().to_owned();
+    kept.join("\n").trim().clone_into(&mut split.own);
     split
 }
 
@@ -176,7 +176,7 @@ fn begins(lines: &[&str], at: usize) -> bool {
     if MARKS.contains(&bare) {
         return true;
     }
-    let plain = line.trim_start_matches('*').replace("*", "");
+    let plain = line.trim_start_matches('*').replace('*', "");
     let head = FROM.iter().any(|name| plain.starts_with(name));
     let next = lines.get(at + 1).map(|next| next.trim().to_lowercase().replace('*', "")).unwrap_or_default();
     // A letter may begin with `From:`; a header goes on with the date.

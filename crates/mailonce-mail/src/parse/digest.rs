@@ -26,7 +26,8 @@ pub fn digest(mail: &Parsed) -> String {
         part(&mut hash, &attachment.content_type);
         hash.update(attachment.sha256);
     }
-    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
+    let digits = hash.finalize().into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect::<String>();
     format!("{VERSION}_{digits}")
 }
 

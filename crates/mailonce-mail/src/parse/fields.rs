@@ -210,13 +210,9 @@ fn id_of(text: &str) -> Option<String> {
 pub(super) fn date(fields: &Fields, cut: &mut Cut) -> Option<Time> {
     let line = fields.raw("date")?;
     let read = || MessageStream::new(&line).parse_date().into_datetime().filter(mail_parser::DateTime::is_valid);
-    match guarded(|| read().map(|date| date.to_timestamp())) {
-        Ok(seconds) => seconds.and_then(|seconds| seconds.checked_mul(1000)).map(Time),
-        Err(()) => {
-            cut.unreadable = true;
-            None
-        }
-    }
+    let seconds = guarded(|| read().map(|date| date.to_timestamp()));
+    cut.unreadable |= seconds.is_err();
+    seconds.ok().flatten().and_then(|seconds| seconds.checked_mul(1000)).map(Time)
 }
 
 /// `type/subtype` in lower case with its parameters; also reads a disposition.

@@ -142,10 +142,8 @@ fn every_limit_ends_the_mail_not_us() {
     let nested = "Content-Type: message/rfc822\n\n".repeat(50_000);
     assert_eq!(parse(nested.as_bytes()).attachments.len(), 1);
 
-    let mut deep = String::new();
-    for level in 0..100 {
-        deep.push_str(&format!("Content-Type: multipart/mixed; boundary=b{level}\n\n--b{level}\n"));
-    }
+    let level = |level| format!("Content-Type: multipart/mixed; boundary=b{level}\n\n--b{level}\n");
+    let deep = (0..100).map(level).collect::<Vec<_>>().concat();
     assert!(parse(deep.as_bytes()).cut.parts);
 
     let wide = format!("Content-Type: multipart/mixed; boundary=b\n\n{}", "--b\n\nx\n".repeat(10_000));
