@@ -1,6 +1,6 @@
 //! Words that say what a number is.
 
-use std::sync::LazyLock;
+use std::{collections::HashMap, sync::LazyLock};
 
 use super::script::Script;
 use crate::glyph;
@@ -29,7 +29,16 @@ struct Cue {
     inside: bool,
 }
 
-static CUES: LazyLock<Vec<Cue>> = LazyLock::new(|| include_str!("cues.txt").lines().filter_map(cue).collect());
+/// By their first character.
+static CUES: LazyLock<HashMap<char, Vec<Cue>>> = LazyLock::new(|| {
+    let mut cues: HashMap<char, Vec<Cue>> = HashMap::new();
+    for cue in include_str!("cues.txt").lines().filter_map(cue) {
+        cues.entry(cue.words[0]).or_default().push(cue);
+    }
+    cues
+});
+/// Characters of the longest phrase, at least.
+const LONGEST: usize = 60;
 
 fn cue(line: &str) -> Option<Cue> {
     let (kind, phrase) = line.split_once(' ')?;
@@ -49,23 +58,33 @@ pub(super) fn hits(script: &Script) -> Vec<Hit> {
     let mut all: Vec<Hit> = Vec::new();
     for at in 0..script.lower.len() {
         let first = script.lower[at];
-        for cue in CUES.iter().filter(|cue| cue.words[0] == first) {
+        for cue in CUES.get(&first).into_iter().flatten() {
             if stands(script, at, cue) {
                 all.push(Hit { start: at, end: at + cue.words.len(), says: cue.says });
             }
         }
     }
-    let swallowed = |hit: &Hit| {
-        let near = all.iter().filter(|other| other.start <= hit.start && other.end >= hit.end);
-        near.into_iter().any(|other| other.end - other.start > hit.end - hit.start)
+    // They are in order, and none is longer than the longest, so only the neighbours can overlap.
+    let near = |hits: &[Hit], at: usize| {
+        let first = hits.partition_point(|hit| hit.start + LONGEST < hits[at].start);
+        let last = hits.partition_point(|hit| hit.start < hits[at].end);
+        first..last
     };
-    let kept: Vec<Hit> = all.iter().filter(|hit| !swallowed(hit)).copied().collect();
-    // `tracking code` and `code expires` overlap without either holding the other.
-    let crossed = |hit: &Hit| {
-        hit.says == Says::Code
-            && kept.iter().any(|other| other.says == Says::Talk && other.start < hit.end && hit.start < other.end)
+    let swallowed = |at: usize| {
+        let hit = all[at];
+        let larger = |other: &Hit| {
+            other.start <= hit.start && other.end >= hit.end && other.end - other.start > hit.end - hit.start
+        };
+        all[near(&all, at)].iter().any(larger)
     };
-    kept.iter().filter(|hit| !crossed(hit)).copied().collect()
+    let kept: Vec<Hit> = (0..all.len()).filter(|at| !swallowed(*at)).map(|at| all[at]).collect();
+    // `use this code` and `code expires` overlap without either holding the other.
+    let crossed = |at: usize| {
+        let hit = kept[at];
+        let talk = |other: &Hit| other.says == Says::Talk && other.start < hit.end && hit.start < other.end;
+        hit.says == Says::Code && kept[near(&kept, at)].iter().any(talk)
+    };
+    (0..kept.len()).filter(|at| !crossed(*at)).map(|at| kept[at]).collect()
 }
 
 fn stands(script: &Script, at: usize, cue: &Cue) -> bool {

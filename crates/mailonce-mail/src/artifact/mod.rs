@@ -8,10 +8,12 @@
 //! | `script` | the text as it is searched: folded, links and addresses taken out |
 //! | `cue` | words that say what a number is; the list is `cues.txt` |
 //! | `shape` | what could be a code by its form |
+//! | `label` | which words name a number |
 //! | `score` | how sure, and why |
 //! | `mask` | values made unreadable |
 
 mod cue;
+mod label;
 mod mask;
 mod score;
 mod script;

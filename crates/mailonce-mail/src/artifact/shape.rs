@@ -15,6 +15,15 @@ pub(super) struct Shape {
     pub(super) letters: bool,
     /// A number sign stands before it.
     pub(super) sign: bool,
+    pub(super) stand: Stand,
+}
+
+/// Where a shape stands in its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    Alone,
+    First,
+    Within,
 }
 
 /// Shapes kept of one text.
@@ -132,7 +141,21 @@ pub(super) fn all(script: &Script) -> Vec<Shape> {
             at = whole;
         }
     }
+    for shape in &mut shapes {
+        shape.stand = stand(script, shape);
+    }
     shapes
+}
+
+/// Only punctuation counts as nothing; a link does not.
+fn stand(script: &Script, shape: &Shape) -> Stand {
+    let (start, end) = script.line(shape.start);
+    let empty = |from: usize, to: usize| !script.slice(from, to).iter().any(|c| c.is_alphanumeric() || *c == '\u{1}');
+    match (empty(start, shape.start), empty(shape.end, end)) {
+        (true, true) => Stand::Alone,
+        (true, false) => Stand::First,
+        _ => Stand::Within,
+    }
 }
 
 /// The end of a run of letters and digits.
@@ -213,7 +236,7 @@ fn chain(script: &Script, groups: &[(usize, usize)], seps: &[char]) -> Vec<Shape
     let shape = |start: usize, end: usize, grouped: bool| {
         let value: String = script.slice(start, end).iter().filter(|c| c.is_ascii_digit()).collect();
         let sign = script.before(start) == Some('#') || script.before(start) == Some('№');
-        Shape { start, end, value, grouped, prefixed: false, letters: false, sign }
+        Shape { start, end, value, grouped, prefixed: false, letters: false, sign, stand: Stand::Within }
     };
     let lengths: Vec<usize> = groups.iter().map(|(start, end)| end - start).collect();
     let total: usize = lengths.iter().sum();
@@ -271,6 +294,7 @@ fn letters(script: &Script, start: usize, end: usize) -> Option<Shape> {
             prefixed: true,
             letters: false,
             sign,
+            stand: Stand::Within,
         });
     }
     let value: String = groups.concat();
@@ -282,5 +306,14 @@ fn letters(script: &Script, start: usize, end: usize) -> Option<Shape> {
     let mixed = count >= 1 && count < value.len() && (upper || value.len() >= 5 && groups.len() == 1);
     let capitals = count == 0 && upper && (groups.len() > 1 && value.len() >= 6 || (5..=8).contains(&value.len()));
     let grouped = groups.len() > 1;
-    (fits && (mixed || capitals)).then_some(Shape { start, end, value, grouped, prefixed: false, letters: true, sign })
+    (fits && (mixed || capitals)).then_some(Shape {
+        start,
+        end,
+        value,
+        grouped,
+        prefixed: false,
+        letters: true,
+        sign,
+        stand: Stand::Within,
+    })
 }

@@ -79,3 +79,24 @@ fn masked_values_cannot_be_read_anywhere() {
     assert_eq!(hidden, "Your code: ••• •••\nfull width ••••••\nhttps://acme.example/…");
     assert_eq!(masked(found.decided(Kind::Code).unwrap()), "••••••");
 }
+
+#[test]
+fn floods_end() {
+    for piece in [
+        "code 123456 ",
+        "code",
+        "1 ",
+        "1234 ",
+        "A1-",
+        "@a",
+        "wrote: 1\n",
+        "code\n\n123456\n",
+        "https://x.example/?code=1234 ",
+        "\u{200b}1",
+    ] {
+        let text = piece.repeat(200_000 / piece.len());
+        let found = found(piece, &format!("{text}\n> x"));
+        assert!(found.candidates.len() <= CANDIDATES);
+        assert!(hide(&text, &found).len() <= text.len() * 4);
+    }
+}

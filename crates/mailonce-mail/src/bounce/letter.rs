@@ -67,8 +67,8 @@ pub(super) fn read(mail: &Parsed) -> Option<Bounce> {
     let end = RETURNED.iter().filter_map(|mark| lower.find(mark)).min().unwrap_or(text.len());
     let (told, returned) = text.split_at(end);
     let subject = mail.subject.to_lowercase();
-    let said =
-        |words: &[&str]| words.iter().any(|words| told.to_lowercase().contains(words) || subject.contains(words));
+    let lower = told.to_lowercase();
+    let said = |words: &[&str]| words.iter().any(|words| lower.contains(words) || subject.contains(words));
     let says = if said(DELAYED) {
         Says::Deferred
     } else if said(FAILED) || mail.headers.has("x-failed-recipients") {

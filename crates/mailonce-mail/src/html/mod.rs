@@ -6,12 +6,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `token` | tags, attributes, text and comments |
+//! | `element` | elements by what they do |
 //! | `entity` | `&amp;` and its kin |
 //! | `style` | declarations and the few rules that hide |
 //! | `page` | a page as its reader sees it |
 //! | `walk` | open elements, and what they hide |
 //! | `text` | the page as text for a reader |
 
+mod element;
 mod entity;
 mod page;
 mod style;

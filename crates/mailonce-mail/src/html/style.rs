@@ -147,7 +147,7 @@ impl Sheet {
             let Some((body, behind)) = block(behind) else { return };
             rest = behind;
             let look = look(body);
-            if head.starts_with('@') || look == Look::default() || self.0.len() >= 500 {
+            if head.starts_with('@') || look == Look::default() || self.0.len() >= 200 {
                 continue;
             }
             for selector in head.split(',').take(20) {
@@ -166,7 +166,8 @@ impl Sheet {
             let (tag, class) = selector.split_once('.').unwrap_or((selector, ""));
             let (tag, own) = tag.split_once('#').unwrap_or((tag, ""));
             let fits = (tag.is_empty() || tag == element)
-                && (class.is_empty() || classes.split_ascii_whitespace().any(|word| word.eq_ignore_ascii_case(class)))
+                && (class.is_empty()
+                    || classes.split_ascii_whitespace().take(20).any(|word| word.eq_ignore_ascii_case(class)))
                 && (own.is_empty() || id.eq_ignore_ascii_case(own));
             if fits {
                 sum.hides |= look.hides;

@@ -79,6 +79,11 @@ fn floods_end() {
         "<table><tr><td>".repeat(30_000),
         "<p><a href=x>".repeat(30_000),
         "&#".repeat(300_000),
+        format!(
+            "<style>{}</style>{}",
+            ".a{color:red}".repeat(1000),
+            format!("<p class='{}'>", "b ".repeat(300)).repeat(1000)
+        ),
         format!("<style>{}</style>{}", ".a,".repeat(10_000), "<p class=a>".repeat(10_000)),
     ] {
         let page = Page::read(&html);

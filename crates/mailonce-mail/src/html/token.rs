@@ -73,7 +73,7 @@ impl<'a> Tokens<'a> {
         let end = rest[start..]
             .find(|c: char| c.is_ascii_whitespace() || c == '/' || c == '>')
             .map_or(rest.len(), |n| start + n);
-        let name = rest[start..end.min(start + 32)].to_ascii_lowercase();
+        let name = rest[start..rest.floor_char_boundary(end.min(start + 32))].to_ascii_lowercase();
         let (attributes, behind) = attributes(&rest[end..]);
         self.rest = behind;
         if close {

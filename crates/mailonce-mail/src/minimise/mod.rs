@@ -26,6 +26,9 @@ pub use quote::{Split, split};
 /// Characters of text in a view.
 pub const VIEW_CHARS: usize = 20_000;
 
+/// Bytes of visible text that are searched for tricks.
+pub const TEXT_BYTES: usize = 256 * 1024;
+
 /// A mail for a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
@@ -63,7 +66,9 @@ pub struct Removed {
 /// The visible text of a mail: of its HTML when that says anything, else the plain text.
 pub fn visible(mail: &Parsed, page: Option<&Page>) -> String {
     let page = page.filter(|page| page.text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
-    page.map_or_else(|| mail.text.clone().unwrap_or_default(), html::render)
+    let mut text = page.map_or_else(|| mail.text.clone().unwrap_or_default(), html::render);
+    text.truncate(text.floor_char_boundary(TEXT_BYTES));
+    text
 }
 
 /// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know. Values of
@@ -90,7 +95,8 @@ pub fn view(mail: &Parsed, page: Option<&Page>, found: &Found, nonce: &str) -> V
     removed.cut_chars = count.saturating_sub(VIEW_CHARS);
     // Hidden before the cut, so that no half of a secret is left at the end.
     let own: String = hide_all(&split.own, found).chars().take(VIEW_CHARS).collect();
-    let whole = !mail.cut.any() && page.is_none_or(|page| !page.cut) && removed.cut_chars == 0;
+    let whole =
+        !mail.cut.any() && page.is_none_or(|page| !page.cut) && removed.cut_chars == 0 && text.len() < TEXT_BYTES - 4;
     View { text: fence(&own, nonce), removed, flags, whole }
 }
 
@@ -107,7 +113,13 @@ fn seen(text: &str) -> String {
 /// The text between lines that carry the nonce. Runs of angle brackets, of which the fences are made, are broken up.
 fn fence(text: &str, nonce: &str) -> String {
     let nonce: String = nonce.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
-    let broken = text.replace("<<<", "< < <").replace(">>>", "> > >");
+    let mut broken = String::with_capacity(text.len());
+    for c in text.chars() {
+        if (c == '<' || c == '>') && broken.ends_with(c) {
+            broken.push(' ');
+        }
+        broken.push(c);
+    }
     let broken = if nonce.is_empty() { broken } else { broken.replace(&nonce, "[nonce]") };
     format!("<<<untrusted mail {nonce}\n{broken}\nuntrusted mail {nonce}>>>")
 }

@@ -141,7 +141,8 @@ const SENT_FROM: &[&str] = &[
 pub fn split(text: &str) -> Split {
     let lines: Vec<&str> = text.lines().collect();
     let mut split = Split::default();
-    let end = lines.iter().enumerate().position(|(at, _)| begins(&lines, at)).unwrap_or(lines.len());
+    let marked = lines.iter().rposition(|line| line.trim_start().starts_with('>'));
+    let end = (0..lines.len()).find(|at| begins(&lines, *at, marked)).unwrap_or(lines.len());
     let (own, old) = lines.split_at(end);
     let mut kept: Vec<&str> = Vec::new();
     for (at, line) in own.iter().enumerate() {
@@ -169,8 +170,8 @@ fn push(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Whether an older mail begins at this line.
-fn begins(lines: &[&str], at: usize) -> bool {
+/// Whether an older mail begins at this line. `marked` is the last line with the mark of a quote.
+fn begins(lines: &[&str], at: usize, marked: Option<usize>) -> bool {
     let line = lines[at].trim().to_lowercase();
     let bare = line.trim_matches(['-', '_', ' ', '*', ':', '=']);
     if MARKS.contains(&bare) {
@@ -184,7 +185,7 @@ fn begins(lines: &[&str], at: usize) -> bool {
         return true;
     }
     // An answer above a quote whose lines have no mark: everything behind the introduction is the quote.
-    introduces_any(lines, at) && !lines[at + 1..].iter().any(|line| line.trim_start().starts_with('>'))
+    introduces_any(lines, at) && marked.is_none_or(|marked| marked <= at)
 }
 
 /// Whether this line says who wrote what follows.
