@@ -19,7 +19,10 @@ pub(super) fn label(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Sha
         let mut inner = shapes.iter().filter(|other| other.start >= from && other.end <= to && !other.letters);
         // In a list of codes none uses up the words above the list.
         let listed = |other: &Shape| stand == Stand::Alone && other.stand == Stand::Alone;
-        inner.any(|other| !listed(other) && !is_named(hits, other))
+        // "Your code for order 4471 is 731904": the order has its own word, and only a verb follows it.
+        let passed =
+            |other: &Shape| is_named(hits, other) && other.end < shape.start && is_verb(&text(other.end, shape.start));
+        inner.any(|other| !listed(other) && !passed(other))
     };
     let mut before: Option<(Hit, String)> = None;
     for hit in
@@ -68,6 +71,11 @@ fn is_named(hits: &[Hit], shape: &Shape) -> bool {
     last.is_some_and(|hit| hit.says == Says::Other)
 }
 
+fn is_verb(gap: &str) -> bool {
+    let word = gap.trim_matches(|c: char| !c.is_alphanumeric());
+    !word.contains(char::is_whitespace) && word.chars().count() <= 6
+}
+
 fn rank(hit: &Hit) -> usize {
     usize::from(hit.says != Says::Hint)
 }
@@ -98,4 +106,11 @@ pub(super) fn adjacent(gap: &str) -> bool {
     let colon = gap.trim_end_matches([' ', '*', '"', '\n', '[', '「', '【', '“']).ends_with([':', '：', '>', '=']);
     let short = words <= 4 && gap.chars().count() <= 32;
     (short || colon && gap.chars().count() <= 100) && !gap.trim_start_matches(['\n', ' ', ':']).contains("\n\n")
+}
+
+/// Whether nothing but a verb or a colon stands between.
+pub(super) fn direct(gap: &str) -> bool {
+    let words = gap.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
+    let colon = gap.trim_end_matches([' ', '*', '"', '[', '「', '【', '“']).ends_with([':', '：']);
+    words <= 1 && gap.chars().count() <= 14 || colon && words <= 4
 }

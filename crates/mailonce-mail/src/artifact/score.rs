@@ -3,7 +3,7 @@
 use super::{
     Artifact, Kind, Reason,
     cue::{self, Hit, Says},
-    label::{adjacent, label},
+    label::{adjacent, direct, label},
     script::Script,
     shape::{self, Shape, Stand},
 };
@@ -105,16 +105,19 @@ fn judge(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, topic: 
         }
     };
     let strong = hit.says == Says::Code;
-    add(near && strong, 20, Reason::Adjacent);
+    // Six digits are hardly ever anything else; other numbers must stand right beside the word.
+    let six = shape.value.len() == 6 && !shape.letters;
+    let beside = near && (six || shape.letters || stand != Stand::Within || direct(&gap));
+    add(beside && strong, 20, Reason::Adjacent);
     add(stand == Stand::Alone, 25, Reason::OwnLine);
     add(stand == Stand::First && !near, 10, Reason::LineStart);
-    add(shape.value.len() == 6 && !shape.letters, 10, Reason::SixDigits);
+    add(six, 10, Reason::SixDigits);
     add(topic == 10, 0, Reason::SubjectLabel);
     add(shape.grouped, 0, Reason::Grouped);
     add(shape.prefixed, 5, Reason::Prefixed);
     add(shape.letters, 0, Reason::Letters);
     add(shape.sign, -25, Reason::NumberSign);
-    let tight = strong && (gap.chars().count() <= 12 && near || stand == Stand::Alone);
+    let tight = strong && (direct(&gap) || stand == Stand::Alone);
     add(is_date(&shape.value) && !tight, -35, Reason::DateLike);
     // Letters and long runs could be anything: only a label right beside them makes them a code.
     let odd = shape.letters || shape.value.len() > 8;

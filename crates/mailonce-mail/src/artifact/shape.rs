@@ -197,7 +197,9 @@ fn numbers(script: &Script, at: usize, shapes: &mut Vec<Shape>) -> usize {
         end = stop;
     }
     let (front, back) = (script.before(at), script.at(end));
-    if !is_open(script, at, front) || back.is_some_and(|c| glyph::is_word(c) || c == '_' || c == '\u{1}' || c == '%') {
+    if !is_open(script, at, front)
+        || back.is_some_and(|c| glyph::is_word(c) || c == '_' || c == '\u{1}' || c == '%' || c == '#')
+    {
         return end;
     }
     let tight_letter = back == Some('-') && script.at(end + 1).is_some_and(char::is_alphanumeric);

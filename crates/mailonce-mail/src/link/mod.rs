@@ -144,7 +144,7 @@ pub fn links(mail: &Parsed, page: Option<&Page>, policy: &Policy) -> Vec<Link> {
         if found.hidden {
             reasons.push(Reason::Hidden);
         }
-        let guess = purpose::guess(&url, found.text.as_deref(), &found.before);
+        let guess = purpose::guess(&url, found.text.as_deref(), &found.before, &mail.subject);
         let (purpose, confidence) = guess.map_or((None, 0), |(purpose, confidence)| (Some(purpose), confidence));
         let verdict = reasons.iter().map(|reason| reason.verdict()).max().unwrap_or(Verdict::Allowed);
         let link = Link {

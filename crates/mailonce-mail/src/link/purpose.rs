@@ -17,8 +17,8 @@ words! {
     }
 }
 
-/// The purpose and how sure it is. `before` are the words before a link in plain text.
-pub(super) fn guess(url: &str, text: Option<&str>, before: &str) -> Option<(Purpose, u8)> {
+/// The purpose and how sure it is. `before` are the words before a link in plain text, `subject` is the mail's.
+pub(super) fn guess(url: &str, text: Option<&str>, before: &str, subject: &str) -> Option<(Purpose, u8)> {
     let address = url.to_lowercase();
     let place = address.split_once("://").map_or(address.as_str(), |(_, place)| place);
     let path = place.find(['/', '?']).map_or("", |at| &place[at..]);
@@ -33,8 +33,13 @@ pub(super) fn guess(url: &str, text: Option<&str>, before: &str) -> Option<(Purp
         table.iter().find(|(_, list)| list.iter().any(|word| words.contains(word))).map(|(purpose, _)| *purpose)
     };
     let (told, shown) = (of(WORDS, &words), of(PATHS, path));
-    let purpose = told.or(shown)?;
-    let sum = u8::from(told.is_some()) * 45 + u8::from(shown.is_some()) * 25 + if has_secret(url) { 30 } else { 0 };
+    // The subject is about the mail, and only perhaps about this link.
+    let meant = of(WORDS, &subject.to_lowercase()).filter(|_| told.is_none());
+    let purpose = told.or(shown).or(meant)?;
+    let sum = u8::from(told.is_some()) * 45
+        + u8::from(meant.is_some()) * 20
+        + u8::from(shown.is_some()) * 25
+        + if has_secret(url) { 30 } else { 0 };
     // Without a secret it is a door like any other.
     Some((purpose, if has_secret(url) { sum.min(98) } else { sum.min(40) }))
 }

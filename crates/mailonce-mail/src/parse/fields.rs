@@ -91,6 +91,11 @@ impl Fields {
         self.named(name).next().is_some()
     }
 
+    /// Drops what only reading needed.
+    pub(super) fn forget_raw(&mut self) {
+        self.0.iter_mut().for_each(|field| field.raw = Vec::new());
+    }
+
     fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Field> {
         self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
     }

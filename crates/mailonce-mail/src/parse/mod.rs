@@ -167,6 +167,7 @@ pub fn parse(raw: &[u8]) -> Parsed {
         cut,
     };
     parsed.in_reply_to.truncate(REFERENCES);
+    parsed.headers.forget_raw();
     parsed
 }
 

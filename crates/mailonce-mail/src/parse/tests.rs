@@ -107,6 +107,13 @@ fn bodies_and_attachments_are_told_apart() {
 }
 
 #[test]
+fn a_stored_mail_comes_back_as_it_was() {
+    let mail = parse(&crlf(PARTS_MAIL));
+    let json = serde_json::to_string(&mail).unwrap();
+    assert_eq!(serde_json::from_str::<Parsed>(&json).unwrap(), mail);
+}
+
+#[test]
 fn broken_mails_keep_what_can_be_kept() {
     for (raw, text) in [
         ("no header at all", "no header at all"),

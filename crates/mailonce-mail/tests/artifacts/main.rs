@@ -71,9 +71,20 @@ impl Tally {
 fn what_is_decided_is_right_and_what_is_there_is_found() {
     let corpus: Vec<Labelled> = serde_json::from_str(include_str!("corpus.json")).unwrap();
     assert!(corpus.len() >= 300);
+    check(&corpus);
+}
+
+/// Mails in the manner of well-known senders, written by hand and not by the templates.
+#[test]
+fn mails_as_they_are_really_written_are_read_as_well() {
+    check(&serde_json::from_str::<Vec<Labelled>>(include_str!("wild.json")).unwrap());
+}
+
+#[track_caller]
+fn check(corpus: &[Labelled]) {
     let (mut codes, mut links) = (Tally::default(), Tally::default());
 
-    for mail in &corpus {
+    for mail in corpus {
         let parsed = parse::parse(mail.raw().as_bytes());
         let page = parsed.html.as_deref().map(Page::read);
         let policy =
