@@ -83,6 +83,8 @@ words! {
         OtherLabel = "other_label",
         /// Looks like a year or a date.
         DateLike = "date_like",
+        /// A word with a number behind it.
+        WordLike = "word_like",
         /// A number sign stands before it.
         NumberSign = "number_sign",
         /// Stands in an older mail that is quoted.

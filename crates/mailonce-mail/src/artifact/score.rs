@@ -117,6 +117,7 @@ fn judge(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, topic: 
     add(shape.prefixed, 5, Reason::Prefixed);
     add(shape.letters, 0, Reason::Letters);
     add(shape.sign, -25, Reason::NumberSign);
+    add(shape.letters && is_slogan(&shape.value), -30, Reason::WordLike);
     let tight = strong && (direct(&gap) || stand == Stand::Alone);
     add(is_date(&shape.value) && !tight, -35, Reason::DateLike);
     // Letters and long runs could be anything: only a label right beside them makes them a code.
@@ -134,6 +135,17 @@ fn is_code_word(shape: &Shape, stand: Stand, gap: &str) -> bool {
     let lower = shape.value.bytes().any(|b| b.is_ascii_lowercase());
     let colon = gap.trim_end().ends_with([':', '：']);
     if digits && !lower { true } else { stand == Stand::Alone || colon }
+}
+
+/// A word with a number behind it, such as `SAVE20`, was made to be remembered: shops do that.
+fn is_slogan(value: &str) -> bool {
+    let letters = value.bytes().take_while(u8::is_ascii_alphabetic).count();
+    let rest = &value[letters..];
+    letters >= 3
+        && !rest.is_empty()
+        && rest.len() <= 4
+        && rest.bytes().all(|b| b.is_ascii_digit())
+        && letters >= rest.len() - 1
 }
 
 fn is_date(value: &str) -> bool {

@@ -118,6 +118,11 @@ const UNITS: &[&str] = &[
     "kg",
     "px",
     "credits",
+    "lines",
+    "tests",
+    "files",
+    "visits",
+    "times",
     "x ",
 ];
 

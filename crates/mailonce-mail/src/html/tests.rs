@@ -79,6 +79,7 @@ fn floods_end() {
         "<table><tr><td>".repeat(30_000),
         "<p><a href=x>".repeat(30_000),
         "&#".repeat(300_000),
+        format!("{}{}", "<blockquote>".repeat(190), "x<br>".repeat(19_000)),
         format!(
             "<style>{}</style>{}",
             ".a{color:red}".repeat(1000),

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::Page;
+use super::{HTML_BYTES, Page};
 
 /// Characters of a line before it is broken. Paragraphs of mails are shorter.
 const WIDTH: usize = 2000;
@@ -17,7 +17,9 @@ pub fn render(page: &Page) -> String {
         config.string_from_read(page.clean.as_bytes(), WIDTH).ok()
     };
     let text = catch_unwind(AssertUnwindSafe(render)).ok().flatten();
-    let text = text.unwrap_or_else(|| page.text.clone());
+    let mut text = text.unwrap_or_else(|| page.text.clone());
+    // Quotes in quotes repeat their marks on every line.
+    text.truncate(text.floor_char_boundary(HTML_BYTES));
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").trim().to_owned()
 }
