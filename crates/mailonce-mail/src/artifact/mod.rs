@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `script` | the text as it is searched: folded, links and addresses taken out |
 //! | `cue` | words that say what a number is; the list is `cues.txt` |
-//! | `shape` | what could be a code by its form |
+//! | `shape`, `unit` | what could be a code by its form, and what is an amount |
 //! | `label` | which words name a number |
 //! | `score` | how sure, and why |
 //! | `mask` | values made unreadable |
@@ -18,6 +18,7 @@ mod mask;
 mod score;
 mod script;
 mod shape;
+mod unit;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! What could be a code by its form: runs and groups of digits, and runs with letters.
 
-use super::script::Script;
+use super::{script::Script, unit::has_unit};
 use crate::glyph;
 
 /// Something that could be a code.
@@ -28,104 +28,6 @@ pub(super) enum Stand {
 
 /// Shapes kept of one text.
 const SHAPES: usize = 500;
-/// Units that make a number a span of time or an amount.
-const UNITS: &[&str] = &[
-    "%",
-    "€",
-    "$",
-    "£",
-    "¥",
-    "₹",
-    "₽",
-    "₩",
-    "₺",
-    "zł",
-    "usd",
-    "eur",
-    "gbp",
-    "chf",
-    "jpy",
-    "cny",
-    "brl",
-    "try",
-    "rub",
-    "pln",
-    "kr",
-    "tl",
-    "руб",
-    "元",
-    "円",
-    "원",
-    "ر.س",
-    "minute",
-    "minuto",
-    "minuti",
-    "minuta",
-    "minuut",
-    "minuten",
-    "minut",
-    "min ",
-    "min.",
-    "mins",
-    "second",
-    "sekunde",
-    "hour",
-    "heure",
-    "hora",
-    "stunde",
-    "ore ",
-    "uur",
-    "godzin",
-    "dakika",
-    "saat",
-    "минут",
-    "час",
-    "дней",
-    "分",
-    "秒",
-    "時間",
-    "小时",
-    "小時",
-    "天",
-    "日",
-    "年",
-    "月",
-    "분",
-    "시간",
-    "일",
-    "년",
-    "دقيقة",
-    "دقائق",
-    "ساعة",
-    "day",
-    "tage",
-    "jours",
-    "días",
-    "dias",
-    "giorni",
-    "dagen",
-    "dni",
-    "gün",
-    "point",
-    "punkte",
-    "items",
-    "people",
-    "users",
-    "mb",
-    "gb",
-    "kb",
-    "km",
-    "kg",
-    "px",
-    "credits",
-    "lines",
-    "tests",
-    "files",
-    "visits",
-    "times",
-    "x ",
-];
-
 /// Finds them, left to right.
 pub(super) fn all(script: &Script) -> Vec<Shape> {
     let mut shapes = Vec::new();
@@ -230,13 +132,6 @@ fn is_open(script: &Script, at: usize, front: Option<char>) -> bool {
         || clock
         || spaced_money
         || "*•_@\u{1}=&x×~".contains(front) && !emphasis)
-}
-
-fn has_unit(script: &Script, end: usize) -> bool {
-    let behind = script.behind(end, 12);
-    let behind = behind.trim_start_matches([' ', '-']);
-    let padded = format!("{behind} ");
-    UNITS.iter().any(|unit| padded.starts_with(unit))
 }
 
 fn chain(script: &Script, groups: &[(usize, usize)], seps: &[char]) -> Vec<Shape> {
