@@ -112,6 +112,7 @@ impl Engine {
             id: EmailId(self.new_id(now)),
             team: email.team,
             slots: head.slots(email.team),
+            first_wins: false,
             key: Some(name.hash(email.team)),
             head,
             digest: email.digest.clone(),

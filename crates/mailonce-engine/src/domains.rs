@@ -10,6 +10,7 @@ use mailonce_core::{
 };
 use mailonce_mail::dkim::{Algorithm, DkimKey, DnsRecord};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use uuid::Uuid;
 
 use crate::{
@@ -23,6 +24,8 @@ use crate::{
 
 /// What the TXT record that proves ownership begins with.
 const TOKEN: &str = "mailonce-domain=";
+/// How long a caller waits for one name.
+const LOOK_TIME: Duration = Duration::from_secs(5);
 /// How often a check is written down anew when somebody else changed the domain meanwhile.
 const TRIES: usize = 3;
 
@@ -282,7 +285,8 @@ impl Engine {
     }
 
     async fn look_for(&self, entry: &DnsEntry) -> Seen {
-        match self.outside.names.txt(&entry.name).await {
+        let asked = tokio::time::timeout(LOOK_TIME, self.outside.names.txt(&entry.name)).await;
+        match asked.unwrap_or_else(|_late| Err("no answer in time".into())) {
             Ok(found) if found.iter().any(|text| says_the_same(text, &entry.value)) => Seen::Found,
             Ok(found) if found.is_empty() => Seen::Missing,
             Ok(_) => Seen::Different,

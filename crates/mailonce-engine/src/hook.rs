@@ -72,6 +72,10 @@ impl HookMemory {
         if tokens.len() >= TOKENS {
             tokens.retain(|_, (_, at)| even - *at < lifetime);
         }
+        // Only requests that were proven come so far, so that a stranger cannot fill it.
+        if tokens.len() >= TOKENS {
+            tokens.clear();
+        }
         let (known, _) = tokens.entry((source, token)).or_insert_with(|| (once.to_owned(), even));
         known == once
     }

@@ -203,6 +203,7 @@ impl Engine {
             head,
             digest: named.digest.clone(),
             key: named.hash,
+            first_wins: named.on_mismatch == OnMismatch::FirstWins,
             ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
             envelopes: self.ways.envelopes(&transport, content),
             due: content.scheduled_at.as_ref().map(|schedule| schedule.due(now)),
@@ -289,10 +290,11 @@ impl Engine {
             expires_at: now.plus(ttl::DEFAULT.0),
         });
         let wishes = named.values().map(|item| self.wish(caller, item, now)).collect();
-        let batch = BatchWish { team: caller.team.id, operation, items: wishes };
+        let batch = BatchWish { team: caller.team.id, operation, items: wishes, strict };
         match self.store.accept_batch(batch, now).await.map_err(unavailable)? {
             AcceptBatch::Items(answers) => Ok(self.answer_batch(caller, (count, named), answers, faults, now)),
             AcceptBatch::Mismatch(bound) => Err(batch_mismatch(&bound)),
+            AcceptBatch::Contradiction(place, bound) => Err(contradicted(&named, place, &bound)),
         }
     }
 
@@ -425,6 +427,19 @@ fn bound_elsewhere(name: Option<&KeyName>) -> Problem {
     let key = name.map(KeyName::shown).unwrap_or_default();
     let detail = format!("the key `{key}` was used for another operation or batch");
     Problem::new(Code::KeyMismatch, detail).with("differs", vec!["operation"]).with("key", key)
+}
+
+/// The fault of a batch's item whose key was bound to something else meanwhile. `place` counts the good items.
+fn contradicted(named: &BTreeMap<usize, Named>, place: usize, bound: &Bound) -> Problem {
+    let Some((index, item)) = named.iter().nth(place) else { return batch_mismatch(bound) };
+    let problem = match bound {
+        Bound::Email(email) => {
+            let glimpse = Glimpse::from(email);
+            mismatch(item.name.as_ref(), &glimpse, &differences(item, &glimpse))
+        }
+        Bound::Operation { .. } => bound_elsewhere(item.name.as_ref()),
+    };
+    at_item(*index, problem)
 }
 
 fn batch_mismatch(bound: &Bound) -> Problem {

@@ -207,6 +207,12 @@ impl Engine {
         }
     }
 
+    /// A keyed hash of what a call means, so that a secret in it does not lie in the ledger as a hash that can be
+    /// tried out.
+    pub fn blind(&self, meaning: &[u8]) -> [u8; 32] {
+        self.secret.mac("meaning", &[meaning])
+    }
+
     fn check_transport(&self, transport: &str) -> Result<(), Problem> {
         let names = self.ways.names();
         if names.contains(&transport) {

@@ -77,6 +77,8 @@ pub struct Wish {
     /// The recipients' own keys, when an intent names several: taken together with the key, so that a later email
     /// of the same intent to some of them is noticed.
     pub slots: Vec<KeyHash>,
+    /// Whether another wording of the same wish is forgiven.
+    pub first_wins: bool,
     /// How long the key is remembered.
     pub ttl: Ttl,
     /// Its envelopes.
@@ -88,6 +90,11 @@ pub struct Wish {
 }
 
 impl Wish {
+    /// Whether what its key is bound to means something else, which must not be forgiven.
+    pub fn contradicts(&self, bound: &Bound) -> bool {
+        bound.contradicts(&self.digest, self.first_wins)
+    }
+
     /// The email it becomes when it is the first of its key.
     pub fn become_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
         let due = self.due.filter(|due| *due > now);
@@ -136,6 +143,19 @@ pub enum Bound {
     },
 }
 
+impl Bound {
+    /// Whether it means something else than a wish with this digest, which must not be forgiven.
+    pub fn contradicts(&self, digest: &Digest, first_wins: bool) -> bool {
+        let Self::Email(email) = self else { return true };
+        // Digests of two versions cannot be compared here; the engine does, and answers for the item alone.
+        if email.digest.version() != digest.version() {
+            return false;
+        }
+        let differs = email.digest.differences(digest);
+        !differs.is_empty() && !(first_wins && differs.iter().all(|field| field.forgiven()))
+    }
+}
+
 /// A batch that wants to be accepted: every item or none.
 #[derive(Clone, Debug)]
 pub struct BatchWish {
@@ -145,6 +165,8 @@ pub struct BatchWish {
     pub operation: Option<Operation>,
     /// Its items, in order.
     pub items: Vec<Wish>,
+    /// Whether an item that contradicts what its key is bound to refuses the whole batch.
+    pub strict: bool,
 }
 
 /// The answer to a batch.
@@ -155,6 +177,8 @@ pub enum AcceptBatch {
     Items(Vec<Accept>),
     /// The batch's key is bound to something else. Nothing was written.
     Mismatch(Bound),
+    /// The key of this item is bound to something that means something else. Nothing was written.
+    Contradiction(usize, Bound),
 }
 
 /// A repeatable call that is not a send.

@@ -3,8 +3,8 @@
 use mailonce_core::port::store::{Accept, AcceptBatch, BatchWish, Bound};
 
 use super::{
-    DAY, Draft, Ledger, T0, TEAM, about, accepted, bound_email, events, first, items, keyed, keyless, listed,
-    operation, replayed,
+    DAY, Draft, Ledger, T0, TEAM, about, accepted, bound_email, events, first, given, items, keyed, keyless, kinds,
+    listed, operation, replayed,
 };
 
 /// Items under the batch's own key.
@@ -19,7 +19,7 @@ fn batch(key: &str, digest: u8, drafts: &[Draft]) -> BatchWish {
 
 /// A batch without a key, at T0.
 fn loose(drafts: &[Draft]) -> BatchWish {
-    BatchWish { team: TEAM, operation: None, items: drafts.iter().map(|draft| draft.wish(T0)).collect() }
+    BatchWish { team: TEAM, operation: None, items: drafts.iter().map(|draft| draft.wish(T0)).collect(), strict: false }
 }
 
 pub(super) async fn a_batch_is_answered_in_order(store: Ledger) {
@@ -129,4 +129,30 @@ pub(super) async fn a_batch_of_one_and_of_none_are_batches(store: Ledger) {
     assert_eq!(items(&store, batch("none", 1, &[]), T0).await, []);
     let other = store.accept_batch(batch("none", 2, &[keyless()]), T0).await.unwrap();
     assert_eq!(other, AcceptBatch::Mismatch(Bound::Operation { digest: [1; 32] }));
+}
+
+pub(super) async fn a_strict_batch_with_one_contradiction_writes_nothing(store: Ledger) {
+    let first = accepted(&store, &keyed("taken").text("one"), T0).await;
+    let drafts = [keyed("free"), keyed("taken").text("two"), keyed("free too")];
+    let strict = |drafts: &[Draft]| BatchWish { strict: true, ..batch("b", 1, drafts) };
+    let before = kinds(&store).await;
+
+    let answer = store.accept_batch(strict(&drafts), T0).await.unwrap();
+
+    assert_eq!(answer, AcceptBatch::Contradiction(1, Bound::Email(first.clone())));
+    assert_eq!(kinds(&store).await, before);
+    for free in [keyed("free").hash(), keyed("free too").hash(), given(TEAM, "b")] {
+        assert_eq!(store.bound(TEAM, free, T0).await.unwrap(), None);
+    }
+    let equal = [keyed("free"), keyed("taken").text("one")];
+    let AcceptBatch::Items(items) = store.accept_batch(strict(&equal), T0).await.unwrap() else { panic!() };
+    assert!(matches!(&items[..], [Accept::First(_), Accept::Bound(Bound::Email(email))] if email.id == first.id));
+}
+
+pub(super) async fn a_strict_batch_forgives_other_words_of_an_intent(store: Ledger) {
+    let first = accepted(&store, &about("order", &["a@example.com"]).text("one"), T0).await;
+    let other = about("order", &["a@example.com"]).text("two");
+    let wish = BatchWish { strict: true, ..loose(&[other]) };
+    let AcceptBatch::Items(items) = store.accept_batch(wish, T0).await.unwrap() else { panic!() };
+    assert!(matches!(&items[..], [Accept::Bound(Bound::Email(email))] if email.id == first.id));
 }

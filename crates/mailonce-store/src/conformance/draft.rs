@@ -164,6 +164,7 @@ impl Draft {
             key: head.key.as_ref().map(|name| name.hash(self.team)),
             slots: head.slots(self.team),
             head,
+            first_wins: self.intent.is_some(),
             ttl: self.ttl,
             envelopes: self.envelopes(&content),
             due: self.due,

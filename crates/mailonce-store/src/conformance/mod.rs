@@ -91,6 +91,8 @@ macro_rules! engine {
                 a_batch_retried_after_its_key_was_forgotten_still_finds_its_items
                 no_header_reaches_an_items_key
                 a_batch_of_one_and_of_none_are_batches
+                a_strict_batch_with_one_contradiction_writes_nothing
+                a_strict_batch_forgives_other_words_of_an_intent
             ]
             change [
                 a_queued_email_is_cancelled_for_good

@@ -135,7 +135,7 @@ pub(super) async fn a_held_email_can_be_cancelled(store: Ledger) {
 pub(super) async fn items_of_one_batch_overlap_too(store: Ledger) {
     let drafts = [about("o", &[A, B]), about("o", &[A]), about("p", &[A]), about("p", &[A, C]), about("o", &[B, C])];
     let items = drafts.iter().map(|draft| draft.wish(T0)).collect();
-    let answers = super::items(&store, BatchWish { team: TEAM, operation: None, items }, T0).await;
+    let answers = super::items(&store, BatchWish { team: TEAM, operation: None, items, strict: false }, T0).await;
 
     let held: Vec<bool> =
         answers.iter().map(|answer| matches!(answer, Accept::First(email) if is_held(email))).collect();

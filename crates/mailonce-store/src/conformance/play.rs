@@ -214,6 +214,7 @@ impl World {
                 team,
                 operation: operation(call),
                 items: sketches.iter().map(|sketch| sketch.draft(team, now).wish(now)).collect(),
+                strict: sketches.len().is_multiple_of(2),
             }),
             Verb::Cancel(place, call) => Request::Cancel(team, self.named(*place), operation(call)),
             Verb::Reschedule(place, ms) => Request::Reschedule(team, self.named(*place), now.plus(*ms)),

@@ -50,13 +50,13 @@ pub(super) async fn capture(store: &Ledger, max: usize, now: Time) -> usize {
 
 /// A batch without a key.
 pub(super) fn loose(items: &[Wish]) -> BatchWish {
-    BatchWish { team: TEAM, operation: None, items: items.to_vec() }
+    BatchWish { team: TEAM, operation: None, items: items.to_vec(), strict: false }
 }
 
 pub(super) async fn items(store: &Ledger, batch: BatchWish, now: Time) -> Vec<Accept> {
     match store.accept_batch(batch, now).await.unwrap() {
         AcceptBatch::Items(items) => items,
-        other @ AcceptBatch::Mismatch(_) => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

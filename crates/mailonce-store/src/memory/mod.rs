@@ -238,6 +238,12 @@ impl Store for Memory {
 
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
         let mut world = self.world();
+        for (index, wish) in batch.items.iter().enumerate().filter(|_| batch.strict) {
+            let bound = wish.key.and_then(|key| world.bound(wish.team, key, now));
+            if let Some(bound) = bound.filter(|bound| wish.contradicts(bound)) {
+                return Ok(AcceptBatch::Contradiction(index, bound));
+            }
+        }
         if let Some(operation) = &batch.operation {
             match world.repeat_of::<()>(operation, now) {
                 Some(Once::Mismatch(bound)) => return Ok(AcceptBatch::Mismatch(bound)),

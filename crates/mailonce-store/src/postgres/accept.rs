@@ -244,6 +244,12 @@ impl Ledger {
 }
 
 fn decide_batch(ground: &mut Ground, batch: &BatchWish, now: Time) -> AcceptBatch {
+    for (index, wish) in batch.items.iter().enumerate().filter(|_| batch.strict) {
+        let bound = wish.key.and_then(|key| ground.bound(wish.team, key, now));
+        if let Some(bound) = bound.filter(|bound| wish.contradicts(bound)) {
+            return AcceptBatch::Contradiction(index, bound);
+        }
+    }
     if let Some(operation) = &batch.operation {
         match ground.repeat_of::<()>(operation, now) {
             Some(Once::Mismatch(bound)) => return AcceptBatch::Mismatch(bound),

@@ -64,6 +64,7 @@ pub(super) struct Prepared {
     email: Email,
     key: Option<KeyHash>,
     slots: Vec<KeyHash>,
+    first_wins: bool,
     body: Arc<[u8]>,
     head: String,
     digest: Vec<u8>,
@@ -75,10 +76,11 @@ impl Prepared {
     pub(super) fn new(wish: Wish, now: Time) -> Result<Self> {
         let head = serde_json::to_string(&wish.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (wish.key, wish.slots.clone(), wish.digest.to_bytes());
+        let first_wins = wish.first_wins;
         let (email, body) = wish.become_email(u32::from(key.is_some()), None, now);
         let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
         let event = Packed::of(&email.accepted_event());
-        Ok(Self { email, key, slots, body, head, digest, recipients, event })
+        Ok(Self { email, key, slots, first_wins, body, head, digest, recipients, event })
     }
 }
 
@@ -240,8 +242,15 @@ pub(super) fn accept_batch(
     ledger: &mut Ledger<'_>,
     operation: Option<&Operation>,
     items: &mut [Prepared],
+    strict: bool,
     now: Time,
 ) -> Result<SaidBatch> {
+    // An accept looks as it writes; a strict batch has to look before it writes anything.
+    for (index, item) in items.iter().enumerate().filter(|_| strict) {
+        if let Some(bound) = contradiction(ledger, item, now)? {
+            return Ok(SaidBatch::Contradiction(index, bound));
+        }
+    }
     if let Some(operation) = operation {
         match repeat_of::<()>(ledger, operation, now)? {
             Some(Once::Mismatch(bound)) => return Ok(SaidBatch::Mismatch(bound)),
@@ -252,12 +261,22 @@ pub(super) fn accept_batch(
     items.iter_mut().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(SaidBatch::Items)
 }
 
+/// What the key of an item is bound to, when that means something else.
+fn contradiction(ledger: &Ledger<'_>, item: &Prepared, now: Time) -> Result<Option<Bound>> {
+    let Email { team: id, digest, .. } = &item.email;
+    let team = ledger.team_number(*id).ok_or_else(|| no_team(*id))?;
+    let Some(row) = item.key.map(|key| key_row(ledger, team, key)).transpose()?.flatten() else { return Ok(None) };
+    Ok(bound_by(ledger, *id, team, &row, now)?.filter(|bound| bound.contradicts(digest, item.first_wins)))
+}
+
 /// What the ledger said to a batch.
 pub(super) enum SaidBatch {
     /// To each item, in order.
     Items(Vec<Said>),
     /// The batch's key is bound to something else.
     Mismatch(Bound),
+    /// The key of this item is bound to something that means something else.
+    Contradiction(usize, Bound),
 }
 
 /// The answer to an operation whose key is bound already. `None` when it is free.

@@ -236,10 +236,11 @@ impl Store for Sqlite {
     }
 
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
+        let strict = batch.strict;
         let mut items = batch.items.into_iter().map(|wish| Prepared::new(wish, now)).collect::<Result<Vec<_>>>()?;
         let operation = batch.operation;
         let verb = move |ledger: &mut Ledger<'_>| {
-            let said = accept::accept_batch(ledger, operation.as_ref(), &mut items, now)?;
+            let said = accept::accept_batch(ledger, operation.as_ref(), &mut items, strict, now)?;
             Ok((items, said))
         };
         let tell = |(items, said): &(Vec<Prepared>, SaidBatch), ledger: &Ledger<'_>| {
@@ -252,6 +253,7 @@ impl Store for Sqlite {
                 AcceptBatch::Items(items.into_iter().zip(said).map(|(item, said)| item.answer(said)).collect())
             }
             (_, SaidBatch::Mismatch(bound)) => AcceptBatch::Mismatch(bound),
+            (_, SaidBatch::Contradiction(index, bound)) => AcceptBatch::Contradiction(index, bound),
         })
     }
 

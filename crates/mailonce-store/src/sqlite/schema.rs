@@ -37,7 +37,7 @@ impl DirectoryLock {
 }
 
 /// How many rows of memory SQLite may keep, in KiB.
-const WRITER_CACHE_KIB: i64 = 96 * 1024;
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
 const READER_CACHE_KIB: i64 = 8 * 1024;
 
 /// The connection that writes: creates the file, brings it up to date and asserts its durability.

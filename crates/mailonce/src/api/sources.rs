@@ -197,7 +197,7 @@ pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) ->
     let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
     let new = NewSource { name, kind, transport, proof };
     let meaning = serde_json::json!([new.name, new.kind, new.transport, new.proof]);
-    let asked = door.asked("sources", "", meaning.to_string().as_bytes());
+    let asked = door.asked("sources", "", &app.engine.blind(meaning.to_string().as_bytes()));
     let source = app.engine.create_source(&door.caller, new, asked).await?;
     Ok(made(source.first, Json(SourceBody::from(&source.thing))))
 }
@@ -244,7 +244,8 @@ pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathO
     let RotateBody { secret, basic, bearer, header, query, topics, allow_sha1, keep_old } = body.parse()?;
     let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
     let keep = keep_old.unwrap_or(true);
-    let asked = door.asked("sources/rotate", &id.to_string(), serde_json::json!([proof, keep]).to_string().as_bytes());
+    let meaning = app.engine.blind(serde_json::json!([proof, keep]).to_string().as_bytes());
+    let asked = door.asked("sources/rotate", &id.to_string(), &meaning);
     let source = app.engine.rotate_source(&door.caller, id, (proof, keep), asked).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }

@@ -129,17 +129,35 @@ async fn serve_without_a_key_refuses_with_a_hint() {
     assert!(ran.err.contains("mailonce keys create"), "{}", ran.err);
 }
 
-#[tokio::test]
-async fn a_key_can_be_made_before_the_first_serve_and_opens_it() {
-    let desk = Desk::new();
+/// A server with a first key.
+async fn first_serve(desk: &Desk) -> (Server, String) {
     let made = desk.run(&["keys", "create", "--name", "first"]).await.exits(0).json();
-    let secret = made["api_key"].as_str().unwrap();
-    let mut serve = desk.command(&["serve", "--http", "127.0.0.1:0"]);
-    let mut server = Server::start(serve.env("MAILONCE_DEFAULTS_VERIFY_DOMAINS", "false"));
+    let mut server = Server::start(&mut desk.command(&["serve", "--http", "127.0.0.1:0"]));
     let log = server.read_until("serving").await;
     let line: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     server.url = format!("http://{}", line["fields"]["http"].as_str().unwrap());
-    let env = [("MAILONCE_URL", server.url.as_str()), ("MAILONCE_API_KEY", secret)];
+    (server, made["api_key"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn serve_asks_for_a_verified_domain_and_dev_does_not() {
+    let desk = Desk::new();
+    let (server, secret) = first_serve(&desk).await;
+    let env = [("MAILONCE_URL", server.url.as_str()), ("MAILONCE_API_KEY", secret.as_str())];
+    let ran = desk.run_with(&send_words("k", "x"), &env).await.exits(64);
+    assert!(ran.err.contains("verified domain"), "{}", ran.err);
+    server.terminate().await;
+    let server = desk.dev(&[]).await;
+    desk.run(&send_words("k", "x")).await.exits(4);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_key_can_be_made_before_the_first_serve_and_opens_it() {
+    let desk = Desk::new();
+    std::fs::write(desk.path().join("mailonce.toml"), "[defaults]\nverify_domains = false\n").unwrap();
+    let (server, secret) = first_serve(&desk).await;
+    let env = [("MAILONCE_URL", server.url.as_str()), ("MAILONCE_API_KEY", secret.as_str())];
     desk.run_with(&send_words("k", "x"), &env).await.exits(4);
     desk.run_with(&send_words("k", "x"), &env).await.exits(0);
     assert!(!desk.data().join("dev.json").exists());

@@ -100,8 +100,10 @@ over_every_engine! {
         let at = seconds(world.engine.now());
         let mut mac = Hmac::<Sha256>::new_from_slice(SECRETS[0].as_bytes()).unwrap();
         mac.update(format!("{at}token").as_bytes());
-        let sum = mac.finalize().into_bytes();
-        let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum: [u8; 32] = mac.finalize().into_bytes().into();
+        let (high, low) = sum.split_at(16);
+        let number = |half: &[u8]| u128::from_be_bytes(half.try_into().unwrap());
+        let hex = format!("{:032x}{:032x}", number(high), number(low));
         let call = |id: &str| post(&path).json(&json!({
             "signature": { "timestamp": at, "token": "token", "signature": hex },
             "event-data": { "event": "opened", "id": id, "timestamp": 1_794_736_800.5 },

@@ -26,7 +26,7 @@ fn sns(world: &World, mut message: Value) -> Value {
     } else {
         &["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"]
     };
-    let text: String = names.iter().map(|name| format!("{name}\n{}\n", message[*name].as_str().unwrap())).collect();
+    let text: String = names.iter().flat_map(|name| [name, "\n", message[*name].as_str().unwrap(), "\n"]).collect();
     let key = RsaKeyPair::from_pkcs8(include_bytes!("data/sns-key.der")).unwrap();
     let mut signature = vec![0; key.public().modulus_len()];
     key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).unwrap();

@@ -51,6 +51,7 @@ pub(super) fn email(envelopes: usize) -> Email {
         digest: Digest::of(&content),
         key: None,
         slots: Vec::new(),
+        first_wins: false,
         ttl: ttl::DEFAULT,
         envelopes: to.into_iter().map(|to| Envelope { transport: "relay".into(), recipients: vec![to] }).collect(),
         due: None,

@@ -78,7 +78,9 @@ impl Bench<'_> {
         let repeating: [(Figure, &str, Measure); 2] =
             [(PgReplay, REQUESTS, figures::replay), (PgStorm, REQUESTS, figures::storm)];
         self.group(Store::Postgres, false, &repeating);
-        self.handoffs();
+        self.handoff(Figure::Handoff);
+        self.postfix();
+        self.handoff(Figure::PgHandoff);
         self.restart();
         self.growth();
     }
@@ -146,32 +148,35 @@ impl Bench<'_> {
         database.map_or(Ok(()), Database::remove)
     }
 
-    /// Hand-off by SMTP, and beside it Postfix relaying to a sink of the same kind.
-    fn handoffs(&mut self) {
+    /// Hand-off by SMTP to a sink, with the ledger where the figure has it.
+    fn handoff(&mut self, figure: Figure) {
         let (args, children, work, round) = (self.args, self.children, self.work, self.round);
-        for figure in [Figure::Handoff, Figure::PgHandoff] {
-            if !args.wants(figure) {
-                continue;
-            }
-            let binary = self.binary.clone();
-            self.note(figure.name(), EMAILS, || {
-                let binary = &binary.map_err(anyhow::Error::msg)?;
-                let database = match figure {
-                    Figure::PgHandoff => Some(args.postgres()?.create(&format!("mailonce_{round}_handoff"))?),
-                    _ => None,
-                };
-                let store = database.as_ref().map(|database| database.url.as_str());
-                let sample = Handoff { args, children, binary, work, store }.measure()?;
-                database.map_or(Ok(()), Database::remove)?;
-                Ok(sample)
-            });
+        if !args.wants(figure) {
+            return;
         }
-        if args.wants(Figure::Postfix) {
-            if postfix::is_possible() {
-                self.note(Figure::Postfix.name(), EMAILS, || postfix::measure(args, children, work));
-            } else {
-                self.skip(Figure::Postfix, "a Postfix can be started by root alone");
-            }
+        let binary = self.binary.clone();
+        self.note(figure.name(), EMAILS, || {
+            let binary = &binary.map_err(anyhow::Error::msg)?;
+            let database = match figure {
+                Figure::PgHandoff => Some(args.postgres()?.create(&format!("mailonce_{round}_handoff"))?),
+                _ => None,
+            };
+            let store = database.as_ref().map(|database| database.url.as_str());
+            let sample = Handoff { args, children, binary, work, store }.measure()?;
+            database.map_or(Ok(()), Database::remove)?;
+            Ok(sample)
+        });
+    }
+
+    fn postfix(&mut self) {
+        let (args, children, work) = (self.args, self.children, self.work);
+        if !args.wants(Figure::Postfix) {
+            return;
+        }
+        if postfix::is_possible() {
+            self.note(Figure::Postfix.name(), EMAILS, || postfix::measure(args, children, work));
+        } else {
+            self.skip(Figure::Postfix, "a Postfix can be started by root alone");
         }
     }
 

@@ -131,6 +131,7 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         digest: Digest::of(&content),
         key: head.key.as_ref().map(|name| name.hash(TEAM)),
         slots: head.slots(TEAM),
+        first_wins: false,
         head,
         ttl: ttl::DEFAULT,
         envelopes: vec![Envelope { transport: "sandbox".into(), recipients: to }],

@@ -1,0 +1,221 @@
+//! What could be a code by its form: runs and groups of digits, and runs with letters.
+
+use super::{script::Script, unit::has_unit};
+use crate::glyph;
+
+/// Something that could be a code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each told by its name")]
+pub(super) struct Shape {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) value: String,
+    pub(super) grouped: bool,
+    pub(super) prefixed: bool,
+    pub(super) letters: bool,
+    /// A number sign stands before it.
+    pub(super) sign: bool,
+    pub(super) stand: Stand,
+}
+
+/// Where a shape stands in its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    Alone,
+    First,
+    Within,
+}
+
+/// Shapes kept of one text.
+const SHAPES: usize = 500;
+/// Finds them, left to right.
+pub(super) fn all(script: &Script) -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    let mut at = 0;
+    while at < script.chars.len() && shapes.len() < SHAPES {
+        let c = script.chars[at];
+        if !c.is_ascii_alphanumeric() {
+            at += 1;
+            continue;
+        }
+        let end = run(script, at);
+        let digits = script.slice(at, end).iter().all(char::is_ascii_digit);
+        if digits {
+            at = numbers(script, at, &mut shapes);
+        } else {
+            let whole = dashed(script, at);
+            shapes.extend(letters(script, at, whole));
+            at = whole;
+        }
+    }
+    for shape in &mut shapes {
+        shape.stand = stand(script, shape);
+    }
+    shapes
+}
+
+/// Only punctuation counts as nothing; a link does not.
+fn stand(script: &Script, shape: &Shape) -> Stand {
+    let (start, end) = script.line(shape.start);
+    let empty = |from: usize, to: usize| !script.slice(from, to).iter().any(|c| c.is_alphanumeric() || *c == '\u{1}');
+    match (empty(start, shape.start), empty(shape.end, end)) {
+        (true, true) => Stand::Alone,
+        (true, false) => Stand::First,
+        _ => Stand::Within,
+    }
+}
+
+/// The end of a run of letters and digits.
+fn run(script: &Script, at: usize) -> usize {
+    at + script.chars[at..].iter().take_while(|c| c.is_ascii_alphanumeric()).count()
+}
+
+/// The end of runs that are held together by single dashes.
+fn dashed(script: &Script, at: usize) -> usize {
+    let mut end = run(script, at);
+    while script.at(end) == Some('-') && script.at(end + 1).is_some_and(|c| c.is_ascii_alphanumeric()) {
+        end = run(script, end + 1);
+    }
+    end
+}
+
+/// A chain of digit groups from `at`; its shapes are added, its end is the answer.
+fn numbers(script: &Script, at: usize, shapes: &mut Vec<Shape>) -> usize {
+    let mut groups = vec![(at, run(script, at))];
+    let mut seps: Vec<char> = Vec::new();
+    let mut end = groups[0].1;
+    loop {
+        let blanks = script.chars[end..].iter().take(4).take_while(|c| **c == ' ').count();
+        let tight = script.at(end).filter(|c| "-.,:/".contains(*c));
+        let next = if let Some(c) = tight {
+            Some((end + 1, c))
+        } else {
+            (1..=3).contains(&blanks).then_some((end + blanks, ' '))
+        };
+        let Some((start, sep)) = next.filter(|(start, _)| script.at(*start).is_some_and(|c| c.is_ascii_digit())) else {
+            break;
+        };
+        let stop = run(script, start);
+        if !script.slice(start, stop).iter().all(char::is_ascii_digit) {
+            break;
+        }
+        groups.push((start, stop));
+        seps.push(sep);
+        end = stop;
+    }
+    let (front, back) = (script.before(at), script.at(end));
+    if !is_open(script, at, front)
+        || back.is_some_and(|c| glyph::is_word(c) || c == '_' || c == '\u{1}' || c == '%' || c == '#')
+    {
+        return end;
+    }
+    let tight_letter = back == Some('-') && script.at(end + 1).is_some_and(char::is_alphanumeric);
+    if !tight_letter && !has_unit(script, end) {
+        shapes.extend(chain(script, &groups, &seps));
+    }
+    end
+}
+
+/// Whether a number may begin here.
+fn is_open(script: &Script, at: usize, front: Option<char>) -> bool {
+    let Some(front) = front else { return true };
+    let earlier = at.checked_sub(2).and_then(|at| script.at(at));
+    let money = |c: char| "$€£¥₹₽₩₺+".contains(c);
+    let joins = "-.,:/".contains(front) && earlier.is_some_and(char::is_alphanumeric) && front != ':';
+    let clock = front == ':' && earlier.is_some_and(|c| c.is_ascii_digit());
+    // One star is emphasis, several are a hidden card number.
+    let emphasis = front == '*' && earlier != Some('*');
+    let spaced_money = front == ' ' && earlier.is_some_and(money);
+    !(glyph::is_word(front)
+        || money(front)
+        || joins
+        || clock
+        || spaced_money
+        || "*•_@\u{1}=&x×~".contains(front) && !emphasis)
+}
+
+fn chain(script: &Script, groups: &[(usize, usize)], seps: &[char]) -> Vec<Shape> {
+    let shape = |start: usize, end: usize, grouped: bool| {
+        let value: String = script.slice(start, end).iter().filter(|c| c.is_ascii_digit()).collect();
+        let sign = script.before(start) == Some('#') || script.before(start) == Some('№');
+        Shape { start, end, value, grouped, prefixed: false, letters: false, sign, stand: Stand::Within }
+    };
+    let lengths: Vec<usize> = groups.iter().map(|(start, end)| end - start).collect();
+    let total: usize = lengths.iter().sum();
+    let (first, last) = (groups[0].0, groups[groups.len() - 1].1);
+    if groups.len() == 1 {
+        return if (4..=10).contains(&total) { vec![shape(first, last, false)] } else { Vec::new() };
+    }
+    let one_sep = seps.iter().all(|sep| *sep == seps[0]);
+    let singles = lengths.iter().all(|length| *length == 1) && (4..=8).contains(&total);
+    let even = lengths.iter().all(|length| *length == lengths[0])
+        && (2..=4).contains(&lengths[0])
+        && groups.len() <= 4
+        && (4..=8).contains(&total);
+    let dated = total == 8 && seps[0] == '-' && lengths[0] == 4;
+    if one_sep && (seps[0] == ' ' || seps[0] == '-') && (singles || even) && !dated {
+        return vec![shape(first, last, true)];
+    }
+    // Two numbers side by side are two numbers; more of them are a telephone, a card or a table.
+    if seps.iter().all(|sep| *sep == ' ') && groups.len() == 2 && total < 9 {
+        return groups
+            .iter()
+            .filter(|(start, end)| (4..=8).contains(&(end - start)))
+            .map(|(start, end)| shape(*start, *end, false))
+            .collect();
+    }
+    Vec::new()
+}
+
+/// A run with letters: `TF35D`, `84A-KMN`, `G-553201`.
+fn letters(script: &Script, start: usize, end: usize) -> Option<Shape> {
+    let front = script.before(start);
+    let back = script.at(end);
+    let closed = |c: Option<char>| c.is_some_and(|c| glyph::is_word(c) || "_@\u{1}./\\=&".contains(c) && c != '.');
+    let dotted = back == Some('.') && script.at(end + 1).is_some_and(char::is_alphanumeric);
+    let front_dotted = front == Some('.') || front == Some('-');
+    if closed(front) || closed(back) || dotted || front_dotted {
+        return None;
+    }
+    let text: String = script.slice(start, end).iter().collect();
+    let groups: Vec<&str> = text.split('-').collect();
+    let sign = front == Some('#');
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if let [prefix, number] = groups.as_slice()
+        && (1..=2).contains(&prefix.len())
+        && !prefix.bytes().any(|b| b.is_ascii_digit())
+        && (4..=8).contains(&number.len())
+        && digits(number)
+        && *prefix == prefix.to_ascii_uppercase()
+    {
+        return Some(Shape {
+            start,
+            end,
+            value: (*number).to_owned(),
+            grouped: false,
+            prefixed: true,
+            letters: false,
+            sign,
+            stand: Stand::Within,
+        });
+    }
+    let value: String = groups.concat();
+    let upper = !value.bytes().any(|b| b.is_ascii_lowercase());
+    let count = value.bytes().filter(u8::is_ascii_digit).count();
+    let even = groups.len() > 1 && groups.iter().all(|group| (2..=5).contains(&group.len()));
+    let fits = (4..=12).contains(&value.len()) && (groups.len() == 1 || even);
+    // Without a digit it is a word, unless it is all capitals in groups or alone.
+    let mixed = count >= 1 && count < value.len() && (upper || value.len() >= 5 && groups.len() == 1);
+    let capitals = count == 0 && upper && (groups.len() > 1 && value.len() >= 6 || (5..=8).contains(&value.len()));
+    let grouped = groups.len() > 1;
+    (fits && (mixed || capitals)).then_some(Shape {
+        start,
+        end,
+        value,
+        grouped,
+        prefixed: false,
+        letters: true,
+        sign,
+        stand: Stand::Within,
+    })
+}

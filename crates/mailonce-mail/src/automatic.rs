@@ -1,0 +1,289 @@
+//! Why a machine must not answer a mail: RFC 3834 and what grew around it.
+//!
+//! A hard stop is a mail that a machine wrote or that has nobody to answer; a soft one is a sign that policy may
+//! overrule. Whether a mail is our own is not decided here: only the ledger knows what we sent.
+
+use crate::{parse::Parsed, words::words};
+
+words! {
+    /// Why.
+    Why {
+        /// Nobody is there to get an answer (RFC 5321 §4.5.5).
+        NullReturnPath = "null_return_path",
+        /// `Auto-Submitted` says something else than `no` (RFC 3834 §5).
+        AutoSubmitted = "auto_submitted",
+        /// A report about another mail: delivery, reading, abuse.
+        Report = "report",
+        /// A mail system wrote it.
+        MailSystem = "mail_system",
+        /// It has been passed on too often to be anything but a loop.
+        TooManyHops = "too_many_hops",
+        /// It answers so many mails that machines must be talking.
+        LongThread = "long_thread",
+        /// The sender asks responders to be silent.
+        Suppressed = "suppressed",
+        /// A list sent it.
+        List = "list",
+        /// `Precedence: bulk` and its kin.
+        Precedence = "precedence",
+        /// A home-made field of automatic replies.
+        AutoReply = "auto_reply",
+        /// A field that says it went round.
+        Loop = "loop",
+        /// Answers go to an address that nobody reads.
+        NoReply = "no_reply",
+        /// Answers go to a list's robot.
+        Robot = "robot",
+        /// The subject of an absence.
+        Absence = "absence",
+    }
+}
+
+/// A reason, and whether policy may overrule it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Which one.
+    pub why: Why,
+    /// Never answered, whatever the policy.
+    pub hard: bool,
+}
+
+/// Hops after which a mail goes in circles.
+const HOPS: usize = 50;
+/// Ids in `References` after which machines must be talking.
+const ANSWERS: usize = 100;
+
+/// How an automatic reply begins its subject, in lower case.
+const ABSENCE: &[&str] = &[
+    "automatic reply",
+    "auto reply",
+    "autoreply",
+    "auto-reply",
+    "auto:",
+    "auto response",
+    "auto-response",
+    "autoresponse",
+    "out of office",
+    "out of the office",
+    "out-of-office",
+    "ooo:",
+    "abwesenheit",
+    "abwesend",
+    "automatische antwort",
+    "autoantwort",
+    "nicht im büro",
+    "réponse automatique",
+    "absence du bureau",
+    "absent du bureau",
+    "message d'absence",
+    "respuesta automática",
+    "fuera de la oficina",
+    "fuera de oficina",
+    "ausente de la oficina",
+    "resposta automática",
+    "fora do escritório",
+    "ausência",
+    "risposta automatica",
+    "fuori sede",
+    "fuori ufficio",
+    "assente dall'ufficio",
+    "automatisch antwoord",
+    "automatische beantwoording",
+    "afwezig",
+    "automatyczna odpowiedź",
+    "odpowiedź automatyczna",
+    "autoodpowiedź",
+    "poza biurem",
+    "otomatik yanıt",
+    "ofis dışında",
+    "автоматический ответ",
+    "автоответ",
+    "вне офиса",
+    "自動応答",
+    "自動返信",
+    "不在通知",
+    "不在のお知らせ",
+    "自动回复",
+    "自动答复",
+    "自動回覆",
+    "外出通知",
+    "자동 회신",
+    "자동회신",
+    "자동 응답",
+    "자동응답",
+    "부재중",
+    "رد تلقائي",
+    "الرد التلقائي",
+    "خارج المكتب",
+    "autosvar",
+    "automatiskt svar",
+    "frånvaro",
+    "automaattinen vastaus",
+    "poissa toimistosta",
+    "automatická odpověď",
+    "automatikus válasz",
+];
+
+/// Local parts behind which nobody reads, without their separators.
+const NO_REPLY: &[&str] = &[
+    "noreply",
+    "donotreply",
+    "dontreply",
+    "noresponder",
+    "nepasrepondre",
+    "nichtantworten",
+    "naoresponda",
+    "nonrispondere",
+    "nietbeantwoorden",
+];
+/// Local parts of mail systems.
+const MAIL_SYSTEM: &[&str] = &["mailer-daemon", "mailerdaemon", "mail-daemon", "postmaster-bounces"];
+
+/// Says why not, the hardest reason first. `envelope` is the sender of the envelope, empty for the null one; without
+/// it the `Return-Path` that some hop wrote is believed.
+pub fn why(mail: &Parsed, envelope: Option<&str>) -> Option<Reason> {
+    let hard = |why| Reason { why, hard: true };
+    let soft = |why| Reason { why, hard: false };
+    hard_stop(mail, envelope).map(hard).or_else(|| soft_stop(mail).map(soft))
+}
+
+fn hard_stop(mail: &Parsed, envelope: Option<&str>) -> Option<Why> {
+    let signs = &mail.signs;
+    let path = envelope.or(signs.return_path.as_deref()).map(|path| path.trim().trim_matches(['<', '>']));
+    let report = signs.content_type == "multipart/report"
+        || signs.report_type.is_some()
+        || matches!(
+            signs.content_type.as_str(),
+            "message/delivery-status" | "message/disposition-notification" | "message/feedback-report"
+        );
+    let system = |address: &str| MAIL_SYSTEM.contains(&local(address).as_str());
+    if path.is_some_and(str::is_empty) {
+        Some(Why::NullReturnPath)
+    } else if signs.auto_submitted.as_deref().is_some_and(|word| word != "no" && !word.is_empty()) {
+        Some(Why::AutoSubmitted)
+    } else if report {
+        Some(Why::Report)
+    } else if path.is_some_and(system) || mail.from.iter().chain(&mail.sender).any(|from| system(&from.address)) {
+        Some(Why::MailSystem)
+    } else if signs.received > HOPS {
+        Some(Why::TooManyHops)
+    } else if signs.references > ANSWERS {
+        Some(Why::LongThread)
+    } else {
+        None
+    }
+}
+
+fn soft_stop(mail: &Parsed) -> Option<Why> {
+    let signs = &mail.signs;
+    let answers_to = if mail.reply_to.is_empty() { &mail.from } else { &mail.reply_to };
+    let goes_to = |test: fn(&str) -> bool| answers_to.iter().any(|mailbox| test(&local(&mailbox.address)));
+    // `None` asks for nothing; `DR` and `RN` are about receipts, not about answers.
+    let silence = signs.suppress.iter().any(|word| matches!(word.as_str(), "all" | "autoreply" | "oof"));
+    let bulk = |word: &str| ["bulk", "junk", "list", "auto_reply"].iter().any(|kind| word.starts_with(kind));
+    if silence {
+        Some(Why::Suppressed)
+    } else if signs.list.is_some() {
+        Some(Why::List)
+    } else if signs.precedence.as_deref().is_some_and(bulk) {
+        Some(Why::Precedence)
+    } else if signs.auto_reply.is_some() {
+        Some(Why::AutoReply)
+    } else if signs.looped {
+        Some(Why::Loop)
+    } else if goes_to(is_no_reply) {
+        Some(Why::NoReply)
+    } else if goes_to(is_robot) {
+        Some(Why::Robot)
+    } else {
+        let subject = mail.subject.trim_start_matches(['[', ' ']).to_lowercase();
+        ABSENCE.iter().any(|start| subject.starts_with(start)).then_some(Why::Absence)
+    }
+}
+
+fn local(address: &str) -> String {
+    address.rsplit_once('@').map_or(address, |(local, _)| local).to_ascii_lowercase()
+}
+
+fn is_no_reply(local: &str) -> bool {
+    let plain: String = local.chars().filter(char::is_ascii_alphanumeric).collect();
+    NO_REPLY.iter().any(|name| plain.starts_with(name) || plain.ends_with(name))
+}
+
+/// RFC 3834 §2: names by which lists and their managers are known.
+fn is_robot(local: &str) -> bool {
+    local.starts_with("owner-")
+        || local.ends_with("-request")
+        || local.ends_with("-owner")
+        || local.ends_with("-bounces")
+        || local.starts_with("bounce+")
+        || matches!(local, "listserv" | "majordomo" | "mailman" | "bounce" | "bounces")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse;
+
+    #[track_caller]
+    fn check(header: &str, envelope: Option<&str>, expected: Option<(Why, bool)>) {
+        let mail = parse(format!("{header}\n\nhello").as_bytes());
+        assert_eq!(why(&mail, envelope).map(|reason| (reason.why, reason.hard)), expected, "{header}");
+    }
+
+    #[test]
+    fn machines_are_not_answered() {
+        check("Return-Path: <>", None, Some((Why::NullReturnPath, true)));
+        check("From: a@x.example", Some(""), Some((Why::NullReturnPath, true)));
+        check("From: a@x.example", Some("<>"), Some((Why::NullReturnPath, true)));
+        check("Auto-Submitted: auto-replied (vacation)", None, Some((Why::AutoSubmitted, true)));
+        check("Auto-Submitted: auto-generated; owner-email=x", None, Some((Why::AutoSubmitted, true)));
+        check(
+            "Content-Type: multipart/report; report-type=delivery-status; boundary=x",
+            None,
+            Some((Why::Report, true)),
+        );
+        check("Content-Type: multipart/report; report-type=disposition-notification", None, Some((Why::Report, true)));
+        check("From: MAILER-DAEMON@x.example", None, Some((Why::MailSystem, true)));
+        check(&"Received: x\n".repeat(51), None, Some((Why::TooManyHops, true)));
+        check(&format!("References: {}", "<a@b> ".repeat(101)), None, Some((Why::LongThread, true)));
+    }
+
+    #[test]
+    fn signs_that_policy_may_overrule_are_soft() {
+        check("X-Auto-Response-Suppress: DR, OOF, AutoReply", None, Some((Why::Suppressed, false)));
+        check("List-Unsubscribe: <mailto:x@y.example>", None, Some((Why::List, false)));
+        check("Precedence: bulk", None, Some((Why::Precedence, false)));
+        check("X-Autoreply: yes", None, Some((Why::AutoReply, false)));
+        check("X-Loop: me", None, Some((Why::Loop, false)));
+        for local in
+            ["no-reply", "noreply", "No_Reply", "do-not-reply", "noreply+77", "billing-noreply", "ne-pas-repondre"]
+        {
+            check(&format!("From: {local}@x.example"), None, Some((Why::NoReply, false)));
+        }
+        for local in ["owner-list", "list-request", "majordomo", "dev-bounces"] {
+            check(&format!("From: {local}@x.example"), None, Some((Why::Robot, false)));
+        }
+        for subject in [
+            "Automatic reply: Hello",
+            "Abwesenheitsnotiz",
+            "Réponse automatique : x",
+            "自動応答: x",
+            "Автоответ: x",
+            "رد تلقائي: x",
+        ] {
+            check(&format!("Subject: {subject}"), None, Some((Why::Absence, false)));
+        }
+    }
+
+    #[test]
+    fn people_are_answered() {
+        check("From: ada@x.example\nSubject: Re: Out of office policy", Some("ada@x.example"), None);
+        check("Auto-Submitted: no", None, None);
+        check("X-Auto-Response-Suppress: None", None, None);
+        check("X-Auto-Response-Suppress: DR, RN", None, None);
+        check("Precedence: first-class", None, None);
+        check("From: no-reply@x.example\nReply-To: ticket+9@x.example", None, None);
+        check("From: norepl@x.example", None, None);
+    }
+}

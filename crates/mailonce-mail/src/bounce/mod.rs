@@ -1,0 +1,151 @@
+//! Mail that tells what became of our mail: delivery reports, complaints, and the letters of old mail systems.
+//!
+//! A report is a claim by a stranger. What it is worth is decided by the [`Tag`], whose MAC the caller checks; the
+//! Message-ID and our own id are only hints where no tag came back.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `report` | RFC 3464 reports and RFC 5965 complaints |
+//! | `letter` | bounces in prose: qmail, Exim and the like |
+
+mod letter;
+mod report;
+
+use mailonce_core::{id::EmailId, port::transport::Reply};
+
+use crate::{
+    automatic::{self, Why},
+    hook::Says,
+    parse::{Cut, Fields, Parsed, one_line},
+    return_path::Tag,
+};
+
+/// Recipients of one report that are looked at.
+pub const RECIPIENTS: usize = 100;
+
+/// What a report says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounce {
+    /// Which attempt it is about. Only its MAC proves that we made it.
+    pub tag: Option<Tag>,
+    /// Our email, as the returned header names it. A hint.
+    pub email: Option<EmailId>,
+    /// The Message-ID of the returned mail, with angle brackets. A hint.
+    pub message_id: Option<String>,
+    /// What became of each recipient.
+    pub recipients: Vec<Fate>,
+    /// Whether it keeps to RFC 3464 or RFC 5965.
+    pub standard: bool,
+}
+
+/// What became of one recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// A bare address, as we wrote it where the report knows that, else as the last hop did. Empty when nobody says.
+    pub recipient: String,
+    /// What became of it.
+    pub says: Says,
+    /// The enhanced status code, such as `5.1.1`.
+    pub status: Option<String>,
+    /// In the words of the far end: one printable line, cut.
+    pub reason: String,
+}
+
+/// Reads a bounce. `recipient` is the address it came to: the return path of the mail it is about.
+///
+/// `None` when the mail is none: an absence note that came to a return path is no bounce.
+pub fn read(raw: &[u8], mail: &Parsed, envelope: Option<&str>, recipient: &str) -> Option<Bounce> {
+    let mut bounce = report::read(raw, mail).or_else(|| {
+        let why = automatic::why(mail, envelope)?.why;
+        // Prose is believed only of those who write bounces: mail systems and the null return path.
+        matches!(why, Why::NullReturnPath | Why::MailSystem | Why::Report).then(|| letter::read(mail)).flatten()
+    })?;
+    let to = mail.to.iter().map(|to| to.address.as_str());
+    let tag = std::iter::once(recipient).chain(to).find_map(Tag::from_return_path);
+    bounce.tag = tag.or(bounce.tag);
+    bounce.returned(raw, mail);
+    Some(bounce)
+}
+
+impl Bounce {
+    /// Adds what the returned header says.
+    fn returned(&mut self, raw: &[u8], mail: &Parsed) {
+        let kinds = [
+            "text/rfc822-headers",
+            "message/rfc822",
+            "message/global",
+            "message/global-headers",
+            "message/rfc822-headers",
+        ];
+        let returned = mail.attachments.iter().find(|part| kinds.contains(&part.content_type.as_str()));
+        let Some(part) = returned else { return };
+        let (fields, _) = Fields::read(&part.bytes(raw), &mut Cut::default());
+        self.hints(&fields);
+    }
+
+    fn hints(&mut self, fields: &Fields) {
+        self.email = fields.first("x-mailonce-id").and_then(|id| id.trim().parse().ok()).or(self.email);
+        let id = fields
+            .first("message-id")
+            .map(|id| one_line(id, 998))
+            .filter(|id| id.starts_with('<') && id.ends_with('>'));
+        self.message_id = id.or(self.message_id.take());
+    }
+}
+
+/// `5.1.1` of a text that has one.
+fn status_in(text: &str) -> Option<String> {
+    text.split(|c: char| !c.is_ascii_digit() && c != '.')
+        .take(2000)
+        .find(|word| is_status(word.trim_matches('.')))
+        .map(|word| word.trim_matches('.').to_owned())
+}
+
+fn is_status(word: &str) -> bool {
+    let parts: Vec<&str> = word.split('.').collect();
+    parts.len() == 3
+        && ["2", "4", "5"].contains(&parts[0])
+        && parts[1..].iter().all(|part| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Whether the address itself is at fault, now and later: such an address is not tried again.
+fn is_permanent(status: Option<&str>, reason: &str) -> bool {
+    const DEAD: &[&str] = &["5.1.0", "5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1", "5.4.4"];
+    const WORDS: &[&str] = &[
+        "user unknown",
+        "unknown user",
+        "no such user",
+        "no such mailbox",
+        "does not exist",
+        "doesn't exist",
+        "no mailbox",
+        "user not found",
+        "mailbox not found",
+        "recipient not found",
+        "invalid recipient",
+        "unknown recipient",
+        "address rejected",
+        "account disabled",
+        "account has been disabled",
+        "mailbox unavailable",
+        "no such recipient",
+        "host or domain name not found",
+        "unrouteable address",
+        "unknown address",
+        "not a valid recipient",
+    ];
+    let temporary = status.is_some_and(|status| status.starts_with('4'));
+    let reason = reason.to_ascii_lowercase();
+    // Code 5.0.0 says nothing; then the words decide.
+    let vague = status.is_none_or(|status| matches!(status, "5.0.0" | "5.3.0" | "5.5.0"));
+    !temporary
+        && (status.is_some_and(|status| DEAD.contains(&status))
+            || vague && WORDS.iter().any(|words| reason.contains(words)))
+}
+
+fn line(text: &str) -> String {
+    one_line(text, Reply::TEXT_CHARS)
+}
+
+#[cfg(test)]
+mod tests;

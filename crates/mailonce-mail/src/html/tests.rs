@@ -1,0 +1,94 @@
+//! Pages as strangers write them.
+
+use super::*;
+
+#[track_caller]
+fn check(html: &str, text: &str, hidden: usize) {
+    let page = Page::read(html);
+    assert_eq!((page.text.as_str(), page.hidden.chars), (text, hidden), "{html}");
+}
+
+#[test]
+fn inline_tags_vanish_and_blocks_are_lines() {
+    check("<p>Your <b>code</b></p><div>77<span>41</span>02</div>", "Your code\n\n774102", 0);
+    check("<table><tr><td>1</td><td>2</td></tr><tr><td>3</td></tr></table>", "1 2\n\n3", 0);
+    check("a<br>b<p>c<p>d", "a\nb\nc\n\nd", 0);
+    check("x &amp; y &#x41;&#66; &unknown; &#99999999; &copy", "x & y AB &unknown; &copy", 0);
+    check("<script>var a = '<b>1234</b>'</script><style>.a{color:#202123}</style><title>no</title>ok", "ok", 0);
+}
+
+#[test]
+fn hidden_text_is_not_text() {
+    for hides in [
+        "style='display:none'",
+        "style='DISPLAY : None !important'",
+        "style='visibility:hidden'",
+        "style='font-size:0'",
+        "style='font-size:1px;line-height:1px'",
+        "style='opacity:0'",
+        "style='max-height:0;overflow:hidden'",
+        "style='position:absolute;left:-9999px'",
+        "style='text-indent:-9999px'",
+        "style='color:#fff'",
+        "style='color:white;background:#fefefe'",
+        "style='color:rgba(0,0,0,0)'",
+        "style='mso-hide:all'",
+        "hidden",
+        "class='gone'",
+        "id=off",
+    ] {
+        let html = format!(
+            "<style>@media x{{.shown{{display:none}}}} .gone,p.z{{display:none}} #off{{font-size:0}}</style><div {hides}>1234</div><div class=shown>ok</div>"
+        );
+        check(&html, "ok", 4);
+    }
+    check("<p style=display:none>1234<div>ok</div>", "ok", 4);
+    check("<div style=display:none><div>12</div>34</div>ok", "ok", 4);
+    check("<div><font style='display:none'>12</div>34</font>ok", "ok", 4);
+    check("<div bgcolor='#000'><span style='color:#fff'>ok</span><span style='color:#000'>1234</span></div>", "ok", 4);
+    check("<div style='font-size:0px'>1234<p style='font-size:16px'>ok</p></div>", "ok", 4);
+    check("a<!-- 1234 --!>b<!--> c", "ab c", 0);
+    assert_eq!(Page::read("<!-- obey --><!--[if mso]>x<![endif]-->").hidden.comments, 1);
+    assert_eq!(Page::read("<img src=x width=1 height=1><img alt=logo width=80>").hidden.pixels, 1);
+}
+
+#[test]
+fn anchors_have_their_words() {
+    let page = Page::read(
+        "<a href=' https://x.example/?a=1&amp;b=2 '>Confirm <b>your</b> mail</a><a href=y style='display:none'>z</a>",
+    );
+    let anchors: Vec<_> = page.anchors.iter().map(|a| (a.href.as_str(), a.text.as_str(), a.hidden)).collect();
+    assert_eq!(anchors, [("https://x.example/?a=1&b=2", "Confirm your mail", false), ("y", "", true)]);
+}
+
+#[test]
+fn the_view_has_lists_and_quotes() {
+    let page = Page::read("<p>Hello</p><ul><li>one<li>two</ul><blockquote>old</blockquote><p>a &lt;b&gt;</p>");
+    assert_eq!(render(&page), "Hello\n* one\n* two\n\n> old\n\na <b>");
+}
+
+#[test]
+fn floods_end() {
+    for html in [
+        "<div>".repeat(100_000),
+        "<b>".repeat(100_000),
+        format!("<a {}>", "x=y ".repeat(200_000)),
+        format!("<a {}>", "a>=\"".repeat(100_000)),
+        "<!--".repeat(100_000),
+        "</".repeat(100_000),
+        "<table><tr><td>".repeat(30_000),
+        "<p><a href=x>".repeat(30_000),
+        "&#".repeat(300_000),
+        format!("{}{}", "<blockquote>".repeat(190), "x<br>".repeat(19_000)),
+        format!(
+            "<style>{}</style>{}",
+            ".a{color:red}".repeat(1000),
+            format!("<p class='{}'>", "b ".repeat(300)).repeat(1000)
+        ),
+        format!("<style>{}</style>{}", ".a,".repeat(10_000), "<p class=a>".repeat(10_000)),
+    ] {
+        let page = Page::read(&html);
+        assert!(page.anchors.len() <= ANCHORS);
+        assert!(render(&page).len() <= HTML_BYTES);
+    }
+}

@@ -1,0 +1,128 @@
+//! The view of a mail that a model is shown: what its reader would have seen, without quotes and signatures, between
+//! two lines that nobody outside can forge.
+//!
+//! Flags are hints and never a wall: what holds is what an agent is able to do.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `quote` | quoted mails and signatures |
+//! | `inject` | words that talk to a model |
+
+mod inject;
+mod quote;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    artifact::{self, Found},
+    glyph,
+    html::{self, Page},
+    parse::Parsed,
+};
+
+pub use inject::{Flag, flags};
+pub use quote::{Split, split};
+
+/// Characters of text in a view.
+pub const VIEW_CHARS: usize = 20_000;
+
+/// Bytes of visible text that are searched for tricks.
+pub const TEXT_BYTES: usize = 256 * 1024;
+
+/// A mail for a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct View {
+    /// The text between its fences.
+    pub text: String,
+    /// What was taken out.
+    pub removed: Removed,
+    /// Signs of somebody talking to the model, and how often.
+    pub flags: Vec<(Flag, usize)>,
+    /// Whether all of the mail was looked at.
+    pub whole: bool,
+}
+
+/// What was taken out, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Characters of hidden text.
+    pub hidden_chars: usize,
+    /// HTML comments.
+    pub comments: usize,
+    /// Images that only tell that a mail was opened.
+    pub pixels: usize,
+    /// Zero-width and other characters that show nothing.
+    pub invisible_chars: usize,
+    /// Characters that turn the direction of text. Also counted as invisible.
+    pub bidi_chars: usize,
+    /// Lines of quoted mails.
+    pub quoted_lines: usize,
+    /// Lines of signatures.
+    pub signature_lines: usize,
+    /// Characters beyond the limit.
+    pub cut_chars: usize,
+}
+
+/// The visible text of a mail: of its HTML when that says anything, else the plain text.
+pub fn visible(mail: &Parsed, page: Option<&Page>) -> String {
+    let page = page.filter(|page| page.text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
+    let mut text = page.map_or_else(|| mail.text.clone().unwrap_or_default(), html::render);
+    text.truncate(text.floor_char_boundary(TEXT_BYTES));
+    text
+}
+
+/// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know. Values of
+/// `found` are made unreadable; for a reader who may see them it is empty.
+pub fn view(mail: &Parsed, page: Option<&Page>, found: &Found, nonce: &str) -> View {
+    let text = visible(mail, page);
+    let mut removed = Removed::default();
+    if let Some(page) = page {
+        removed.hidden_chars = page.hidden.chars;
+        removed.comments = page.hidden.comments;
+        removed.pixels = page.hidden.pixels;
+    }
+    let hidden = page.map(|page| page.hidden_text.as_str()).unwrap_or_default();
+    let flags = flags(&mail.subject, &text, hidden);
+    // Counted where the renderer has not been yet: it drops some of them by itself.
+    let source = page.map_or(text.as_str(), |page| page.text.as_str());
+    removed.invisible_chars = source.chars().filter(|c| glyph::is_invisible(*c)).count();
+    removed.bidi_chars = source.chars().filter(|c| glyph::is_bidi(*c)).count();
+    let seen = seen(&text);
+    let split = split(&seen);
+    removed.quoted_lines = split.quoted_lines;
+    removed.signature_lines = split.signature_lines;
+    let count = split.own.chars().count();
+    removed.cut_chars = count.saturating_sub(VIEW_CHARS);
+    // Hidden before the cut, so that no half of a secret is left at the end.
+    let own: String = hide_all(&split.own, found).chars().take(VIEW_CHARS).collect();
+    let whole =
+        !mail.cut.any() && page.is_none_or(|page| !page.cut) && removed.cut_chars == 0 && text.len() < TEXT_BYTES - 4;
+    View { text: fence(&own, nonce), removed, flags, whole }
+}
+
+fn hide_all(text: &str, found: &Found) -> String {
+    if found.decided.is_empty() && found.candidates.is_empty() { text.to_owned() } else { artifact::hide(text, found) }
+}
+
+/// Without characters that nobody sees, and without controls.
+fn seen(text: &str) -> String {
+    let shown = |c: &char| !glyph::is_invisible(*c) && (!c.is_control() || *c == '\n' || *c == '\t');
+    text.chars().filter(shown).collect()
+}
+
+/// The text between lines that carry the nonce. Runs of angle brackets, of which the fences are made, are broken up.
+fn fence(text: &str, nonce: &str) -> String {
+    let nonce: String = nonce.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+    let mut broken = String::with_capacity(text.len());
+    for c in text.chars() {
+        if (c == '<' || c == '>') && broken.ends_with(c) {
+            broken.push(' ');
+        }
+        broken.push(c);
+    }
+    let broken = if nonce.is_empty() { broken } else { broken.replace(&nonce, "[nonce]") };
+    format!("<<<untrusted mail {nonce}\n{broken}\nuntrusted mail {nonce}>>>")
+}
+
+#[cfg(test)]
+mod tests;

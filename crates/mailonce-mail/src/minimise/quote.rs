@@ -1,0 +1,210 @@
+//! What of a text its writer wrote, and what is an older mail or a signature.
+
+/// A text, divided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// What the writer wrote.
+    pub own: String,
+    /// What was quoted or forwarded.
+    pub quoted: String,
+    /// Lines of it.
+    pub quoted_lines: usize,
+    /// Lines of the signature.
+    pub signature_lines: usize,
+}
+
+/// Lines behind which an older mail stands, in lower case, without dashes.
+const MARKS: &[&str] = &[
+    "original message",
+    "forwarded message",
+    "begin forwarded message",
+    "ursprüngliche nachricht",
+    "weitergeleitete nachricht",
+    "originalnachricht",
+    "message d'origine",
+    "message original",
+    "message transféré",
+    "mensaje original",
+    "mensaje reenviado",
+    "mensagem original",
+    "mensagem encaminhada",
+    "messaggio originale",
+    "messaggio inoltrato",
+    "oorspronkelijk bericht",
+    "doorgestuurd bericht",
+    "wiadomość oryginalna",
+    "oryginalna wiadomość",
+    "özgün ileti",
+    "orijinal mesaj",
+    "исходное сообщение",
+    "пересылаемое сообщение",
+    "元のメッセージ",
+    "転送メッセージ",
+    "原始邮件",
+    "原始郵件",
+    "转发的邮件",
+    "원본 메시지",
+    "원본 메일",
+    "전달된 메시지",
+    "الرسالة الأصلية",
+];
+/// How the line before a quote ends, in lower case.
+const WROTE: &[&str] = &[
+    "wrote:",
+    "schrieb:",
+    "a écrit :",
+    "a écrit:",
+    "escribió:",
+    "escreveu:",
+    "ha scritto:",
+    "schreef:",
+    "napisał:",
+    "napisał(a):",
+    "napisała:",
+    "şunu yazdı:",
+    "yazdı:",
+    "написал:",
+    "написал(а):",
+    "пишет:",
+    "のメール:",
+    "写道:",
+    "写道：",
+    "寫道:",
+    "寫道：",
+    "작성:",
+    "님이 작성:",
+    "كتب:",
+    "skrev:",
+    "kirjoitti:",
+];
+/// Names of the first two fields of a quoted header.
+const FROM: &[&str] = &[
+    "from:",
+    "von:",
+    "de:",
+    "de :",
+    "da:",
+    "van:",
+    "od:",
+    "kimden:",
+    "от:",
+    "差出人:",
+    "发件人:",
+    "寄件者:",
+    "보낸 사람:",
+    "من:",
+];
+const SENT: &[&str] = &[
+    "sent:",
+    "date:",
+    "gesendet:",
+    "datum:",
+    "envoyé :",
+    "envoyé:",
+    "date :",
+    "enviado:",
+    "fecha:",
+    "data:",
+    "inviato:",
+    "verzonden:",
+    "wysłano:",
+    "gönderildi:",
+    "отправлено:",
+    "дата:",
+    "送信日時:",
+    "发送时间:",
+    "傳送時間:",
+    "보낸 날짜:",
+    "تاريخ:",
+    "to:",
+    "an:",
+    "subject:",
+    "betreff:",
+];
+/// Lines that mail programs add, in lower case.
+const SENT_FROM: &[&str] = &[
+    "sent from my ",
+    "sent via ",
+    "get outlook for ",
+    "von meinem ",
+    "gesendet von ",
+    "envoyé de mon ",
+    "enviado desde mi ",
+    "enviado do meu ",
+    "inviato da ",
+    "verzonden vanaf ",
+    "отправлено с ",
+    "从我的",
+];
+
+/// Divides a text. A quote inside an answer is taken out; what follows an older mail's head is all of it quoted.
+pub fn split(text: &str) -> Split {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut split = Split::default();
+    let marked = lines.iter().rposition(|line| line.trim_start().starts_with('>'));
+    let end = (0..lines.len()).find(|at| begins(&lines, *at, marked)).unwrap_or(lines.len());
+    let (own, old) = lines.split_at(end);
+    let mut kept: Vec<&str> = Vec::new();
+    for (at, line) in own.iter().enumerate() {
+        if is_signature(line) && at + 1 >= own.len().saturating_sub(30) {
+            split.signature_lines = own[at..].iter().filter(|line| !line.trim().is_empty()).count();
+            break;
+        }
+        if line.trim_start().starts_with('>') || introduces(own, at) {
+            split.quoted_lines += 1;
+            push(&mut split.quoted, line.trim_start_matches(['>', ' ']));
+        } else {
+            kept.push(line);
+        }
+    }
+    for line in old {
+        split.quoted_lines += usize::from(!line.trim().is_empty());
+        push(&mut split.quoted, line.trim_start_matches(['>', ' ']));
+    }
+    kept.join("\n").trim().clone_into(&mut split.own);
+    split
+}
+
+fn push(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// Whether an older mail begins at this line. `marked` is the last line with the mark of a quote.
+fn begins(lines: &[&str], at: usize, marked: Option<usize>) -> bool {
+    let line = lines[at].trim().to_lowercase();
+    let bare = line.trim_matches(['-', '_', ' ', '*', ':', '=']);
+    if MARKS.contains(&bare) {
+        return true;
+    }
+    let plain = line.trim_start_matches('*').replace('*', "");
+    let head = FROM.iter().any(|name| plain.starts_with(name));
+    let next = lines.get(at + 1).map(|next| next.trim().to_lowercase().replace('*', "")).unwrap_or_default();
+    // A letter may begin with `From:`; a header goes on with the date.
+    if at > 0 && head && SENT.iter().any(|name| next.starts_with(name)) {
+        return true;
+    }
+    // An answer above a quote whose lines have no mark: everything behind the introduction is the quote.
+    introduces_any(lines, at) && marked.is_none_or(|marked| marked <= at)
+}
+
+/// Whether this line says who wrote what follows.
+fn introduces_any(lines: &[&str], at: usize) -> bool {
+    let line = lines[at].trim().to_lowercase();
+    let ends = |line: &str| WROTE.iter().any(|end| line.ends_with(end));
+    let dated = |line: &str| line.chars().any(|c| c.is_ascii_digit()) || line.contains('@');
+    ends(&line) && (dated(&line) || at > 0 && dated(lines[at - 1])) && at + 1 < lines.len()
+}
+
+/// The same, with marked lines behind it.
+fn introduces(lines: &[&str], at: usize) -> bool {
+    let next = lines.iter().skip(at + 1).find(|line| !line.trim().is_empty());
+    introduces_any(lines, at) && next.is_some_and(|line| line.trim_start().starts_with('>'))
+}
+
+fn is_signature(line: &str) -> bool {
+    let lower = line.trim().to_lowercase();
+    line == "-- "
+        || lower == "--"
+        || SENT_FROM.iter().any(|start| lower.starts_with(start)) && lower.chars().count() < 60
+}

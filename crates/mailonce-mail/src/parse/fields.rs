@@ -1,0 +1,257 @@
+//! The header block: fields in order, decoded, and the ones that have a grammar.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use mail_parser::{Addr, Address, ContentType, HeaderValue, parsers::MessageStream};
+use mailonce_core::{
+    address::{Address as Bare, Mailbox},
+    limits,
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{ADDRESSES, Cut, FIELD_BYTES, FIELDS, HEAD_BYTES, ID_BYTES, one_line};
+
+/// One header field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// As written.
+    pub name: String,
+    /// Unfolded, encoded words decoded.
+    pub value: String,
+    /// Unfolded, as it came, for grammars in which an encoded word is only letters.
+    #[serde(skip)]
+    raw: Vec<u8>,
+}
+
+/// The fields of one block, top to bottom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fields(pub Vec<Field>);
+
+impl Fields {
+    /// Reads the block at the start of `raw` and says where the body begins.
+    pub(crate) fn read(raw: &[u8], cut: &mut Cut) -> (Self, usize) {
+        let start = start(raw);
+        let mut fields: Vec<Field> = Vec::new();
+        let mut at = start;
+        while at < raw.len() {
+            let end = raw[at..].iter().position(|&b| b == b'\n').map_or(raw.len(), |n| at + n + 1);
+            let line = trim_end(&raw[at..end]);
+            if line.is_empty() {
+                return (Self::finish(fields, cut), end);
+            }
+            if at - start >= HEAD_BYTES {
+                cut.headers = true;
+            } else if line.starts_with(b" ") || line.starts_with(b"\t") {
+                if let Some(last) = fields.last_mut() {
+                    let room = FIELD_BYTES.saturating_sub(last.raw.len());
+                    cut.headers |= line.len() > room;
+                    last.raw.extend_from_slice(&line[..line.len().min(room)]);
+                }
+            } else if let Some(field) = split(line) {
+                cut.headers |= fields.len() >= FIELDS || line.len() > FIELD_BYTES;
+                if fields.len() < FIELDS {
+                    fields.push(field);
+                }
+            } else if fields.is_empty() {
+                // Not a header at all: the whole of it is body.
+                return (Self::default(), start);
+            } else {
+                // A block that is not closed by an empty line ends where it stops being one.
+                return (Self::finish(fields, cut), at);
+            }
+            at = end;
+        }
+        (Self::finish(fields, cut), raw.len())
+    }
+
+    fn finish(mut fields: Vec<Field>, cut: &mut Cut) -> Self {
+        for field in &mut fields {
+            field.value = words(&field.raw).unwrap_or_else(|| {
+                cut.unreadable = true;
+                String::from_utf8_lossy(&field.raw).into_owned()
+            });
+        }
+        Self(fields)
+    }
+
+    /// The value of the topmost field of this name.
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.as_str())
+    }
+
+    /// The values of all fields of this name, top to bottom.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.named(name).map(|field| field.value.as_str())
+    }
+
+    /// Whether there is one.
+    pub fn has(&self, name: &str) -> bool {
+        self.named(name).next().is_some()
+    }
+
+    /// Drops what only reading needed.
+    pub(super) fn forget_raw(&mut self) {
+        self.0.iter_mut().for_each(|field| field.raw = Vec::new());
+    }
+
+    fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Field> {
+        self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
+    }
+
+    fn raw(&self, name: &str) -> Option<Vec<u8>> {
+        self.named(name).next().map(|field| line(&field.raw))
+    }
+}
+
+/// Behind empty lines and the `From ` line of a mailbox file.
+fn start(raw: &[u8]) -> usize {
+    let empty = raw.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+    let rest = &raw[empty..];
+    if rest.starts_with(b"From ") || rest.starts_with(b">From ") {
+        return rest.iter().position(|&b| b == b'\n').map_or(raw.len(), |n| empty + n + 1);
+    }
+    empty
+}
+
+fn trim_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// `Name: value`; nothing else is a field.
+fn split(line: &[u8]) -> Option<Field> {
+    let colon = line.iter().take(limits::HEADER_VALUE_CHARS).position(|&b| b == b':')?;
+    let name = line[..colon].trim_ascii_end();
+    if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
+        return None;
+    }
+    let value = &line[colon + 1..];
+    let value = &value[..value.len().min(FIELD_BYTES)];
+    let name = String::from_utf8_lossy(name).into_owned();
+    Some(Field { name, value: String::new(), raw: value.trim_ascii_start().to_vec() })
+}
+
+/// What the parser crate wants to see: one line, closed.
+fn line(raw: &[u8]) -> Vec<u8> {
+    let mut line: Vec<u8> = raw.iter().map(|&b| if b == b'\n' || b == b'\r' { b' ' } else { b }).collect();
+    line.extend_from_slice(b"\r\n");
+    line
+}
+
+/// The parser crate has panicked on strangers' bytes before; here that costs one field.
+fn guarded<T>(read: impl FnOnce() -> Option<T>) -> Result<Option<T>, ()> {
+    catch_unwind(AssertUnwindSafe(read)).map_err(|_panic| ())
+}
+
+/// Unstructured text with its encoded words decoded.
+fn words(raw: &[u8]) -> Option<String> {
+    if !raw.windows(2).any(|pair| pair == b"=?") {
+        return Some(String::from_utf8_lossy(raw).trim().to_owned());
+    }
+    let line = line(raw);
+    let read = || MessageStream::new(&line).parse_unstructured().into_text().map(|text| text.trim().to_owned());
+    guarded(read).ok().map(Option::unwrap_or_default)
+}
+
+/// Addresses of the topmost field of this name; groups are flattened.
+pub(super) fn addresses(fields: &Fields, name: &str, cut: &mut Cut) -> Vec<Mailbox> {
+    let Some(line) = fields.raw(name) else { return Vec::new() };
+    let read = || MessageStream::new(&line).parse_address().into_address().map(flat);
+    let Ok(found) = guarded(read) else {
+        cut.unreadable = true;
+        return Vec::new();
+    };
+    let mut found = found.unwrap_or_default();
+    cut.headers |= found.len() > ADDRESSES;
+    found.truncate(ADDRESSES);
+    found
+}
+
+fn flat(address: Address<'_>) -> Vec<Mailbox> {
+    let list = match address {
+        Address::List(list) => list,
+        Address::Group(groups) => groups.into_iter().flat_map(|group| group.addresses).collect(),
+    };
+    list.into_iter().filter_map(mailbox).collect()
+}
+
+fn mailbox(addr: Addr<'_>) -> Option<Mailbox> {
+    let written = addr.address?;
+    let written = written.trim().trim_matches(['<', '>']);
+    // An address that is none is kept as it is: a rule or a person may want to see it.
+    let address = match (written.rsplit_once('@'), Bare::parse(written)) {
+        (Some((local, _)), Ok(bare)) => format!("{local}@{}", bare.domain()),
+        _ => one_line(written, limits::ADDRESS_OCTETS),
+    };
+    let name = addr.name.map(|name| one_line(&name, limits::NAME_CHARS)).filter(|name| !name.is_empty());
+    (!address.is_empty()).then_some(Mailbox { name, address })
+}
+
+/// Ids with angle brackets, whatever stands between them. A bare id gets its brackets.
+pub(super) fn ids(fields: &Fields, name: &str) -> Vec<String> {
+    let Some(line) = fields.raw(name) else { return Vec::new() };
+    let text = String::from_utf8_lossy(&line);
+    let mut found: Vec<String> = Vec::new();
+    let mut rest = text.as_ref();
+    while let Some((_, after)) = rest.split_once('<') {
+        let Some((id, behind)) = after.split_once('>') else { break };
+        found.extend(id_of(id));
+        rest = behind;
+    }
+    if found.is_empty() {
+        found.extend(text.split([' ', '\t', ',']).filter(|word| word.contains('@')).filter_map(id_of));
+    }
+    found
+}
+
+fn id_of(text: &str) -> Option<String> {
+    let id: String = text.chars().filter(|c| !c.is_whitespace() && !c.is_control() && *c != '<' && *c != '>').collect();
+    (!id.is_empty() && id.len() <= ID_BYTES).then(|| format!("<{id}>"))
+}
+
+/// The date, when it is one.
+pub(super) fn date(fields: &Fields, cut: &mut Cut) -> Option<Time> {
+    let line = fields.raw("date")?;
+    let read = || MessageStream::new(&line).parse_date().into_datetime().filter(mail_parser::DateTime::is_valid);
+    let seconds = guarded(|| read().map(|date| date.to_timestamp()));
+    cut.unreadable |= seconds.is_err();
+    seconds.ok().flatten().and_then(|seconds| seconds.checked_mul(1000)).map(Time)
+}
+
+/// `type/subtype` in lower case with its parameters; also reads a disposition.
+pub(super) struct Kind {
+    pub(super) main: String,
+    pub(super) sub: String,
+    params: Vec<(String, String)>,
+}
+
+impl Kind {
+    pub(super) fn read(fields: &Fields, name: &str, cut: &mut Cut) -> Option<Self> {
+        let line = fields.raw(name)?;
+        let read = || match MessageStream::new(&line).parse_content_type() {
+            HeaderValue::ContentType(kind) => Some(Self::from(kind)),
+            _ => None,
+        };
+        guarded(read).unwrap_or_else(|()| {
+            cut.unreadable = true;
+            None
+        })
+    }
+
+    pub(super) fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+impl From<ContentType<'_>> for Kind {
+    fn from(kind: ContentType<'_>) -> Self {
+        let params = kind.attributes.unwrap_or_default();
+        Self {
+            main: kind.c_type.to_ascii_lowercase(),
+            sub: kind.c_subtype.unwrap_or_default().to_ascii_lowercase(),
+            params: params.into_iter().take(50).map(|p| (p.name.into_owned(), p.value.into_owned())).collect(),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Transfer encodings and charsets. Broken input costs the broken part of it, never the rest.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use mail_parser::decoders::charsets::map::charset_decoder;
+use serde::{Deserialize, Serialize};
+
+/// How the bytes of a part are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transfer {
+    /// As they are.
+    #[default]
+    Plain,
+    /// Base64, whatever stands between its letters.
+    Base64,
+    /// Quoted-printable.
+    QuotedPrintable,
+}
+
+impl Transfer {
+    /// Reads `Content-Transfer-Encoding`. What is unknown is taken as it is.
+    pub(super) fn read(value: &str) -> Self {
+        let word = value.split(['(', ';', ' ']).next().unwrap_or_default();
+        match word.to_ascii_lowercase().as_str() {
+            "base64" | "b" => Self::Base64,
+            "quoted-printable" | "q" => Self::QuotedPrintable,
+            _ => Self::Plain,
+        }
+    }
+
+    /// The bytes that were meant. Never longer than the input.
+    pub fn decode(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Plain => bytes.to_vec(),
+            Self::Base64 => base64(bytes),
+            Self::QuotedPrintable => quoted_printable(bytes),
+        }
+    }
+}
+
+fn base64(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for &byte in bytes {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            b'=' => {
+                // Padding ends a group; what follows is a second text that somebody appended.
+                (bits, count) = (0, 0);
+                continue;
+            }
+            _ => continue,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count & 0xff) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    out
+}
+
+fn quoted_printable(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for line in bytes.split_inclusive(|&b| b == b'\n') {
+        let ending = if line.ends_with(b"\r\n") { 2 } else { usize::from(line.ends_with(b"\n")) };
+        let (content, ending) = line.split_at(line.len() - ending);
+        let content = content.trim_ascii_end();
+        let soft = content.last() == Some(&b'=');
+        let content = if soft { &content[..content.len() - 1] } else { content };
+        escapes(content, &mut out);
+        if !soft {
+            out.extend_from_slice(ending);
+        }
+    }
+    out
+}
+
+fn escapes(content: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&byte) = content.get(at) {
+        let pair = content.get(at + 1).zip(content.get(at + 2));
+        match pair.and_then(|(&high, &low)| Some(hex(high)? << 4 | hex(low)?)) {
+            Some(value) if byte == b'=' => {
+                out.push(value);
+                at += 3;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Text in the charset it claims; without a known one UTF-8 and, where it is none, Windows-1252.
+pub(super) fn text(bytes: &[u8], charset: Option<&str>) -> String {
+    let claimed =
+        charset.map(str::trim).filter(|name| !is_utf8(name)).and_then(|name| charset_decoder(name.as_bytes()));
+    let plain = || match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) if charset.is_some_and(is_utf8) => String::from_utf8_lossy(bytes).into_owned(),
+        Err(_) => charset_decoder(b"windows-1252")
+            .map_or_else(|| String::from_utf8_lossy(bytes).into_owned(), |decode| decode(bytes)),
+    };
+    match claimed {
+        Some(decode) => catch_unwind(AssertUnwindSafe(|| decode(bytes))).unwrap_or_else(|_panic| plain()),
+        None => plain(),
+    }
+}
+
+fn is_utf8(name: &str) -> bool {
+    name.trim().eq_ignore_ascii_case("utf-8") || name.trim().eq_ignore_ascii_case("utf8")
+}

@@ -1,0 +1,157 @@
+//! Which thread a mail belongs to. Ids decide; a subject alone never does, since strangers share subjects.
+
+use crate::parse::{Parsed, REFERENCES};
+
+/// Where a mail belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place<T> {
+    /// To a thread that is known, by this id.
+    Joins {
+        /// The thread.
+        thread: T,
+        /// The id that decided.
+        by: String,
+    },
+    /// To none that is known.
+    Begins,
+}
+
+/// The ids that may name a mail's thread, nearest first: what it answers, then `References` from the newest back.
+pub fn ancestors(mail: &Parsed) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    for id in mail.in_reply_to.iter().chain(mail.references.iter().rev()) {
+        // A mail that claims to answer itself answers nothing.
+        let own = mail.message_id.as_ref() == Some(id);
+        if !own && !ids.contains(id) && ids.len() < REFERENCES {
+            ids.push(id.clone());
+        }
+    }
+    ids
+}
+
+/// Decides with what is known about the [`ancestors`]. The nearest known one wins.
+pub fn place<T>(mail: &Parsed, known: impl Fn(&str) -> Option<T>) -> Place<T> {
+    for by in ancestors(mail) {
+        if let Some(thread) = known(&by) {
+            return Place::Joins { thread, by };
+        }
+    }
+    Place::Begins
+}
+
+/// What mail programs put before a subject, in lower case, without the colon.
+const PREFIXES: &[&str] = &[
+    "re",
+    "aw",
+    "antw",
+    "antwort",
+    "sv",
+    "vs",
+    "res",
+    "resp",
+    "rif",
+    "r",
+    "odp",
+    "ynt",
+    "cevap",
+    "ref",
+    "rv",
+    "fw",
+    "fwd",
+    "wg",
+    "tr",
+    "vb",
+    "vl",
+    "enc",
+    "i",
+    "inoltra",
+    "pd",
+    "ilt",
+    "doorst",
+    "vá",
+    "továbbítás",
+    "отв",
+    "ответ",
+    "на",
+    "пересл",
+    "fs",
+    "回复",
+    "回覆",
+    "答复",
+    "转发",
+    "轉寄",
+    "返信",
+    "転送",
+    "답장",
+    "회신",
+    "전달",
+    "رد",
+    "إعادة توجيه",
+    "automatic reply",
+    "automatische antwort",
+    "réponse automatique",
+];
+
+/// The subject without what answers and forwards put before it, with single blanks and in lower case.
+pub fn base_subject(subject: &str) -> String {
+    let folded: String = subject.chars().filter(|c| !crate::glyph::is_invisible(*c)).map(crate::glyph::fold).collect();
+    let text = folded.to_lowercase();
+    let mut rest = text.trim();
+    while let Some(shorter) = strip(rest) {
+        rest = shorter;
+    }
+    let rest = rest.strip_suffix("(fwd)").unwrap_or(rest);
+    rest.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `re: `, `re[2]: `, `re (3): `, `re^2: `.
+fn strip(text: &str) -> Option<&str> {
+    let (head, rest) = text.split_once(':')?;
+    let head = head.trim_end();
+    let counted = head.trim_end_matches(|c: char| c.is_ascii_digit() || "[]()^* ".contains(c));
+    PREFIXES.contains(&counted).then(|| rest.trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse;
+
+    const MAIL: &str = "Message-ID: <d@x>\nIn-Reply-To: <c@x>\nReferences: <a@x> <b@x> <c@x> <d@x>\n\n";
+
+    #[test]
+    fn the_nearest_known_ancestor_decides() {
+        let mail = parse(MAIL.as_bytes());
+        assert_eq!(ancestors(&mail), ["<c@x>", "<b@x>", "<a@x>"]);
+
+        let known = |id: &str| match id {
+            "<a@x>" => Some(1),
+            "<b@x>" => Some(2),
+            "<d@x>" => Some(3),
+            _ => None,
+        };
+        assert_eq!(place(&mail, known), Place::Joins { thread: 2, by: "<b@x>".to_owned() });
+        assert_eq!(place(&mail, |_| None::<u8>), Place::Begins);
+        let own = parse(b"Message-ID: <d@x>\nIn-Reply-To: <d@x>\n\n");
+        assert_eq!(place(&own, known), Place::Begins);
+    }
+
+    #[test]
+    fn subjects_lose_their_prefixes_and_nothing_else() {
+        for (subject, base) in [
+            ("Re: Hello", "hello"),
+            ("AW: WG: Re[2]: Hello  World", "hello world"),
+            ("RE : FW (3): x", "x"),
+            ("回复：转发：发票", "发票"),
+            ("返信: 請求書", "請求書"),
+            ("رد: مرحبا", "مرحبا"),
+            ("Ответ: Привет", "привет"),
+            ("Re: Re: (fwd)", ""),
+            ("Reminder: pay", "reminder: pay"),
+            ("Note: re: x", "note: re: x"),
+            ("", ""),
+        ] {
+            assert_eq!(base_subject(subject), base, "{subject}");
+        }
+    }
+}
