@@ -32,5 +32,19 @@ pub async fn reach(name: &str) {
         return;
     }
     let signal = if what == "stop" { rustix::process::Signal::STOP } else { rustix::process::Signal::KILL };
+    let mut seen = std::time::Instant::now();
     rustix::process::kill_process(rustix::process::getpid(), signal).ok();
+    // Some other thread may be the one that takes the signal, a moment later: nothing goes on here before.
+    loop {
+        let now = std::time::Instant::now();
+        if now.duration_since(seen) > SLEPT {
+            return;
+        }
+        seen = now;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
+
+/// A pause by which a process notices that it was stopped. Rigs stop it for longer.
+#[cfg(feature = "failpoints")]
+const SLEPT: std::time::Duration = std::time::Duration::from_millis(500);

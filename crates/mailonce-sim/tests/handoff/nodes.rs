@@ -22,6 +22,8 @@ const MAILS: usize = 6;
 const TAKE_OVER: Duration = Duration::from_secs(15 + 5);
 /// Longer than a connection may be old when the request is written.
 const LONG_SLEEP: Duration = Duration::from_secs(63);
+/// Long enough for a point to notice that its process was stopped.
+const NAP: Duration = Duration::from_secs(1);
 /// Cells side by side: each has two servers, which mostly sleep.
 const AT_ONCE: usize = 8;
 
@@ -40,10 +42,10 @@ fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for hop in [Hop::Keyed, Hop::Relay] {
         for point in points.into_iter().filter(|point| hop == Hop::Keyed || *point != "repeat") {
-            cells.push(Cell { point, hop, kill: false, sleep: Duration::ZERO });
+            cells.push(Cell { point, hop, kill: false, sleep: NAP });
             let always = matches!(point, "after-marker" | "after-answer");
             if always || std::env::var_os("MAILONCE_LONG").is_some() {
-                cells.push(Cell { point, hop, kill: true, sleep: Duration::ZERO });
+                cells.push(Cell { point, hop, kill: true, sleep: NAP });
             }
         }
     }
@@ -99,6 +101,8 @@ impl Cell {
         if let Some(first) = &first {
             if let Some(rest) = self.sleep.checked_sub(slept.elapsed()) {
                 mailonce_sim::rig::children::pause(rest);
+            }
+            if self.sleep == LONG_SLEEP {
                 outside.keyed().forget_keys();
             }
             self.wake(first, &outside);
