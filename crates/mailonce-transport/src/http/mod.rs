@@ -5,6 +5,7 @@
 
 mod base;
 mod form;
+mod fresh;
 mod judge;
 mod sigv4;
 mod wire;

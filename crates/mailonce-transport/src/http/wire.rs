@@ -9,7 +9,16 @@ use hyper::{Request, body::Incoming, client::conn::http1, header::HeaderMap};
 use hyper_util::rt::TokioIo;
 use mailonce_core::port::transport::{Meaning, Phase, Reply};
 use rustls::pki_types::{CertificateDer, ServerName};
-use std::{io, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::IpAddr,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -18,7 +27,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{BadSetting, base::Base};
+use super::{BadSetting, base::Base, fresh::Fresh};
 
 /// Bytes of an answer's status line and headers.
 const HEAD_BYTES: usize = 32 * 1024;
@@ -53,6 +62,8 @@ pub(super) struct Line {
     made: Instant,
     patience: Duration,
     fresh: Duration,
+    /// Whether nothing was written because the connection had grown too old meanwhile.
+    too_old: Arc<AtomicBool>,
 }
 
 /// What a provider answered.
@@ -123,12 +134,13 @@ impl Door {
     async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) -> Result<Line, Reply> {
         let mut http = http1::Builder::new();
         http.max_buf_size(HEAD_BYTES).max_headers(HEAD_LINES);
-        let made = http.handshake::<_, Body>(TokioIo::new(stream)).await;
+        let (fresh, too_old) = Fresh::new(stream, self.fresh);
+        let made = http.handshake::<_, Body>(TokioIo::new(fresh)).await;
         let (sender, connection) =
             made.map_err(|e| fault(Phase::Greet, format!("HTTP with {}: {e}", self.base.host)))?;
         // How the connection ends is told to the request that waits on it; without one it concerns nobody.
         let driver = tokio::spawn(async move { drop(connection.await) });
-        Ok(Line { sender, driver, made: Instant::now(), patience: self.patience, fresh: self.fresh })
+        Ok(Line { sender, driver, made: Instant::now(), patience: self.patience, fresh: self.fresh, too_old })
     }
 }
 
@@ -145,6 +157,9 @@ impl Line {
             Ok(Ok(answer)) => answer,
             // hyper gives the request back only when it did not begin to write it.
             Ok(Err(mut lost)) => {
+                if self.too_old.load(Ordering::Acquire) {
+                    return Err(Lost::Stale(self.made.elapsed()));
+                }
                 let unsent = lost.take_message().is_some();
                 let why = reason(lost.error());
                 return Err(if unsent { Lost::Unsent(why) } else { Lost::Silent(format!("no answer: {why}")) });
