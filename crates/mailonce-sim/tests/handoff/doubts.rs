@@ -132,6 +132,36 @@ async fn a_relay_that_took_a_mail_and_went_away_keeps_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_email_that_is_to_be_resent_waits_for_its_own_way() {
+    for kind in [Kind::Memory, Kind::Sqlite] {
+        let (place, clock) = (Place::new(kind), Hands::new());
+        let (first, second) = (Next::Relay.open("first", &clock).await, Next::Relay.open("second", &clock).await);
+        Fault::AcceptThenDrop.plant(&first);
+        let transports = vec![Arc::clone(&first.transport), Arc::clone(&second.transport)];
+        let world = World::at(&place, transports, &["first", "second"], clock).await;
+        let id = world.send("order-1", None, OnUnknown::Resend).await;
+        world.tried(id, 1).await;
+        let Oracle::Smtp(sink) = &first.sink else { return };
+        sink.on(smtp::Step::Greeting, smtp::Act::say_and_close("554 not today"));
+        world.clock.pass(11 * MINUTE);
+        world.until(id, "the resend", |email| email.handoffs[0].work.again).await;
+        for round in 0..3 {
+            // What surely did not leave takes the other way, while this one rests or tries.
+            for n in 0..4 {
+                let other = world.send(&format!("other-{round}-{n}"), None, OnUnknown::Hold).await;
+                world.clock.pass(20 * SECOND);
+                world.until(other, "the fail-over", |email| email.state() == EmailState::Sent).await;
+            }
+            assert!(world.engine.cancel(&world.caller, id, None).await.is_err(), "what is in doubt was taken back");
+            world.clock.pass(HOUR);
+        }
+        assert_eq!(world.email(id).await.handoffs[0].transport, "first");
+        assert!(!second.taken().iter().any(|mail| mail.contains("order-1")), "what is in doubt left by another way");
+        assert_eq!(first.taken().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mail_that_surely_did_not_leave_may_take_another_way() {
     // The counterpart: without it the tests above would also pass with fail-over broken.
     let scene = Scene::providers(Kind::Memory, Vendor::Resend, &[Act::Trouble(Trouble::Revoked); 60]).await;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `matrix` | each next hop, each fault, each policy: how many mails, and what the email says of itself |
 //! | `doubts` | a repeat that is refused, and what is in doubt stays where it is |
+//! | `bent` | transports without manners: bytes stay frozen, silence is unknown |
 //! | `cancels` | cancel against dispatch |
 //! | `clocks` | clocks that jump by hours and years |
 //! | `kills` | the real binary dies at every point of a hand-over and starts again |
@@ -17,6 +18,8 @@
 //!
 //! `world` is an engine with a clock moved by hand, `hop` a next hop with the transport to it.
 
+#[cfg(test)]
+mod bent;
 #[cfg(test)]
 mod cancels;
 #[cfg(test)]
