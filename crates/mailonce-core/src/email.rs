@@ -139,6 +139,9 @@ pub struct EmailHead {
     pub channel: Channel,
     /// From 1; rises when it is sent again on purpose.
     pub version: u32,
+    /// The way out the caller named. It takes no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
     /// The version before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend_of: Option<EmailId>,

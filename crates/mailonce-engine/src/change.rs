@@ -4,13 +4,13 @@ use mailonce_core::{
     email::{Email, EmailHead, Refusal},
     id::EmailId,
     key::{Key, KeyName},
-    port::store::{Bound, Change, Once, Resend, Wish},
+    port::store::{Bound, Change, Envelope, Once, Resend, Wish},
     problem::{Code, Problem},
     schedule::Schedule,
     time::Time,
 };
 
-use crate::{Asked, Caller, Engine, operation, seen::Glimpse, unavailable, view::Sent};
+use crate::{Asked, Caller, Engine, SANDBOX, operation, pack, seen::Glimpse, unavailable, view::Sent, ways};
 
 impl Engine {
     /// Takes an email back, if nothing can have left yet.
@@ -56,7 +56,11 @@ impl Engine {
         let Some(body) = detail.body.or(detail.email.resent_as.map(|_| Vec::new())) else {
             return self.repeat_resend(caller, &detail.email).await;
         };
-        let mut wish = self.next_version(caller, &detail.email, body.into(), now);
+        let envelopes = self.envelopes_again(&detail.email, &body);
+        if envelopes.is_empty() && detail.email.resent_as.is_none() {
+            return Err(Problem::new(Code::NotFound, "the body of this email cannot be read; send it anew"));
+        }
+        let mut wish = self.next_version(caller, &detail.email, body.into(), envelopes, now);
         wish.head.reason = reason;
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {
@@ -89,8 +93,25 @@ impl Engine {
         self.sent(caller, &Glimpse::from(email), first, false, 0)
     }
 
+    /// The envelopes of the next version: by the way the email was to take last, divided anew. The old handoffs say
+    /// too much, because an email that changed its way has the envelopes of both.
+    fn envelopes_again(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
+        let Some(content) = pack::unpack(body) else { return Vec::new() };
+        let last = email.handoffs.last().map(|handoff| handoff.transport.as_str()).filter(|name| *name != ways::FAULTS);
+        let known = last.filter(|name| self.ways.names().contains(name)).map(str::to_owned);
+        let usual = || self.ways.order(&content, self.chance.number()).into_iter().next();
+        self.ways.envelopes(&known.or_else(usual).unwrap_or_else(|| SANDBOX.to_owned()), &content)
+    }
+
     /// The wish for version n+1 of version n. An intent counts on; any other email gets a name no caller can say.
-    fn next_version(&self, caller: &Caller, email: &Email, body: std::sync::Arc<[u8]>, now: Time) -> Wish {
+    fn next_version(
+        &self,
+        caller: &Caller,
+        email: &Email,
+        body: std::sync::Arc<[u8]>,
+        envelopes: Vec<Envelope>,
+        now: Time,
+    ) -> Wish {
         let mut head = EmailHead::clone(&email.head);
         head.version += 1;
         head.resend_of = Some(email.id);
@@ -104,10 +125,6 @@ impl Engine {
         });
         let name = counted_on.map_or(KeyName::Version { of: email.id }, KeyName::Given);
         head.key = Some(name.clone());
-        let envelope = |handoff: &mailonce_core::handoff::Handoff| mailonce_core::port::store::Envelope {
-            transport: handoff.transport.clone(),
-            recipients: handoff.recipients.clone(),
-        };
         Wish {
             id: EmailId(self.new_id(now)),
             team: email.team,
@@ -117,7 +134,7 @@ impl Engine {
             head,
             digest: email.digest.clone(),
             ttl: email.ttl,
-            envelopes: email.handoffs.iter().map(envelope).collect(),
+            envelopes,
             due: None,
             body,
         }

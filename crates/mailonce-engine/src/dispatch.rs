@@ -239,6 +239,9 @@ impl Engine {
         }
         self.metrics.attempted_handoff(way.transport.name(), reply.meaning);
         let accepted = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);
+        if accepted && try_.handoff.is_repeat() {
+            self.metrics.resolved("window");
+        }
         let act = Act::Settle {
             hold: try_.hold.clone(),
             attempt,
@@ -286,7 +289,8 @@ impl Engine {
     async fn fail_over(&self, way: &Way, email: &Email, number: u16) -> bool {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
         let waits = handoff.state == mailonce_core::handoff::State::Queued && !handoff.is_in_doubt();
-        if !waits || way.is_open_for_work(self.time.even()) {
+        // A caller that named a way out meant it.
+        if !waits || email.head.transport.is_some() || way.is_open_for_work(self.time.even()) {
             return false;
         }
         let Ok(Some(leased)) = self.store.leased(email.team, email.id, number).await else { return false };

@@ -189,6 +189,7 @@ impl Engine {
             caller: Some(caller.key.id),
             channel: caller.channel,
             version: named.request.intent.as_ref().map_or(1, |intent| intent.version),
+            transport: named.request.transport.clone(),
             resend_of: None,
             reason: None,
         };

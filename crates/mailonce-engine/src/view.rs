@@ -60,6 +60,8 @@ impl Sent {
                 "Accepted but held: the same intent already goes to some of these recipients, so a person must decide."
             }
             (true, EmailState::Sent | EmailState::Delivered) => "Sent; there is nothing more to do.",
+            (true, EmailState::Bounced) => "Sent, and it bounced; check the address.",
+            (true, EmailState::Complained) => "Sent, and the recipient complained; do not write again.",
             (true, EmailState::Failed) => "The next hop refused it; read the email to see why before you try again.",
             (true, EmailState::Unknown) => {
                 "Handed over, but nobody can tell whether it arrived; do not send again, resolve it."

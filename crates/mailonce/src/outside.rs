@@ -125,7 +125,8 @@ fn transport(file: &TransportFile) -> anyhow::Result<Option<Arc<dyn Transport>>>
 fn only_known_fields(file: &TransportFile) -> anyhow::Result<()> {
     const SMTP: &[&str] = &["smtp"];
     const KEYED: &[&str] = &["resend", "usesend", "brevo", "postmark", "mailgun", "sendgrid"];
-    let fields: [(&str, bool, &[&str]); 28] = [
+    const PROVIDERS: &[&str] = &["resend", "usesend", "brevo", "postmark", "mailgun", "sendgrid", "ses"];
+    let fields: [(&str, bool, &[&str]); 29] = [
         ("host", file.host.is_some(), SMTP),
         ("port", file.port.is_some(), SMTP),
         ("tls", file.tls.is_some(), SMTP),
@@ -134,6 +135,7 @@ fn only_known_fields(file: &TransportFile) -> anyhow::Result<()> {
         ("password_file", file.password_file.is_some(), SMTP),
         ("hello", file.hello.is_some(), SMTP),
         ("connections", file.connections.is_some(), SMTP),
+        ("base_url", file.base_url.is_some(), PROVIDERS),
         ("api_key", file.api_key.is_some(), KEYED),
         ("api_key_file", file.api_key_file.is_some(), KEYED),
         ("domain", file.domain.is_some(), &["mailgun"]),

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use hyper_util::{rt::TokioIo, rt::TokioTimer, server::graceful::GracefulShutdown, service::TowerToHyperService};
 use mailonce_core::{
-    port::store::{Store, StoreError},
+    port::store::{Recovered, Store, StoreError},
     team::{AboutApiKey, Scope},
 };
 use mailonce_engine::Engine;
@@ -85,17 +85,12 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let (ending, ended) = watch::channel(false);
     let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
-    if config.handoff {
-        let recovered = engine.recover().await?;
-        if recovered.queued + recovered.unknown > 0 {
-            tracing::warn!(
-                queued = recovered.queued,
-                unknown = recovered.unknown,
-                "found work of a process that ended"
-            );
-        }
-        loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
+    engine.pause(!config.handoff);
+    let Recovered { queued, unknown } = engine.recover().await?;
+    if queued + unknown > 0 {
+        tracing::warn!(queued, unknown, "found work of a process that ended");
     }
+    loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
     let router = api::router(Arc::clone(&engine), echo);
     let graceful = GracefulShutdown::new();
     let outcome = tokio::select! {

@@ -152,7 +152,8 @@ impl Bound {
             return false;
         }
         let differs = email.digest.differences(digest);
-        !differs.is_empty() && !(first_wins && differs.iter().all(|field| field.forgiven()))
+        let forgiven = first_wins && differs.iter().all(|field| field.forgiven());
+        !differs.is_empty() && !forgiven
     }
 }
 

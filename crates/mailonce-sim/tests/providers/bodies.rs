@@ -65,7 +65,7 @@ fn resend_reads_it_as_from_its_own_sdk() {
         "subject": "Hello", "text": "Hi", "html": "<p>Hi</p>",
         "headers": {"X-Mailonce-Id": EMAIL.to_string(), "X-Run": "42"},
         "attachments": [{"filename": "a.txt", "content": "YWJj", "content_type": "text/plain"}],
-        "tags": [{"name": "mailonce_id", "value": EMAIL.to_string()}, {"name": "run", "value": "42"}],
+        "tags": [{"name": "mailonce", "value": EMAIL.to_string()}, {"name": "run", "value": "42"}],
     });
     assert_eq!(frozen(Vendor::Resend), body);
 }
@@ -108,7 +108,7 @@ fn sendgrid_reads_it_as_documented() {
         "content": [{"type": "text/plain", "value": "Hi"}, {"type": "text/html", "value": "<p>Hi</p>"}],
         "attachments": [{"content": "YWJj", "type": "text/plain", "filename": "a.txt", "disposition": "attachment"}],
         "headers": {"Message-ID": MESSAGE_ID, "X-Run": "42"},
-        "custom_args": {"mailonce_id": EMAIL.to_string(), "order": "7", "run": "42"},
+        "custom_args": {"mailonce": EMAIL.to_string(), "order": "7", "run": "42"},
     });
     assert_eq!(frozen(Vendor::SendGrid), body);
 }
@@ -122,7 +122,7 @@ fn brevo_reads_it_as_documented() {
         "replyTo": {"email": "answers@example.com"}, "subject": "Hello",
         "textContent": "Hi", "htmlContent": "<p>Hi</p>",
         "headers": {"idempotencyKey": KEY.to_string(), "X-Mailonce-Id": EMAIL.to_string(),
-            "X-Mailin-custom": format!("mailonce_id:{EMAIL}"), "X-Run": "42"},
+            "X-Mailin-custom": format!("mailonce={EMAIL}"), "X-Run": "42"},
         "attachment": [{"name": "a.txt", "content": "YWJj"}], "tags": ["run:42"],
     });
     assert_eq!(frozen(Vendor::Brevo), body);
@@ -135,7 +135,7 @@ fn ses_reads_it_as_documented_with_our_bytes_inside() {
     let to = json!({"ToAddresses": ["ada@example.org", "bob@example.org"], "CcAddresses": ["carol@example.org"],
         "BccAddresses": ["dan@example.org"]});
     assert_eq!(body["Destination"], to);
-    let tags = json!([{"Name": "mailonce_id", "Value": EMAIL.to_string()}, {"Name": "run", "Value": "42"}]);
+    let tags = json!([{"Name": "mailonce", "Value": EMAIL.to_string()}, {"Name": "run", "Value": "42"}]);
     assert_eq!(body["EmailTags"], tags);
     assert_eq!(STANDARD.decode(body["Content"]["Raw"]["Data"].as_str().unwrap()).unwrap(), MIME);
 }

@@ -204,6 +204,7 @@ impl Draft {
             caller: None,
             channel: Channel::Http,
             version: self.version,
+            transport: None,
             resend_of: self.resend_of,
             reason: self.resend_of.map(|_| "asked for".into()),
         }

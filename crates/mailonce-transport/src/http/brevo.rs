@@ -80,7 +80,7 @@ impl Provider for Brevo {
         let content = mail.content;
         let (id, key) = (mail.id.to_string(), mail.key.as_hyphenated().to_string());
         // Brevo gives `X-Mailin-custom` back with its events.
-        let custom = format!("{ID_NAME}:{id}");
+        let custom = format!("{ID_NAME}={id}");
         let ours = [("idempotencyKey", key.as_str()), (ID_HEADER, &id), ("X-Mailin-custom", &custom)];
         let tag = |(name, value): (&String, &Option<String>)| match value {
             Some(value) => format!("{name}:{value}"),

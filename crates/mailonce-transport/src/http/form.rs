@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 /// The header by which a mail names itself where a provider has no better place.
 pub(super) const ID_HEADER: &str = "X-Mailonce-Id";
 /// The name of our correlation value where a provider takes named values.
-pub(super) const ID_NAME: &str = "mailonce_id";
+pub(super) const ID_NAME: &str = "mailonce";
 
 /// An address with its name as one text.
 pub(super) fn mailbox(of: &Mailbox) -> String {

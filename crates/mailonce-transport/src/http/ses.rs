@@ -1,7 +1,7 @@
 //! Amazon SES, API version 2: `POST /v2/email/outbound-emails` with our own bytes, signed for each attempt.
 //!
 //! SES takes no key and cannot be asked by a value of ours. It can tell, though: a configuration set that publishes
-//! `Send` events returns our tag `mailonce_id` with its own name for the mail. That is evidence for the engine.
+//! `Send` events returns our tag `mailonce` with its own name for the mail. That is evidence for the engine.
 
 use mailonce_core::{
     address::Mailbox,

@@ -45,7 +45,7 @@ pub(super) async fn doctor(out: &Out, flags: &Flags) -> anyhow::Result<ExitCode>
     checks.push(permissions(&config.data));
     checks.push(disk(&config.data));
     checks.extend(ledger(&config).await);
-    checks.push(Check::well("transport", "sandbox: mail is captured, nothing leaves this machine"));
+    checks.push(transports(&config));
     Ok(report(out, &checks))
 }
 
@@ -80,6 +80,17 @@ fn permissions(data: &Path) -> Check {
         format!("ledger.db is {mode:o}: others can read mail and hashes"),
         "chmod 600 ledger.db*, and 700 on the data directory",
     )
+}
+
+/// The ways out, built as `serve` would build them. Nobody is dialled.
+fn transports(config: &Config) -> Check {
+    match crate::outside::outside(config) {
+        Err(error) => Check::ill("transport", format!("{error:#}"), "correct mailonce.toml; `serve` would not start"),
+        Ok(_) => match config.default_transports().as_slice() {
+            [] => Check::well("transport", "sandbox: mail is captured, nothing leaves this machine"),
+            names => Check::well("transport", format!("mail is handed to {}", names.join(", then "))),
+        },
+    }
 }
 
 fn disk(data: &Path) -> Check {

@@ -1,5 +1,10 @@
 //! Sending again on purpose.
 
+use mailonce_core::{
+    dispatch::{Act, Verdict},
+    port::store::{Acted, Envelope, Once},
+};
+use mailonce_engine::SANDBOX;
 use serde_json::json;
 use std::collections::BTreeSet;
 use tower::ServiceExt as _;
@@ -49,6 +54,25 @@ over_every_engine! {
         assert!(answers.iter().all(|answer| answer["id"] == answers[0]["id"]));
         assert_eq!(answers.iter().filter(|answer| answer.status == 202).count(), 1);
         assert_eq!(world.count().await, 2);
+    }
+
+    async fn what_took_another_way_is_resent_to_each_recipient_once(world) {
+        let two = crate::world::mail_with(json!({ "to": ["a@example.com", "b@example.com"] }));
+        let id = world.send("k", &two).await.is(202).word("id");
+        let envelope = |to: &str| Envelope { transport: SANDBOX.into(), recipients: vec![to.into()] };
+        let envelopes = vec![envelope("a@example.com"), envelope("b@example.com")];
+        let act = Act::Redirect { from: SANDBOX.into(), envelopes };
+        let team = world.engine.teams().await.unwrap()[0].id;
+        let acted = world.engine.store().act(team, id.parse().unwrap(), act, None, world.engine.now()).await.unwrap();
+        assert!(matches!(acted, Once::Done(Acted::Email(Verdict::Done, _))));
+        world.hand_over().await;
+        assert_eq!(world.email(&id).await["handoffs"].as_array().unwrap().len(), 4);
+
+        let version = resend(&world, &id).await.is(202).word("id");
+
+        let handoffs = world.email(&version).await["handoffs"].clone();
+        let to: Vec<_> = handoffs.as_array().unwrap().iter().map(|handoff| &handoff["recipients"][0]).collect();
+        assert_eq!(to, ["a@example.com", "b@example.com"]);
     }
 
     async fn what_is_not_finished_cannot_be_resent(world) {

@@ -41,6 +41,7 @@ pub(super) fn email(envelopes: usize) -> Email {
         caller: None,
         channel: Channel::Http,
         version: 1,
+        transport: None,
         resend_of: None,
         reason: None,
     };

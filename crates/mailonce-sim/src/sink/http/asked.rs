@@ -173,7 +173,7 @@ pub(super) fn mailgun(ledger: &mut Ledger, got: &Got) -> Answer {
     let head = String::from_utf8_lossy(&mail.2).into_owned();
     let message_id = head.lines().find_map(|line| line.strip_prefix("Message-ID: ")).map(str::to_owned);
     let recipients = to.split(',').map(str::to_owned).collect();
-    let read = Read { key: None, message_id: message_id.clone(), correlation: field("v:mailonce_id"), recipients };
+    let read = Read { key: None, message_id: message_id.clone(), correlation: field("v:mailonce"), recipients };
     ledger.take(Vendor::Mailgun, read, &got.body);
     Ok(Said::json(200, &json!({"id": message_id, "message": "Queued. Thank you."})))
 }
@@ -189,7 +189,7 @@ pub(super) fn mailgun_events(ledger: &mut Ledger, got: &Got) -> Answer {
         .map(|taken| {
             json!({"event": "accepted", "id": taken.id, "timestamp": 1_700_000_000.5,
                 "message": {"headers": {"message-id": taken.message_id.as_deref().map(bare)}},
-                "user-variables": {"mailonce_id": taken.correlation}})
+                "user-variables": {"mailonce": taken.correlation}})
         })
         .collect();
     Ok(Said::json(200, &json!({"items": items, "paging": {"next": "https://api.mailgun.net/v3/…"}})))
@@ -286,7 +286,7 @@ pub(super) fn sendgrid(ledger: &mut Ledger, got: &Got) -> Answer {
     if !email.attachments.iter().all(file) {
         return Err(no("The attachment is not valid."));
     }
-    let correlation = email.custom_args.get("mailonce_id").cloned();
+    let correlation = email.custom_args.get("mailonce").cloned();
     let message_id = email.headers.get("Message-ID").cloned();
     let id = ledger.take(Vendor::SendGrid, Read { key: None, message_id, correlation, recipients }, &got.body);
     Ok(Said { status: 202, headers: vec![("x-message-id", id)], body: Vec::new() })
@@ -295,7 +295,7 @@ pub(super) fn sendgrid(ledger: &mut Ledger, got: &Got) -> Answer {
 pub(super) fn sendgrid_activity(ledger: &mut Ledger, got: &Got) -> Answer {
     sendgrid_key(got)?;
     let query = parameter(got, "query").unwrap_or_default();
-    let wanted = query.strip_prefix("(unique_args['mailonce_id']=\"").and_then(|rest| rest.strip_suffix("\")"));
+    let wanted = query.strip_prefix("(unique_args['mailonce']=\"").and_then(|rest| rest.strip_suffix("\")"));
     let wanted = wanted.ok_or_else(|| Vendor::SendGrid.error(400, "", "invalid query"))?;
     let matches = ledger.of(Vendor::SendGrid).filter(|taken| taken.correlation.as_deref() == Some(wanted));
     let mails: Vec<Value> = matches

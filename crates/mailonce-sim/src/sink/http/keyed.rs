@@ -82,7 +82,7 @@ pub(super) fn resend(ledger: &mut Ledger, got: &Got) -> Answer {
         }
         return Ok(Said::json(200, &json!({"id": known.id})));
     }
-    let correlation = email.tags.iter().find(|tag| tag.name == "mailonce_id").map(|tag| tag.value.clone());
+    let correlation = email.tags.iter().find(|tag| tag.name == "mailonce").map(|tag| tag.value.clone());
     let message_id = email.headers.get("Message-ID").cloned();
     let recipients = bare([&email.to, &email.cc, &email.bcc]);
     let id = ledger.take(Vendor::Resend, Read { key, message_id, correlation, recipients }, &got.body);

@@ -66,7 +66,7 @@ pub(super) fn ses(ledger: &mut Ledger, got: &Got) -> Result<Said, Said> {
     }
     let text = String::from_utf8_lossy(&mime).into_owned();
     let message_id = text.lines().find_map(|line| line.strip_prefix("Message-ID: ")).map(str::to_owned);
-    let correlation = email.email_tags.into_iter().find(|tag| tag.name == "mailonce_id").map(|tag| tag.value);
+    let correlation = email.email_tags.into_iter().find(|tag| tag.name == "mailonce").map(|tag| tag.value);
     let id = ledger.take(Vendor::Ses, Read { key: None, message_id, correlation, recipients }, &got.body);
     Ok(Said::json(200, &json!({"MessageId": id})))
 }

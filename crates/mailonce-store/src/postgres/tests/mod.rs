@@ -122,6 +122,7 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         caller: None,
         channel: Channel::Http,
         version: 1,
+        transport: None,
         resend_of: None,
         reason: None,
     };
