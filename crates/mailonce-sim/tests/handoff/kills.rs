@@ -14,6 +14,19 @@ const MAILS: usize = 6;
 /// The hand-over that is hit.
 const HIT: usize = 3;
 
+/// The look for work that is hit: an idle server looks some times a second too, from its start on.
+const LOOK: usize = 30;
+
+/// The failpoint that kills at a point.
+fn killing(point: &str) -> String {
+    let time = match point {
+        "before-lease" => LOOK,
+        "repeat" => 2,
+        _ => HIT,
+    };
+    format!("{point}:kill:{time}")
+}
+
 /// A point, and what it leaves with a next hop that cannot be asked: how many mails are unknown, and how many of
 /// those were taken.
 const POINTS: [(&str, usize, usize); 7] = [
@@ -60,7 +73,7 @@ fn a_relay_gets_nothing_twice_wherever_the_server_dies() {
     for (point, unknown, taken) in POINTS {
         let (outside, root) = (Outside::new(Hop::Relay), folder());
         let place = one_by_one(&outside, &binary, root.path(), None);
-        let failpoint = format!("{point}:kill:{HIT}");
+        let failpoint = killing(point);
         die(&place, &failpoint);
         let left = rise(&place, &outside, Hop::Relay, &failpoint);
         assert_eq!(left, (unknown, taken), "{failpoint}");
@@ -76,7 +89,7 @@ fn a_keyed_provider_gets_everything_once_wherever_the_server_dies() {
         let place = one_by_one(&outside, &binary, root.path(), None);
         // Some have to be repeated, or else that point is never reached.
         outside.keyed().script(&[Act::TakeThenDrop, Act::Drop, Act::TakeThenBreak]);
-        let failpoint = format!("{point}:kill:{}", if point == "repeat" { 2 } else { HIT });
+        let failpoint = killing(point);
         die(&place, &failpoint);
         assert_eq!(rise(&place, &outside, Hop::Keyed, &failpoint), (0, 0));
         println!("keyed, {point}: all once");
@@ -91,7 +104,7 @@ fn many_hand_overs_at_once_leave_nothing_twice() {
             let (outside, root) = (Outside::new(hop), folder());
             let config = format!("{}\n[defaults]\nin_flight = 4\n", outside.way().toml());
             let place = Post { config, ..one_by_one(&outside, &binary, root.path(), None) };
-            let failpoint = format!("{point}:kill:{HIT}");
+            let failpoint = killing(point);
             die(&place, &failpoint);
             let (unknown, _) = rise(&place, &outside, hop, &failpoint);
             assert!(unknown <= 4, "{unknown} of 4 hand-overs are unknown");
