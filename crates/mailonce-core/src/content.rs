@@ -171,11 +171,12 @@ impl Content {
         bare_sorted(&self.to)
     }
 
-    /// Everybody who gets a copy, each once, in the order given.
-    pub fn recipients(&self) -> Vec<Address> {
+    /// Everybody who gets a copy, each once, in the order given and as the caller wrote them: only who owns a mailbox
+    /// may fold the case of its name.
+    pub fn recipients(&self) -> Vec<&str> {
         let mut seen = std::collections::BTreeSet::new();
         let all = self.to.iter().chain(&self.cc).chain(&self.bcc);
-        all.map(Mailbox::bare).filter(|address| seen.insert(address.clone())).collect()
+        all.filter(|mailbox| seen.insert(mailbox.bare())).map(|mailbox| mailbox.address.as_str()).collect()
     }
 }
 

@@ -310,7 +310,7 @@ impl Engine {
     /// What the sandbox's misbehaving addresses do after they took a mail.
     async fn misbehave(&self, try_: &Try) {
         let local = try_.handoff.recipients.first().and_then(|to| to.split('@').next()).unwrap_or_default();
-        let says = match local {
+        let says = match local.to_ascii_lowercase().as_str() {
             "bounce" => Says::Bounced,
             "complain" => Says::Complained,
             _ => return,

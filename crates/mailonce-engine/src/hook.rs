@@ -117,7 +117,8 @@ fn refused(reject: &Reject) -> Problem {
 /// The recipient of a report among those of a handoff, in our form.
 fn named(handoff: &Handoff, report: &Report) -> Option<Address> {
     let address = Address::parse(report.recipient.as_deref()?).ok()?;
-    handoff.recipients.iter().any(|to| to == address.as_str()).then_some(address)
+    let is_theirs = |to: &String| Address::parse(to).is_ok_and(|to| to == address);
+    handoff.recipients.iter().any(is_theirs).then_some(address)
 }
 
 impl Engine {

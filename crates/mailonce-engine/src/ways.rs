@@ -359,7 +359,7 @@ impl Ways {
 
     /// The envelopes of a mail for a way.
     pub(crate) fn envelopes(&self, name: &str, content: &Content) -> Vec<Envelope> {
-        let all: Vec<String> = content.recipients().iter().map(|address| address.as_str().to_owned()).collect();
+        let all: Vec<String> = content.recipients().into_iter().map(str::to_owned).collect();
         let shape = self.get(name).map_or(Shape::PerRecipient, |way| way.capability().shape);
         if shape == Shape::PerEmail {
             return vec![Envelope { transport: name.to_owned(), recipients: all }];

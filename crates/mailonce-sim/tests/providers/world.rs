@@ -130,7 +130,7 @@ pub(crate) fn parcel(transport: &dyn Transport, attempt: u32) -> Parcel {
         attempt,
         return_path: "bounce@example.com".into(),
         envelope_id: "e1".into(),
-        recipients: content.recipients().iter().map(|to| to.as_str().to_owned()).collect(),
+        recipients: content.recipients().into_iter().map(str::to_owned).collect(),
         key: KEY,
         bytes: transport.freeze(&mail(&content)).unwrap().into(),
     }
@@ -148,7 +148,7 @@ pub(crate) fn asked() -> Asked {
     Asked {
         email: EMAIL,
         handoff: 0,
-        recipients: content().recipients().iter().map(|to| to.as_str().to_owned()).collect(),
+        recipients: content().recipients().into_iter().map(str::to_owned).collect(),
         message_id: MESSAGE_ID.into(),
         key: KEY,
         since: NOW,

@@ -211,7 +211,7 @@ impl Draft {
     }
 
     fn envelopes(&self, content: &Content) -> Vec<Envelope> {
-        let all: Vec<String> = content.recipients().iter().map(|address| address.as_str().to_owned()).collect();
+        let all: Vec<String> = content.recipients().into_iter().map(str::to_owned).collect();
         let envelope = |recipients: Vec<String>| Envelope { transport: self.transport.clone(), recipients };
         if self.apart { all.into_iter().map(|one| envelope(vec![one])).collect() } else { vec![envelope(all)] }
     }

@@ -111,7 +111,7 @@ impl Provider for Mailgun {
         let labels = Labels::of(mail, ID_NAME)?;
         form::within("tags without a value by Mailgun", labels.bare.len(), TAGS)?;
         // The envelope, hidden copies included: the bytes themselves name none.
-        let to: Vec<String> = mail.content.recipients().iter().map(|to| to.as_str().to_owned()).collect();
+        let to: Vec<String> = mail.content.recipients().into_iter().map(str::to_owned).collect();
         let mut fields = vec![("to".to_owned(), to.join(","))];
         for tag in labels.bare {
             form::within(&format!("characters of the tag {tag} by Mailgun"), tag.chars().count(), TAG_CHARS)?;

@@ -170,7 +170,7 @@ fn place(name: &str, mail: &Mail<'_>) -> Option<Value> {
         "to" => list(form::mailboxes(&content.to)),
         "cc" => list(form::mailboxes(&content.cc)),
         "bcc" => list(form::mailboxes(&content.bcc)),
-        "recipients" => list(content.recipients().iter().map(|to| to.as_str().to_owned()).collect()),
+        "recipients" => list(content.recipients().into_iter().map(str::to_owned).collect()),
         "reply_to" => list(form::mailboxes(&content.reply_to)),
         "subject" => Some(content.subject.clone().into()),
         "text" => text(&content.text),

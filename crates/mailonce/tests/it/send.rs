@@ -8,6 +8,15 @@ use crate::{
 };
 
 over_every_engine! {
+    async fn an_envelope_keeps_the_case_of_a_name_and_goes_to_each_mailbox_once(world) {
+        let to = json!({ "to": ["Ada.Lovelace@Example.COM", "ada.lovelace@example.com"], "cc": ["Bob@example.org"] });
+        let id = world.send("k", &mail_with(to)).await.is(202).word("id");
+        let email = world.email(&id).await;
+        let envelopes: Vec<_> = email["handoffs"].as_array().unwrap().iter().map(|h| &h["recipients"][0]).collect();
+        assert_eq!(envelopes, ["Ada.Lovelace@example.com", "Bob@example.org"]);
+        assert_eq!(email["to"], json!(["ada.lovelace@example.com"]));
+    }
+
     async fn the_first_call_is_202_and_every_repeat_is_200_with_the_same_email(world) {
         let first = world.send("order-4821", &mail()).await.is(202);
         assert!(!first.is_replay());
