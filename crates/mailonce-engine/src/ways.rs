@@ -369,3 +369,127 @@ impl Ways {
         all.into_iter().map(|to| Envelope { transport: way_of(&to).to_owned(), recipients: vec![to] }).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use mailonce_core::{
+        content::RawContent,
+        port::transport::{Asked, Found, Mail, Parcel, Ready, Unfit, Wire},
+    };
+
+    struct Named(&'static str, Shape);
+
+    #[async_trait]
+    impl Transport for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn kind(&self) -> &'static str {
+            "test"
+        }
+
+        fn account(&self) -> &str {
+            self.0
+        }
+
+        fn capability(&self) -> Capability {
+            let (wire, recovery) = (Wire::Content, Recovery::None);
+            Capability { shape: self.1, wire, recovery, patience_ms: 1_000, at_once: 4 }
+        }
+
+        fn freeze(&self, _: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+            Ok(Vec::new())
+        }
+
+        async fn approach(&self, _: Parcel) -> Result<Box<dyn Ready>, Reply> {
+            Err(Reply::new(Meaning::Fault, Phase::Connect, None, "nobody there"))
+        }
+
+        async fn look_up(&self, _: Asked) -> Found {
+            Found::No
+        }
+    }
+
+    fn mail(from: &str, tag: Option<&str>) -> Content {
+        Content::check(RawContent {
+            from: from.into(),
+            to: vec!["a@example.com".into(), "unknown@sandbox.mailonce.test".into()],
+            text: Some("t".into()),
+            tags: tag.map(|tag| (tag.to_owned(), None)).into_iter().collect(),
+            ..RawContent::default()
+        })
+        .unwrap()
+    }
+
+    fn ways() -> Ways {
+        let rule = |from: Option<&str>, tag: Option<&str>, to: &[&str], weights: &[u32]| Rule {
+            from_domain: from.map(str::to_owned),
+            tag: tag.map(str::to_owned),
+            to: to.iter().map(ToString::to_string).collect(),
+            weights: weights.to_vec(),
+        };
+        let routing = Routing {
+            rules: vec![
+                rule(Some("bulk.test"), None, &["api", "relay"], &[3, 1]),
+                rule(None, Some("urgent"), &["relay"], &[]),
+            ],
+            default: vec!["api".into(), "relay".into()],
+        };
+        let all: Vec<Arc<dyn Transport>> = vec![
+            Arc::new(Named("api", Shape::PerEmail)),
+            Arc::new(Named("relay", Shape::PerRecipient)),
+            Arc::new(Named(FAULTS, Shape::PerRecipient)),
+        ];
+        Ways::new(&all, routing)
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides_and_weights_draw_the_first_way() {
+        let ways = ways();
+        assert_eq!(ways.order(&mail("a@x.test", None), 7), ["api", "relay"]);
+        assert_eq!(ways.order(&mail("a@x.test", Some("urgent")), 7), ["relay"]);
+        let first = |chance| ways.order(&mail("a@bulk.test", Some("urgent")), chance);
+        let drawn: Vec<_> = (0..8).map(first).filter(|order| order[0] == "api").collect();
+        assert_eq!(drawn.len(), 6, "three of four");
+        assert_eq!(first(3), ["relay", "api"], "the other stays for fail-over");
+        assert_eq!(Ways::new(&[], Routing::default()).order(&mail("a@x.test", None), 0), [SANDBOX]);
+    }
+
+    #[test]
+    fn a_mail_is_divided_as_its_way_asks() {
+        let ways = ways();
+        let envelopes = |name: &str| -> Vec<(String, usize)> {
+            let all = ways.envelopes(name, &mail("a@x.test", None));
+            all.into_iter().map(|envelope| (envelope.transport, envelope.recipients.len())).collect()
+        };
+        assert_eq!(envelopes("api"), [("api".to_owned(), 2)]);
+        assert_eq!(envelopes("relay"), [("relay".to_owned(), 1), ("relay".to_owned(), 1)]);
+        assert_eq!(envelopes(SANDBOX), [(SANDBOX.to_owned(), 1), (FAULTS.to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_breaker_opens_rests_tries_one_and_closes() {
+        let ways = ways();
+        let way = Arc::clone(ways.get("api").unwrap());
+        let fault = Reply::new(Meaning::Fault, Phase::Connect, None, "refused");
+        assert!(!way.learn(&fault, 0) && !way.learn(&fault, 0));
+        assert_eq!(way.room(64, 0), 4, "two faults are not enough");
+        assert!(way.learn(&fault, 0), "the third opens it");
+        assert_eq!((way.room(64, REST_MS - 1), way.view(0).breaker), (0, "open"));
+        assert_eq!(ways.instead_of("api", &mail("a@x.test", None), 0).unwrap().transport.name(), "relay");
+        assert_eq!((way.room(64, REST_MS), way.view(REST_MS).breaker), (1, "half_open"));
+        let probe = way.begin(None);
+        assert_eq!(way.room(64, REST_MS), 0, "one at a time");
+        assert!(
+            way.learn(&Reply::new(Meaning::Refused, Phase::Final, Some(422), "no"), REST_MS),
+            "any answer closes it"
+        );
+        drop(probe);
+        assert_eq!((way.room(64, REST_MS), way.view(REST_MS).why), (4, None));
+        let revoked = Reply::new(Meaning::Fault, Phase::Final, Some(401), "revoked");
+        assert!(way.learn(&revoked, REST_MS), "a refused log-in opens it at once");
+    }
+}
