@@ -241,6 +241,7 @@ impl Engine {
         let accepted = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);
         if accepted && try_.handoff.is_repeat() {
             self.metrics.resolved("window");
+            self.metrics.provider_deduplicated();
         }
         let act = Act::Settle {
             hold: try_.hold.clone(),

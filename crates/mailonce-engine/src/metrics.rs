@@ -62,6 +62,7 @@ pub struct Metrics {
     handed: Family<HandOver, Counter>,
     resolved: Family<Resolution, Counter>,
     stale: Counter,
+    provider_deduplicated: Counter,
     reported: Family<Reported, Counter>,
     twins: Counter,
     hit_age: Histogram,
@@ -81,6 +82,7 @@ impl Default for Metrics {
             handed: Family::default(),
             resolved: Family::default(),
             stale: Counter::default(),
+            provider_deduplicated: Counter::default(),
             reported: Family::default(),
             twins: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
@@ -105,6 +107,11 @@ impl Default for Metrics {
             metrics.stale.clone(),
         );
         registry.register("hook_reports", "Provider events by what came of them", metrics.reported.clone());
+        registry.register(
+            "provider_deduplicated",
+            "Repeats under the same key that a next hop answered without a second mail, beside send_deduplicated of our own",
+            metrics.provider_deduplicated.clone(),
+        );
         registry.register(
             "key_twins",
             "Replays within 100 ms of the first call: callers that raced",
@@ -160,6 +167,10 @@ impl Metrics {
 
     pub(crate) fn resolved(&self, by: &'static str) {
         self.resolved.get_or_create(&Resolution { by }).inc();
+    }
+
+    pub(crate) fn provider_deduplicated(&self) {
+        self.provider_deduplicated.inc();
     }
 
     pub(crate) fn stale_marker(&self) {
