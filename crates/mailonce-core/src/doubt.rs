@@ -4,7 +4,7 @@
 //! the provider surely remembers it, ask the provider, and what the email's own policy says. A negative look-up is
 //! never enough.
 
-use crate::{email::OnUnknown, handoff::Handoff, port::transport::Recovery, retry, time::Time};
+use crate::{email::OnUnknown, handoff::Handoff, port::transport::Recovery, time::Time};
 
 /// How long an email that asks to be resent waits for evidence first, in milliseconds.
 pub const RESEND_AFTER_MS: i64 = 10 * 60_000;
@@ -125,11 +125,6 @@ pub fn look_again_at(handoff: &Handoff, on_unknown: OnUnknown, now: Time) -> Tim
     resend.map_or(ask, |resend| resend.min(ask))
 }
 
-/// When to repeat again after a repeat that settled nothing.
-pub fn repeat_again_at(asked: u32, chance: u64, now: Time) -> Time {
-    now.plus(retry::backoff(asked + 2, chance).max(200))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,8 +218,6 @@ mod tests {
         assert_eq!(look_again_at(&asked(0), OnUnknown::Hold, T0), T0.plus(5 * MINUTE));
         assert_eq!(look_again_at(&asked(1), OnUnknown::Hold, T0), T0.plus(10 * MINUTE));
         assert_eq!(look_again_at(&asked(u32::MAX), OnUnknown::Hold, T0), T0.plus(6 * HOUR));
-        assert_eq!(repeat_again_at(0, 0, T0), T0.plus(200));
-        assert!((0..40).all(|asked| repeat_again_at(asked, u64::MAX, T0) <= T0.plus(retry::LONGEST_PAUSE_MS)));
     }
 
     proptest! {

@@ -274,3 +274,51 @@ fn smtp(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
     config.extra_roots = authorities(file.ca_file.as_deref())?;
     Ok(Arc::new(Smtp::new(config)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flags;
+
+    fn built(file: &str) -> Result<Outside, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mailonce.toml");
+        std::fs::write(&path, file).unwrap();
+        let flags = Flags { config: Some(path), ..Flags::default() };
+        let config = Config::load(&flags, |_| None).map_err(|error| format!("{error:#}"))?;
+        outside(&config).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_way_out_is_said_before_anything_starts() {
+        let one = |fields: &str| format!("[[transports]]\nname = \"out\"\n{fields}\n");
+        let relay = one("kind = \"smtp\"\nhost = \"h\"");
+        for (file, said) in [
+            (one("kind = \"smpt\""), "did you mean `smtp`?"),
+            (one("kind = \"smtp\""), "`host` is missing"),
+            (one("kind = \"smtp\"\nhost = \"h\"\ntls = \"yes\""), "`none`, `starttls` or `tls`"),
+            (one("kind = \"smtp\"\nhost = \"h\"\nbase_url = \"https://x.test\""), "`base_url` belongs to"),
+            (one("kind = \"resend\""), "`api_key` or `api_key_file` is missing"),
+            (one("kind = \"resend\"\napi_key = \"k\"\napi_key_file = \"f\""), "are both given"),
+            (one("kind = \"mailgun\"\napi_key = \"k\""), "`domain` is missing"),
+            (one("kind = \"ses\"\nregion = \"eu-west-1\""), "is missing"),
+            (one("kind = \"http\"\nurl = \"https://x.test\""), "`body` is missing"),
+            (one("kind = \"postmark\"\napi_key = \"k\"\ntimeout = \"soon\""), "is a span such as"),
+            (format!("{relay}{relay}"), "two transports named `out`"),
+            (format!("{relay}[routing]\ndefault = [\"oot\"]"), "did you mean `out`?"),
+            (format!("{relay}[[routing.rules]]\nto = [\"out\"]\nweights = [1, 2]"), "2 weights for 1 transports"),
+            (format!("{relay}[[routing.rules]]\nto = []"), "names no transport"),
+            ("[defaults]\non_unknown = \"guess\"".to_owned(), "`hold` or `resend`"),
+        ] {
+            let told = built(&file).err().unwrap_or_else(|| panic!("taken: {file}"));
+            assert!(told.contains(said), "{file}\n{told}");
+        }
+    }
+
+    #[test]
+    fn one_transport_that_is_configured_is_used() {
+        let outside = built("[[transports]]\nname = \"out\"\nkind = \"smtp\"\nhost = \"h\"").unwrap();
+        assert_eq!(outside.routing.default, ["out"]);
+        assert!(built("").unwrap().routing.default.is_empty(), "the sandbox");
+    }
+}

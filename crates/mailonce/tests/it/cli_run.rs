@@ -175,3 +175,29 @@ async fn paused_hand_off_accepts_and_waits() {
     assert_eq!(desk.run(&send_words("k", "x")).await.exits(0).json()["state"], "queued");
     server.terminate().await;
 }
+
+#[tokio::test]
+async fn a_server_that_is_told_to_stop_lets_what_is_on_the_wire_end() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let slow = [
+        "send",
+        "--from",
+        "a@x.test",
+        "--to",
+        "slow@sandbox.mailonce.test",
+        "--subject",
+        "s",
+        "--text",
+        "t",
+        "--key",
+        "k",
+    ];
+    desk.run(&slow).await.exits(4);
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(desk.run(&slow).await.json()["state"], "sending");
+    assert_eq!(server.terminate().await.code(), Some(0));
+    let server = desk.dev(&[]).await;
+    assert_eq!(desk.run(&slow).await.exits(0).json()["state"], "sent");
+    server.terminate().await;
+}
