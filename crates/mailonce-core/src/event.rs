@@ -38,6 +38,20 @@ words! {
         EmailCancelled = "email.cancelled",
         /// The next version of an email was made.
         EmailResent = "email.resent",
+        /// A message arrived in an inbox.
+        MessageReceived = "message.received",
+        /// A mail came again and made no message.
+        DeliveryDuplicate = "delivery.duplicate",
+        /// A mail was for nobody here, or for somebody who does not want it.
+        DeliveryRefused = "delivery.refused",
+        /// A delivery could not be read for good and is kept.
+        DeliveryFailed = "delivery.failed",
+        /// A code or link was found in a message.
+        ArtifactFound = "artifact.found",
+        /// A code or link was taken.
+        ArtifactConsumed = "artifact.consumed",
+        /// Whoever took a code or link says that it was used.
+        ArtifactApplied = "artifact.applied",
         /// A key got another memory.
         KeyExtended = "key.extended",
         /// A key was forgotten by hand.
@@ -50,6 +64,9 @@ impl Kind {
     pub fn about(self) -> &'static str {
         match self {
             Self::KeyExtended | Self::KeyForgotten => "key",
+            Self::MessageReceived => "message",
+            Self::DeliveryDuplicate | Self::DeliveryRefused | Self::DeliveryFailed => "delivery",
+            Self::ArtifactFound | Self::ArtifactConsumed | Self::ArtifactApplied => "artifact",
             _ => "email",
         }
     }

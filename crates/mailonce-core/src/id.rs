@@ -51,6 +51,18 @@ ids! {
     DomainId,
     /// Where provider events come from.
     SourceId,
+    /// Names an [`crate::inbox::Inbox`].
+    InboxId,
+    /// Names a [`crate::delivery::Delivery`].
+    DeliveryId,
+    /// Names a [`crate::message::Message`].
+    MessageId,
+    /// Names messages and emails that answer each other.
+    ThreadId,
+    /// Names an [`crate::artifact::Artifact`].
+    ArtifactId,
+    /// Names a [`crate::watch::Watch`].
+    WatchId,
 }
 
 /// The ordered 60 bits of a UUIDv7 made by [`IdMaker`]: milliseconds and a counter. Unique per maker, so an

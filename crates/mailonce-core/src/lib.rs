@@ -11,13 +11,16 @@
 //! | [`key`], [`intent`], [`digest`], [`ttl`] | the name of a wish, its meaning, and how long it is remembered |
 //! | [`handoff`], [`email`] | the state machine of one envelope, and the fold over an email |
 //! | [`dispatch`], [`doubt`] | what may happen to an email on its way out; what to do about an unknown outcome |
+//! | [`inbox`], [`delivery`], [`message`], [`artifact`], [`watch`] | mail that comes in: where, how often, what, and what is taken from it |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
 //! | [`record`] | small things a team owns that are not mail |
 //! | [`port`] | what the engine needs from the rest of the world |
 
 pub mod address;
+pub mod artifact;
 pub mod content;
+pub mod delivery;
 pub mod digest;
 pub mod dispatch;
 pub mod doubt;
@@ -25,9 +28,11 @@ pub mod email;
 pub mod event;
 pub mod handoff;
 pub mod id;
+pub mod inbox;
 pub mod intent;
 pub mod key;
 pub mod limits;
+pub mod message;
 pub mod port;
 pub mod problem;
 pub mod record;
@@ -36,4 +41,5 @@ pub mod schedule;
 pub mod team;
 pub mod time;
 pub mod ttl;
+pub mod watch;
 mod words;

@@ -60,3 +60,26 @@ pub const WORDS_CHARS: usize = 500;
 pub const SECRET_CHARS: usize = 16;
 /// How long a process counts as alive after it was last heard of, in milliseconds.
 pub const ALIVE_MS: i64 = 15_000;
+/// The largest mail that comes in, in octets.
+pub const MAIL_BYTES: usize = 35 * 1024 * 1024;
+/// Labels of one message.
+pub const LABELS: usize = 50;
+/// Names by which a message finds its thread: its own and its ancestors'.
+pub const THREAD_NAMES: usize = 24;
+/// How long a provider's delivery is known again, in milliseconds.
+pub const DELIVERY_KNOWN_MS: i64 = 35 * 86_400_000;
+/// How long the same bytes to the same recipient by SMTP are the same delivery, in milliseconds. Longer than a
+/// sender's queue retries.
+pub const SAME_BYTES_MS: i64 = 7 * 86_400_000;
+/// How long rows of suppressed deliveries are kept, in milliseconds.
+pub const DUPLICATE_KEPT_MS: i64 = 35 * 86_400_000;
+/// Within this the same value from the same sender is the same artifact, in milliseconds.
+pub const SAME_VALUE_MS: i64 = 3_600_000;
+/// How long a process may keep a delivery before another takes it, in milliseconds.
+pub const READING_MS: i64 = 60_000;
+/// Characters of whom an artifact is taken for.
+pub const FOR_CHARS: usize = 256;
+/// The longest wait for a message, in milliseconds.
+pub const WAIT_MS: i64 = 60_000;
+/// The longest watch, in milliseconds.
+pub const WATCH_MS: i64 = 7 * 86_400_000;

@@ -15,6 +15,8 @@ words! {
         Suppression = "suppression",
         /// Where provider events come from.
         Source = "source",
+        /// What to do with some mail.
+        Rule = "rule",
     }
 }
 

@@ -86,7 +86,7 @@ pub async fn serve(
     let (ending, ended) = watch::channel(false);
     let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
     engine.pause(!config.handoff);
-    let Recovered { queued, unknown } = engine.recover().await?;
+    let Recovered { queued, unknown, .. } = engine.recover().await?;
     if queued + unknown > 0 {
         tracing::warn!(queued, unknown, "found work of a process that ended");
     }

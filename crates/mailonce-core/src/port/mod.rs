@@ -1,5 +1,7 @@
 //! Ports: what the engine needs from the rest of the world.
 
+pub mod arrivals;
+pub mod authenticate;
 pub mod net;
 pub mod store;
 pub mod transport;

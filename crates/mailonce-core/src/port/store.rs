@@ -295,6 +295,8 @@ pub struct Recovered {
     pub queued: usize,
     /// Handoffs that may have left.
     pub unknown: usize,
+    /// Deliveries that were being read, to be read again at once.
+    pub deliveries: usize,
 }
 
 impl Recovered {
@@ -431,6 +433,8 @@ pub struct Swept {
     pub bodies: usize,
     /// Tombstones that were removed.
     pub tombstones: usize,
+    /// Rows of suppressed deliveries, and the bytes of removed inboxes, that were removed.
+    pub deliveries: usize,
 }
 
 /// How the store is.
@@ -469,7 +473,7 @@ pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
 
 /// What mailonce must remember. See the module's words.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: super::arrivals::Arrivals {
     // Sending
 
     /// Binds a key to an email, once, with its handoffs, its events and every guard.

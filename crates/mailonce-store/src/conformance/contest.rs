@@ -147,7 +147,7 @@ pub(super) async fn of_many_recoveries_each_handoff_is_taken_once(store: Ledger)
     let recovered = all_at_once(work.into_iter().map(|store| async move {
         let mut all = 0;
         for _ in 0..8 {
-            let Recovered { queued, unknown } = store.recover(SECOND_NODE, 5, T0).await.unwrap();
+            let Recovered { queued, unknown, .. } = store.recover(SECOND_NODE, 5, T0).await.unwrap();
             assert_eq!(queued, 0);
             all += unknown;
         }

@@ -78,7 +78,7 @@ pub(super) async fn a_crash_before_the_marker_queues_again(store: Ledger) {
     let job = leased(&store, &keyed("k")).await;
     let recovered = store.recover(SECOND_NODE, 10, T0.plus(4)).await.unwrap();
 
-    assert_eq!(recovered, Recovered { queued: 1, unknown: 0 });
+    assert_eq!(recovered, Recovered { queued: 1, unknown: 0, ..Recovered::default() });
     let after = handoff(&store, &job).await;
     assert_eq!(
         (after.state, after.due_at, after.holder, after.work.lapses),
@@ -93,7 +93,7 @@ pub(super) async fn a_crash_after_the_marker_is_unknown(store: Ledger) {
     let job = marked(&store, &keyed("k")).await;
     let recovered = store.recover(SECOND_NODE, 10, T0.plus(MINUTE)).await.unwrap();
 
-    assert_eq!(recovered, Recovered { queued: 0, unknown: 1 });
+    assert_eq!(recovered, Recovered { queued: 0, unknown: 1, ..Recovered::default() });
     let after = handoff(&store, &job).await;
     assert_eq!((after.state, &after.work.doubts[..], after.holder), (State::Unknown, &[1][..], None));
     // In doubt since the marker, not since the crash was noticed.
@@ -141,11 +141,11 @@ pub(super) async fn a_recovery_is_bounded_and_goes_on(store: Ledger) {
     }
     let mut all = Recovered::default();
     for taken in [2, 2, 1, 0] {
-        let Recovered { queued, unknown } = store.recover(SECOND_NODE, 2, T0).await.unwrap();
+        let Recovered { queued, unknown, .. } = store.recover(SECOND_NODE, 2, T0).await.unwrap();
         assert_eq!(queued + unknown, taken);
         (all.queued, all.unknown) = (all.queued + queued, all.unknown + unknown);
     }
-    assert_eq!(all, Recovered { queued: 2, unknown: 3 });
+    assert_eq!(all, Recovered { queued: 2, unknown: 3, ..Recovered::default() });
 }
 
 fn resolve(choice: Choice, rev: u32, handoff: Option<u16>) -> Act {

@@ -570,3 +570,5 @@ impl Store for Memory {
 
     async fn close(&self) {}
 }
+
+crate::no_arrivals::no_arrivals!(Memory);

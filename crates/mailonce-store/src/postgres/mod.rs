@@ -364,3 +364,5 @@ impl Store for Postgres {
         self.ledger.link.close();
     }
 }
+
+crate::no_arrivals::no_arrivals!(Postgres);

@@ -533,3 +533,5 @@ impl Drop for Sqlite {
         self.writer.close();
     }
 }
+
+crate::no_arrivals::no_arrivals!(Sqlite);

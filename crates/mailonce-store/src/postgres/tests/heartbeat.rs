@@ -57,7 +57,10 @@ async fn a_node_that_fell_silent_loses_its_handoffs_and_a_fresh_one_does_not() {
     last_seen(&session, FIRST, "13 seconds").await;
     assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
     last_seen(&session, FIRST, "15 seconds").await;
-    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered { queued: 1, unknown: 1 });
+    assert_eq!(
+        store.recover(THIRD, 10, NOW).await.unwrap(),
+        Recovered { queued: 1, unknown: 1, ..Recovered::default() }
+    );
 
     assert_eq!(state(&store, leased).await, EmailState::Queued);
     assert_eq!(state(&store, sending).await, EmailState::Unknown);
@@ -99,8 +102,14 @@ async fn an_email_that_another_node_works_on_is_passed_over() {
     session.batch_execute("BEGIN").await.unwrap();
     session.query("SELECT FROM emails WHERE id = $1 FOR UPDATE", &[&busy.0]).await.unwrap();
 
-    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered { queued: 0, unknown: 1 });
+    assert_eq!(
+        store.recover(THIRD, 10, NOW).await.unwrap(),
+        Recovered { queued: 0, unknown: 1, ..Recovered::default() }
+    );
     assert_eq!((state(&store, free).await, state(&store, busy).await), (EmailState::Unknown, EmailState::Sending));
     session.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered { queued: 0, unknown: 1 });
+    assert_eq!(
+        store.recover(THIRD, 10, NOW).await.unwrap(),
+        Recovered { queued: 0, unknown: 1, ..Recovered::default() }
+    );
 }

@@ -1,0 +1,349 @@
+//! Deliveries: each arrival of a mail at an inbox, counted whether or not it made a message.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::Arc;
+
+use crate::{
+    event::{Kind, NewEvent},
+    id::{DeliveryId, EmailId, InboxId, MessageId, NodeId, SourceId, TeamId},
+    limits,
+    time::Time,
+    words::words,
+};
+
+words! {
+    /// The way in.
+    Intake {
+        /// Our own SMTP listener.
+        Smtp = "smtp",
+        /// A provider's hook.
+        Hook = "hook",
+        /// Asked from a provider that may have lost a hook.
+        Poll = "poll",
+        /// One of our own emails to one of our own inboxes.
+        Local = "local",
+        /// Made by hand, to try things out.
+        Simulated = "simulated",
+    }
+}
+
+words! {
+    /// How a delivery is.
+    DeliveryState {
+        /// Kept, not read yet.
+        Waiting = "waiting",
+        /// It made a message, or evidence.
+        Done = "done",
+        /// The same mail came before.
+        Duplicate = "duplicate",
+        /// It was for nobody here, or for somebody who does not want it.
+        Refused = "refused",
+        /// It could not be read for good. It is kept and can be tried again.
+        Dead = "dead",
+    }
+}
+
+words! {
+    /// Why a delivery made no message of its own.
+    Suppression {
+        /// The provider told of the same mail again, or the same bytes came again by SMTP.
+        SameDelivery = "same_delivery",
+        /// The inbox has a message with the same Message-ID and the same content.
+        SameMessage = "same_message",
+        /// The inbox has a message with the same content; neither has a Message-ID.
+        SameContent = "same_content",
+        /// No inbox has this address.
+        UnknownInbox = "unknown_inbox",
+        /// The inbox has expired.
+        ExpiredInbox = "expired_inbox",
+        /// A rule blocks it.
+        Blocked = "blocked",
+    }
+}
+
+words! {
+    /// What the kept bytes are.
+    Form {
+        /// A mail as it travels.
+        Mime = "mime",
+        /// What tells where the mail is: a provider's notice without it.
+        Notice = "notice",
+    }
+}
+
+/// Whom a delivery is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// An inbox.
+    Inbox(InboxId),
+    /// The return path of one of our own emails: a bounce.
+    Return {
+        /// Which email.
+        email: EmailId,
+        /// Which of its handoffs.
+        handoff: u16,
+        /// Which attempt at it.
+        attempt: u32,
+    },
+    /// Nobody here.
+    Nobody,
+}
+
+impl Target {
+    /// The inbox, when it is one.
+    pub fn inbox(self) -> Option<InboxId> {
+        match self {
+            Self::Inbox(id) => Some(id),
+            Self::Return { .. } | Self::Nobody => None,
+        }
+    }
+}
+
+/// One arrival at an inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its id.
+    pub id: DeliveryId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// Grows with each change.
+    pub rev: u32,
+    /// How it is.
+    pub state: DeliveryState,
+    /// What never changes.
+    pub about: Arc<AboutDelivery>,
+    /// The inbox and all that.
+    pub target: Target,
+    /// When it arrived.
+    pub received_at: Time,
+    /// How often a worker took it up.
+    pub attempts: u32,
+    /// When it is due to be read, while it waits.
+    pub due: Option<Time>,
+    /// Why it made no message of its own.
+    pub suppressed: Option<Suppression>,
+    /// The delivery that came first, when this one is a repeat of it.
+    pub of: Option<DeliveryId>,
+    /// The message it made or repeated.
+    pub message: Option<MessageId>,
+    /// What went wrong the last time.
+    pub trouble: Option<String>,
+}
+
+impl Delivery {
+    /// How a delivery begins.
+    pub fn new(new: NewDelivery, reader: bool, now: Time) -> Self {
+        let due = if reader { now.plus(limits::READING_MS) } else { now };
+        let waits = new.refused.is_none();
+        Self {
+            id: new.id,
+            team: new.team,
+            rev: 1,
+            state: if waits { DeliveryState::Waiting } else { DeliveryState::Refused },
+            about: Arc::new(new.about),
+            target: new.target,
+            received_at: now,
+            attempts: u32::from(waits && reader),
+            due: waits.then_some(due),
+            suppressed: new.refused,
+            of: None,
+            message: None,
+            trouble: None,
+        }
+    }
+
+    /// Ends it as a repeat of another.
+    pub fn repeat(&mut self, why: Suppression, of: Option<DeliveryId>, message: Option<MessageId>) {
+        self.state = DeliveryState::Duplicate;
+        self.suppressed = Some(why);
+        self.of = of;
+        self.message = message;
+        self.due = None;
+    }
+
+    /// What a worker says of it. False when it no longer waits: then nothing changes.
+    pub fn settle(&mut self, settle: Settle) -> bool {
+        if self.state != DeliveryState::Waiting {
+            return false;
+        }
+        self.rev += 1;
+        self.due = None;
+        match settle {
+            Settle::Done => self.state = DeliveryState::Done,
+            Settle::Refused(why) => {
+                self.state = DeliveryState::Refused;
+                self.suppressed = Some(why);
+            }
+            Settle::Later(at, trouble) => {
+                self.due = Some(at);
+                self.trouble = Some(trouble);
+            }
+            Settle::Dead(trouble) => {
+                self.state = DeliveryState::Dead;
+                self.trouble = Some(trouble);
+            }
+        }
+        true
+    }
+
+    /// Lets it be read again when it is dead. True when it changed.
+    pub fn replay(&mut self, now: Time) -> bool {
+        if self.state != DeliveryState::Dead {
+            return false;
+        }
+        self.state = DeliveryState::Waiting;
+        self.attempts = 0;
+        self.due = Some(now);
+        self.rev += 1;
+        true
+    }
+
+    /// That it made no message: a repeat, refused, or dead. `None` for one that waits or is done.
+    pub fn told(&self, now: Time) -> Option<NewEvent> {
+        let kind = match self.state {
+            DeliveryState::Waiting | DeliveryState::Done => return None,
+            DeliveryState::Duplicate => Kind::DeliveryDuplicate,
+            DeliveryState::Refused => Kind::DeliveryRefused,
+            DeliveryState::Dead => Kind::DeliveryFailed,
+        };
+        Some(NewEvent {
+            kind,
+            at: now,
+            about: self.id.0,
+            rev: self.rev,
+            data: json!({
+                "inbox": self.target.inbox(),
+                "recipient": self.about.recipient,
+                "intake": self.about.intake,
+                "reason": self.suppressed,
+                "of": self.of,
+                "message": self.message,
+                "trouble": self.trouble,
+            }),
+        })
+    }
+}
+
+/// What never changes about a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AboutDelivery {
+    /// The way in.
+    pub intake: Intake,
+    /// The source, when a provider told of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceId>,
+    /// The recipient of the envelope.
+    pub recipient: String,
+    /// The sender of the envelope; empty for the null return path, `None` when nobody told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// Where it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<std::net::IpAddr>,
+    /// What that host called itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helo: Option<String>,
+    /// What the kept bytes are.
+    pub form: Form,
+    /// Octets, as they came.
+    pub size: u64,
+}
+
+/// A mail that arrived, for everyone here whom it is for.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The bytes, packed.
+    pub raw: Arc<[u8]>,
+    /// The process that reads them at once, if it has room. Nobody else does within [`crate::limits::READING_MS`]
+    /// unless that process ends.
+    pub reader: Option<NodeId>,
+    /// One for each recipient.
+    pub parcels: Vec<NewDelivery>,
+}
+
+/// A delivery that wants to be kept.
+#[derive(Clone, Debug)]
+pub struct NewDelivery {
+    /// The id it gets.
+    pub id: DeliveryId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// What it is about.
+    pub about: AboutDelivery,
+    /// Whom it is for.
+    pub target: Target,
+    /// The same for the same delivery, and for no other in this team.
+    pub key: [u8; 32],
+    /// Until when the same key is the same delivery.
+    pub known_until: Time,
+    /// Why it makes no message in any case. Its bytes are not kept.
+    pub refused: Option<Suppression>,
+}
+
+/// What became of one recipient's delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Received {
+    /// Kept, and to be read.
+    Kept(DeliveryId),
+    /// The same delivery came before.
+    Duplicate {
+        /// The row that tells of it.
+        id: DeliveryId,
+        /// The first.
+        of: DeliveryId,
+    },
+    /// Told, and nothing more.
+    Refused(DeliveryId),
+}
+
+/// A delivery that a worker reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The delivery.
+    pub delivery: Delivery,
+    /// The bytes, packed.
+    pub raw: Vec<u8>,
+}
+
+/// What a worker says of a delivery that makes no message now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settle {
+    /// It was something else than mail for an inbox, and that is done.
+    Done,
+    /// A rule that looks inside, or the inbox's end, refuses it.
+    Refused(Suppression),
+    /// Again at this time.
+    Later(Time, String),
+    /// Never again by itself.
+    Dead(String),
+}
+
+/// Which deliveries to list.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryQuery {
+    /// At this inbox.
+    pub inbox: Option<InboxId>,
+    /// From this source.
+    pub source: Option<SourceId>,
+    /// In this state.
+    pub state: Option<DeliveryState>,
+    /// Of this message.
+    pub message: Option<MessageId>,
+    /// Older than this one.
+    pub before: Option<DeliveryId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl DeliveryQuery {
+    /// Whether a delivery belongs on the page, its place apart.
+    pub fn matches(&self, delivery: &Delivery) -> bool {
+        self.inbox.is_none_or(|inbox| delivery.target == Target::Inbox(inbox))
+            && self.source.is_none_or(|source| delivery.about.source == Some(source))
+            && self.state.is_none_or(|state| delivery.state == state)
+            && self.message.is_none_or(|message| delivery.message == Some(message))
+    }
+}

@@ -1,0 +1,137 @@
+//! Inboxes: addresses a team reads. Disposable or permanent.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::{
+    id::{InboxId, TeamId},
+    time::Time,
+};
+
+/// An address that a team reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inbox {
+    /// Its id.
+    pub id: InboxId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// Grows with each change.
+    pub rev: u32,
+    /// The bare address in the form of [`crate::address::Address`]. No two inboxes of an installation ever share one,
+    /// not even after the first was removed: who writes to an old address must not reach a stranger.
+    pub address: String,
+    /// Makes its creation repeatable: unique in its team.
+    pub client_id: Option<String>,
+    /// When it was made.
+    pub created_at: Time,
+    /// The number of its latest message; 0 before the first.
+    pub seq: u64,
+    /// What may change.
+    pub about: AboutInbox,
+}
+
+/// What may change about an inbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AboutInbox {
+    /// The agent it is for, as people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The name beside its address in mail that it sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// From then on it refuses mail. Its history stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    /// Whether it takes mail for every address of its domain that has no inbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub catch_all: bool,
+    /// Registrable domains whose links are allowed. None: links are judged by their sender.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub link_domains: Vec<String>,
+    /// The caller's own words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Inbox {
+    /// Whether it takes mail.
+    pub fn is_open(&self, now: Time) -> bool {
+        self.about.expires_at.is_none_or(|at| now < at)
+    }
+
+    /// The domain of its address.
+    pub fn domain(&self) -> &str {
+        self.address.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+}
+
+/// The name under which a domain's catch-all inbox is found.
+pub fn catch_all(domain: &str) -> String {
+    format!("*@{domain}")
+}
+
+/// The addresses under which a recipient's inbox may be found, the closest first: as it is, without its plus tag, the
+/// domain's catch-all. `recipient` is in the form of [`crate::address::Address`].
+pub fn places(recipient: &str) -> Vec<String> {
+    let Some((local, domain)) = recipient.rsplit_once('@') else { return Vec::new() };
+    let mut places = vec![recipient.to_owned()];
+    if let Some((front, _)) = local.split_once('+').filter(|(front, _)| !front.is_empty()) {
+        places.push(format!("{front}@{domain}"));
+    }
+    places.push(catch_all(domain));
+    places
+}
+
+/// The answer to a wish for an inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum InboxMade {
+    /// It was made.
+    Made(Inbox),
+    /// The team made it before under the same `client_id`.
+    Before(Inbox),
+    /// The address, or the domain's catch-all, is or was somebody's.
+    Taken,
+}
+
+/// A change of an inbox as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxEdit {
+    /// Whose it is.
+    pub team: TeamId,
+    /// Which.
+    pub id: InboxId,
+    /// The rev that was seen.
+    pub rev: u32,
+    /// Its address from now on. Its old one stays taken and reaches nobody.
+    pub address: String,
+    /// What it is from now on.
+    pub about: AboutInbox,
+}
+
+/// The answer to a change of an inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum InboxChange {
+    /// What it became.
+    Changed(Inbox),
+    /// It changed since it was looked at; this is what it is.
+    Stale(Inbox),
+    /// The address, or the domain's catch-all, is or was somebody's.
+    Taken,
+    /// No such inbox in this team.
+    Missing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipient_is_looked_for_as_it_is_then_without_its_tag_then_at_its_domain() {
+        assert_eq!(places("a+x+y@d.test"), ["a+x+y@d.test", "a@d.test", "*@d.test"]);
+        assert_eq!(places("a@d.test"), ["a@d.test", "*@d.test"]);
+        assert_eq!(places("+x@d.test"), ["+x@d.test", "*@d.test"]);
+        assert!(places("nobody").is_empty());
+    }
+}

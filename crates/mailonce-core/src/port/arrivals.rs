@@ -1,0 +1,121 @@
+//! What mailonce must remember of mail that comes in. A part of the store, with the same rules: every method is one
+//! transaction and safe to repeat, time and ids are arguments, every row and every query carries its team.
+
+use async_trait::async_trait;
+
+use super::store::{Once, Operation, Result};
+use crate::{
+    artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
+    delivery::{Arrival, Delivery, DeliveryQuery, Reading, Received, Settle},
+    id::{ArtifactId, DeliveryId, InboxId, MessageId, NodeId, TeamId, WatchId},
+    inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
+    message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
+    time::Time,
+    watch::{Spent, Watch},
+};
+
+/// Something that others may wait for has happened. A hint: it may be lost, and then costs a moment only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// A message was filed in an inbox.
+    Filed(InboxId),
+    /// A delivery waits that nobody reads yet.
+    Waiting,
+}
+
+/// Called after a commit, of this process or (on engines of many nodes) of another.
+pub type Hearer = Box<dyn Fn(Hint) + Send + Sync>;
+
+/// Mail that comes in. See the module's words.
+#[async_trait]
+pub trait Arrivals: Send + Sync + 'static {
+    // Inboxes
+
+    /// Makes an inbox. The key of an operation is bound only when it was made now.
+    async fn create_inbox(&self, inbox: Inbox, operation: Option<Operation>) -> Result<Once<InboxMade>>;
+    /// One inbox. Removed ones are not there.
+    async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>>;
+    /// The inbox at the first of these addresses that has one, whosever it is. A retired address has none.
+    async fn inbox_at(&self, places: &[String]) -> Result<Option<Inbox>>;
+    /// Inboxes older than `before`, newest first.
+    async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>>;
+    /// Changes an inbox, if it is still as it was seen.
+    async fn change_inbox(&self, edit: InboxEdit, operation: Option<Operation>, now: Time)
+    -> Result<Once<InboxChange>>;
+    /// Removes an inbox with everything in it. Its addresses stay taken. `None` when the team has no such inbox.
+    async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>>;
+
+    // Arriving
+
+    /// Keeps a mail for each recipient, unless the same delivery came before; every repeat leaves a row and an event.
+    /// The answers are in the order of the parcels. Two parcels of one arrival with the same key are one delivery.
+    async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>>;
+    /// Gives up to `max` due deliveries to a worker, the longest due first.
+    async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>>;
+    /// Files the message of a waiting delivery, unless its inbox has it: thread, artifacts and events with it. A
+    /// message that was there already ends the delivery as a repeat of it, its bytes dropped.
+    async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed>;
+    /// Ends or postpones a waiting delivery that makes no message now. `None` when there is no such delivery; what is
+    /// no longer waiting stays as it is.
+    async fn settle_delivery(
+        &self,
+        team: TeamId,
+        id: DeliveryId,
+        settle: Settle,
+        now: Time,
+    ) -> Result<Option<Delivery>>;
+    /// Lets a dead delivery be read again, from its first attempt. `None` when there is no such delivery; what is not
+    /// dead stays as it is.
+    async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>>;
+    /// One delivery.
+    async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>>;
+    /// Deliveries, newest first. A page shorter than its limit is the last.
+    async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>>;
+
+    // Messages
+
+    /// One message.
+    async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>>;
+    /// The packed bytes of a message; `None` once they were dropped.
+    async fn raw(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>>;
+    /// Messages of an inbox in the order of their numbers.
+    async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage>;
+
+    // Artifacts
+
+    /// One artifact.
+    async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>>;
+    /// Artifacts of an inbox found after a message's number, those of the latest messages first.
+    async fn artifacts(
+        &self,
+        team: TeamId,
+        inbox: InboxId,
+        kind: Option<ArtifactKind>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Artifact>>;
+    /// Takes an artifact for its first consumer. The key of an operation is bound unless it is missing or gone.
+    async fn consume(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        taking: Taking,
+        operation: Option<Operation>,
+        now: Time,
+    ) -> Result<Once<Taken>>;
+    /// Notes that an artifact was used by the one who took it.
+    async fn apply(&self, team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> Result<Applied>;
+
+    // Watches
+
+    /// Begins a watch; `after` is filled in with the inbox's latest number. `None` when the team has no such inbox.
+    async fn create_watch(&self, watch: Watch, operation: Option<Operation>) -> Result<Once<Option<Watch>>>;
+    /// One watch.
+    async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>>;
+    /// Spends one of a watch's resends. The key of an operation is bound only when it was spent.
+    async fn spend(&self, team: TeamId, id: WatchId, operation: Option<Operation>, now: Time) -> Result<Once<Spent>>;
+
+    /// Registers who hears of what happened. Hints of other nodes come as fast as the store can tell; false when it
+    /// tells of this process only although there may be others, so that waiting needs polling too.
+    fn hear(&self, hearer: Hearer) -> bool;
+}
