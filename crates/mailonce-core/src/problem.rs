@@ -96,6 +96,18 @@ codes! {
     /// The name belongs to something else.
     NameTaken = "name_taken", 409, Never, "This name is taken",
         "Take another name, or change the one that is there.";
+    /// The code or link was taken for something else.
+    AlreadyConsumed = "already_consumed", 409, Never, "This was already taken",
+        "Do not use it: it was taken for what `consumed_for` names. Ask for a fresh one, or take it with the same `for`.";
+    /// Nobody has taken it yet.
+    NotConsumed = "not_consumed", 409, Never, "Nobody has taken this yet",
+        "Take it with POST /v1/artifacts/{id}/consume first, then report that it was used.";
+    /// The watch has ended.
+    WatchOver = "watch_over", 409, Never, "This watch has ended",
+        "Begin a new watch with POST /v1/inboxes/{id}/watches, or ask a person.";
+    /// The delivery is not dead.
+    NotDead = "not_dead", 409, Never, "This delivery needs no replay",
+        "Only deliveries in the state `dead` are read again; read it to see its state.";
     /// A cursor of another epoch, or one that is too old.
     CursorReset = "cursor_reset", 410, Never, "The cursor is no longer valid",
         "Read again from `after=0` and skip what you already know by its id.";

@@ -82,7 +82,7 @@ impl HookMemory {
 }
 
 /// What a report says in the words of evidence. `None` when it says nothing about a mail's fate.
-fn evidence_of(says: hook::Says) -> Option<Says> {
+pub(crate) fn evidence_of(says: hook::Says) -> Option<Says> {
     match says {
         hook::Says::Accepted => Some(Says::Accepted),
         hook::Says::Delivered => Some(Says::Delivered),

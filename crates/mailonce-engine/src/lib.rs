@@ -3,10 +3,12 @@
 //! [`Engine`] sees the world through ports. Each file holds one verb or a family of them: [`send`] accepts,
 //! [`change`] takes back and sends again, [`keys`] looks at names of wishes, [`access`] at credentials,
 //! [`domains`], [`suppressions`] and [`sources`] at what else a team owns, [`hook`] takes in what providers tell,
+//! [`receive`] keeps mail that comes in, [`inboxes`], [`messages`], [`wait`] and [`artifacts`] are what agents do with it,
 //! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
 //! holds the loops that run beside the requests.
 
 pub mod access;
+pub mod artifacts;
 pub mod change;
 mod dispatch;
 pub mod domains;
@@ -15,11 +17,18 @@ pub mod doubts;
 pub mod failpoint;
 mod freeze;
 pub mod hook;
+mod inbound;
+pub mod inboxes;
 pub mod keys;
 pub mod look;
+pub mod messages;
 pub mod metrics;
 mod pack;
+mod read;
+pub mod receive;
 pub mod records;
+mod returned;
+mod rules;
 mod seal;
 mod seen;
 pub mod send;
@@ -31,6 +40,7 @@ mod time;
 pub mod upkeep;
 mod vault;
 pub mod view;
+pub mod wait;
 pub mod ways;
 
 use mailonce_core::{
@@ -113,6 +123,7 @@ pub struct Engine {
     /// Held while a key is made.
     making_keys: tokio::sync::Mutex<()>,
     hooks: hook::HookMemory,
+    inbound: inbound::Inbound,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -133,7 +144,8 @@ impl Engine {
         let seen = Arc::new(Seen::default());
         let watcher = Arc::clone(&seen);
         let alone = store.watch(Box::new(move |email| watcher.learn(email)));
-        Ok(Arc::new(Self {
+        let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
+        let engine = Arc::new(Self {
             store,
             time: Timekeeper::new(clock, last),
             node: NodeId(uuid::Builder::from_random_bytes(node).into_uuid()),
@@ -154,8 +166,17 @@ impl Engine {
             signers: signers::Signers::default(),
             making_keys: tokio::sync::Mutex::default(),
             hooks: hook::HookMemory::default(),
+            inbound,
             metrics: Metrics::default(),
-        }))
+        });
+        let hearer = Arc::downgrade(&engine);
+        let told = engine.store.hear(Box::new(move |hint| {
+            if let Some(engine) = hearer.upgrade() {
+                engine.inbound.hear(hint);
+            }
+        }));
+        engine.inbound.told.store(told, Ordering::Relaxed);
+        Ok(engine)
     }
 
     /// Ledger time: never goes back and never leaps, whatever the clock does.

@@ -1,7 +1,9 @@
 //! Figures for operators. Labels are closed sets of words: never addresses, keys or ids.
 
 use mailonce_core::{
+    delivery::{Intake, Received, Settle},
     email::Channel,
+    message::Filed,
     port::{
         store::{Backlog, Gauges, SuppressedReason},
         transport::Meaning,
@@ -50,6 +52,24 @@ struct Reported {
     outcome: &'static str,
 }
 
+/// Ways in and outcomes are closed sets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Arrived {
+    intake: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FiledAs {
+    layer: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ArtifactDone {
+    outcome: &'static str,
+}
+
 /// Every figure, and the registry they are read from.
 pub struct Metrics {
     registry: Registry,
@@ -64,6 +84,9 @@ pub struct Metrics {
     stale: Counter,
     provider_deduplicated: Counter,
     reported: Family<Reported, Counter>,
+    arrived: Family<Arrived, Counter>,
+    filed: Family<FiledAs, Counter>,
+    artifacts: Family<ArtifactDone, Counter>,
     twins: Counter,
     hit_age: Histogram,
     ttl: Histogram,
@@ -84,6 +107,9 @@ impl Default for Metrics {
             stale: Counter::default(),
             provider_deduplicated: Counter::default(),
             reported: Family::default(),
+            arrived: Family::default(),
+            filed: Family::default(),
+            artifacts: Family::default(),
             twins: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
@@ -112,6 +138,9 @@ impl Default for Metrics {
             "Repeats under the same key that a next hop answered without a second mail, beside send_deduplicated of our own",
             metrics.provider_deduplicated.clone(),
         );
+        registry.register("inbound_deliveries", "Arrivals by way in and what became of them", metrics.arrived.clone());
+        registry.register("inbound_messages", "Deliveries that were read, by layer and reason", metrics.filed.clone());
+        registry.register("artifacts", "Codes and links by what was done with them", metrics.artifacts.clone());
         registry.register(
             "key_twins",
             "Replays within 100 ms of the first call: callers that raced",
@@ -126,6 +155,40 @@ impl Default for Metrics {
 impl Metrics {
     pub(crate) fn reported(&self, provider: &'static str, outcome: &'static str) {
         self.reported.get_or_create(&Reported { provider, outcome }).inc();
+    }
+
+    pub(crate) fn arrived(&self, intake: Intake, received: &[Received]) {
+        for received in received {
+            let outcome = match received {
+                Received::Kept(_) => "kept",
+                Received::Duplicate { .. } => "duplicate",
+                Received::Refused(_) => "refused",
+            };
+            self.arrived.get_or_create(&Arrived { intake: intake.word(), outcome }).inc();
+        }
+    }
+
+    pub(crate) fn filed(&self, filed: &Filed) {
+        let (layer, reason) = match filed {
+            Filed::New(..) => ("message", "new"),
+            Filed::Known(_, why) => ("message", why.word()),
+            Filed::Settled | Filed::Missing => ("delivery", "settled"),
+        };
+        self.filed.get_or_create(&FiledAs { layer, reason }).inc();
+    }
+
+    pub(crate) fn settled_delivery(&self, settle: &Settle) {
+        let reason = match settle {
+            Settle::Done => "done",
+            Settle::Refused(why) => why.word(),
+            Settle::Later(..) => "later",
+            Settle::Dead(_) => "dead",
+        };
+        self.filed.get_or_create(&FiledAs { layer: "delivery", reason }).inc();
+    }
+
+    pub(crate) fn artifact(&self, outcome: &'static str) {
+        self.artifacts.get_or_create(&ArtifactDone { outcome }).inc();
     }
 
     pub(crate) fn attempted(&self, channel: Channel) {

@@ -5,6 +5,7 @@ use mailonce_core::{
     dispatch::Plan,
     email::OnUnknown,
     port::{
+        authenticate::Authenticator,
         net::{Fetch, Names, Offline},
         store::Envelope,
         transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
@@ -55,6 +56,10 @@ pub struct Outside {
     pub names: Arc<dyn Names>,
     /// Pages that a provider's protocol tells us to fetch.
     pub fetch: Arc<dyn Fetch>,
+    /// Domains of this installation, where any team may have inboxes.
+    pub local_domains: Vec<String>,
+    /// Asks whether senders are who they say. Nobody is asked without one.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl Default for Outside {
@@ -71,6 +76,8 @@ impl Default for Outside {
             bounce_domain: None,
             names: Arc::new(Offline),
             fetch: Arc::new(Offline),
+            local_domains: Vec::new(),
+            authenticator: None,
         }
     }
 }

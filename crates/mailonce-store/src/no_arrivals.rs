@@ -133,6 +133,10 @@ macro_rules! no_arrivals {
                 ) -> Result<Once<Spent>> {
                     Err(StoreError::Unreachable("inbound mail is not built yet".into()))
                 }
+                async fn team_of(&self, _email: EmailId) -> Result<Option<TeamId>> {
+                    Err(StoreError::Unreachable("inbound mail is not built yet".into()))
+                }
+
                 fn hear(&self, _hearer: Hearer) -> bool {
                     false
                 }

@@ -7,7 +7,7 @@ use super::store::{Once, Operation, Result};
 use crate::{
     artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
     delivery::{Arrival, Delivery, DeliveryQuery, Reading, Received, Settle},
-    id::{ArtifactId, DeliveryId, InboxId, MessageId, NodeId, TeamId, WatchId},
+    id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
     inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
     message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
     time::Time,
@@ -67,6 +67,8 @@ pub trait Arrivals: Send + Sync + 'static {
     /// Lets a dead delivery be read again, from its first attempt. `None` when there is no such delivery; what is not
     /// dead stays as it is.
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>>;
+    /// The team of an email, whosever it is: for a bounce that has proven which email it is about.
+    async fn team_of(&self, email: EmailId) -> Result<Option<TeamId>>;
     /// One delivery.
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>>;
     /// Deliveries, newest first. A page shorter than its limit is the last.

@@ -51,6 +51,12 @@ impl Default for Auth {
 }
 
 impl Auth {
+    /// Nobody answered in time.
+    pub fn late() -> Self {
+        let late = AuthResult::TempError;
+        Self { spf: late, dkim: late, dmarc: late, verdict: late, domain: None }
+    }
+
     /// Whether the sender is who it says.
     pub fn is_pass(&self) -> bool {
         self.verdict == AuthResult::Pass

@@ -1,0 +1,321 @@
+//! Inboxes: making, finding, changing and removing the addresses that agents read.
+
+use mailonce_core::{
+    address::Address,
+    id::InboxId,
+    inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade},
+    port::store::Once,
+    problem::{Code, FieldError, Problem},
+    record::RecordKind,
+    team::Scope,
+    time::Time,
+};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+use crate::{
+    Asked, Caller, Engine,
+    change::taken,
+    domains::AboutDomain,
+    operation,
+    records::{self, Listed, Made},
+    unavailable,
+};
+
+/// Names at a shared domain that mean the domain itself to the rest of the world.
+const RESERVED: &[&str] =
+    &["abuse", "admin", "administrator", "hostmaster", "mailer-daemon", "postmaster", "root", "security", "webmaster"];
+/// Letters of a random address, without those that people mix up.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+/// Letters in a random address.
+const RANDOM_LETTERS: usize = 12;
+/// How often a random address, or a change that raced with another, is tried anew.
+const TRIES: usize = 4;
+
+/// An inbox to make.
+#[derive(Clone, Debug, Default)]
+pub struct NewInbox {
+    /// The whole address; or a name and a domain; or nothing, for a random one.
+    pub address: Option<String>,
+    /// What stands before the `@`.
+    pub username: Option<String>,
+    /// What stands behind it; the first domain of this installation by default.
+    pub domain: Option<String>,
+    /// How long it takes mail, in milliseconds.
+    pub ttl_ms: Option<i64>,
+    /// Makes its creation repeatable.
+    pub client_id: Option<String>,
+    /// What may change later.
+    pub about: AboutInbox,
+}
+
+/// A change of an inbox. What is `None` stays; an inner `None` takes it away.
+#[derive(Clone, Debug, Default)]
+pub struct InboxPatch {
+    /// The agent it is for.
+    pub agent: Option<Option<String>>,
+    /// The name beside its address.
+    pub name: Option<Option<String>>,
+    /// From then on it refuses mail.
+    pub expires_at: Option<Option<Time>>,
+    /// Whether it takes the rest of its domain.
+    pub catch_all: Option<bool>,
+    /// Domains whose links are allowed.
+    pub link_domains: Option<Vec<String>>,
+    /// The caller's own words.
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+impl InboxPatch {
+    fn on(self, about: &AboutInbox) -> AboutInbox {
+        let old = about.clone();
+        AboutInbox {
+            agent: self.agent.unwrap_or(old.agent),
+            name: self.name.unwrap_or(old.name),
+            expires_at: self.expires_at.unwrap_or(old.expires_at),
+            catch_all: self.catch_all.unwrap_or(old.catch_all),
+            link_domains: self.link_domains.unwrap_or(old.link_domains),
+            metadata: self.metadata.unwrap_or(old.metadata),
+        }
+    }
+}
+
+fn fault(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+pub(crate) fn missing(id: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no inbox {id}"))
+}
+
+fn address_taken() -> Problem {
+    Problem::field(Code::NameTaken, "address", "this address is, or was, somebody's; take another")
+}
+
+/// Whether a credential may use an inbox.
+pub(crate) fn may_use(caller: &Caller, inbox: &Inbox) -> bool {
+    let tied = &caller.key.about.inboxes;
+    tied.is_empty() || tied.iter().any(|one| *one == inbox.address || *one == inbox.id.to_string())
+}
+
+/// Who may make inboxes and change what they are: not a credential that is tied to some.
+fn need_untied(caller: &Caller) -> Result<(), Problem> {
+    if caller.key.about.inboxes.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::new(Code::WrongScope, "this key is tied to its inboxes and cannot make others"))
+}
+
+impl Engine {
+    /// Makes an inbox. With the same `client_id` the same one again.
+    pub async fn create_inbox(
+        &self,
+        caller: &Caller,
+        new: NewInbox,
+        asked: Option<Asked>,
+    ) -> Result<Made<Inbox>, Problem> {
+        caller.need(Scope::Read)?;
+        need_untied(caller)?;
+        if new.about.catch_all {
+            caller.need(Scope::Admin)?;
+        }
+        let again = self.was_asked(caller, asked.as_ref()).await?;
+        let chosen = new.address.is_some() || new.username.is_some();
+        for _ in 0..TRIES {
+            let address = self.address_for(caller, &new, again).await?;
+            match self.make_inbox(caller, &new, address, asked.as_ref()).await? {
+                Some(made) => return Ok(made),
+                None if chosen => return Err(address_taken()),
+                None => {}
+            }
+        }
+        Err(address_taken())
+    }
+
+    /// One try. `None` when the address is taken.
+    async fn make_inbox(
+        &self,
+        caller: &Caller,
+        new: &NewInbox,
+        address: Address,
+        asked: Option<&Asked>,
+    ) -> Result<Option<Made<Inbox>>, Problem> {
+        let now = self.now();
+        let id = InboxId(self.new_id(now));
+        let mut about = new.about.clone();
+        about.expires_at = new.ttl_ms.map(|ttl| now.plus(ttl)).or(about.expires_at);
+        let inbox = Inbox {
+            id,
+            team: caller.team.id,
+            rev: 1,
+            address: address.as_str().to_owned(),
+            client_id: new.client_id.clone(),
+            created_at: now,
+            seq: 0,
+            about,
+        };
+        let operation = operation(caller, asked, id.0.as_bytes().to_vec(), now);
+        match self.store.create_inbox(inbox, operation).await.map_err(unavailable)? {
+            Once::Done(InboxMade::Made(inbox)) => {
+                self.inbound.learn_domain(inbox.domain());
+                Ok(Some(Made { thing: inbox, first: true }))
+            }
+            Once::Done(InboxMade::Before(inbox)) => Ok(Some(Made { thing: inbox, first: false })),
+            Once::Done(InboxMade::Taken) => Ok(None),
+            Once::Repeated(answer) => {
+                let id = Uuid::from_slice(&answer).map_err(|_bytes| missing("of this key"))?;
+                Ok(Some(Made { thing: self.inbox(caller, InboxId(id)).await?, first: false }))
+            }
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+
+    /// The address that an inbox is to have.
+    async fn address_for(&self, caller: &Caller, new: &NewInbox, again: bool) -> Result<Address, Problem> {
+        let (field, text) = match (&new.address, &new.username) {
+            (Some(_), Some(_)) => return Err(fault("address", "and username are not given together")),
+            (Some(_), None) if new.domain.is_some() => {
+                return Err(fault("address", "and domain are not given together"));
+            }
+            (Some(address), None) => ("address", address.clone()),
+            (None, username) => {
+                let name = username.clone().unwrap_or_else(|| self.random_name());
+                let ours = || self.inbound.domains.first().cloned();
+                let domain = new.domain.clone().or_else(ours).ok_or_else(|| {
+                    fault("domain", "is missing, and this installation has none of its own (smtp.domains)")
+                })?;
+                ("username", format!("{name}@{domain}"))
+            }
+        };
+        let address = Address::parse(&text).map_err(|error| fault(field, error.to_string()))?;
+        let local = address.as_str().split('@').next().unwrap_or_default();
+        if local.contains('+') || local.contains('*') {
+            return Err(fault(
+                field,
+                "has a + or * before the @, which inboxes do not have: mail to name+tag@ reaches name@",
+            ));
+        }
+        let shared = self.inbound.domains.iter().any(|domain| domain == address.domain());
+        let reserved =
+            RESERVED.contains(&local) || mailonce_mail::return_path::Tag::from_return_path(address.as_str()).is_some();
+        if shared && reserved && !caller.key.may(Scope::Admin) {
+            return Err(fault(field, format!("{local} is reserved at {}", address.domain())));
+        }
+        if !shared && !again && !self.may_read_at(caller, address.domain()).await? {
+            let detail = format!(
+                "{} is no domain of this installation and not a verified one of this team; known are {}",
+                address.domain(),
+                self.inbound.domains.join(", ")
+            );
+            return Err(fault(if new.address.is_some() { "address" } else { "domain" }, detail));
+        }
+        Ok(address)
+    }
+
+    /// Whether a team may have inboxes at a domain that is not the installation's own.
+    async fn may_read_at(&self, caller: &Caller, domain: &str) -> Result<bool, Problem> {
+        if !self.outside.verify_domains {
+            return Ok(true);
+        }
+        let found = self.store.record_named(caller.team.id, RecordKind::Domain, domain).await.map_err(unavailable)?;
+        let Some(record) = found else { return Ok(false) };
+        Ok(records::read::<AboutDomain>(&record)?.verified_at.is_some())
+    }
+
+    fn random_name(&self) -> String {
+        let mut bytes = [0; RANDOM_LETTERS];
+        self.chance.fill(&mut bytes);
+        bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
+    }
+
+    /// One inbox that the caller may use.
+    pub async fn inbox(&self, caller: &Caller, id: InboxId) -> Result<Inbox, Problem> {
+        caller.need(Scope::Read)?;
+        let found = self.store.inbox(caller.team.id, id).await.map_err(unavailable)?;
+        found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| missing(id))
+    }
+
+    /// The inbox at an address of the caller's team.
+    pub async fn inbox_named(&self, caller: &Caller, address: &str) -> Result<Inbox, Problem> {
+        caller.need(Scope::Read)?;
+        let address = Address::parse(address).map_err(|_not_one| missing(address))?;
+        let place = [address.as_str().to_owned()];
+        let found = self.store.inbox_at(&place).await.map_err(unavailable)?;
+        let found = found.filter(|inbox| inbox.team == caller.team.id && may_use(caller, inbox));
+        found.ok_or_else(|| missing(address.as_str()))
+    }
+
+    /// The inboxes that the caller may use, newest first.
+    pub async fn inboxes(&self, caller: &Caller, before: Option<Uuid>, limit: usize) -> Result<Listed<Inbox>, Problem> {
+        caller.need(Scope::Read)?;
+        let before = before.map(InboxId);
+        let mut rows = self.store.inboxes(caller.team.id, before, limit + 1).await.map_err(unavailable)?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| more).map(|inbox| inbox.id.0);
+        rows.retain(|inbox| may_use(caller, inbox));
+        Ok(Listed { rows, next })
+    }
+
+    /// Changes an inbox.
+    pub async fn change_inbox(
+        &self,
+        caller: &Caller,
+        id: InboxId,
+        patch: InboxPatch,
+        rev: Option<u32>,
+    ) -> Result<Inbox, Problem> {
+        need_untied(caller)?;
+        if patch.catch_all == Some(true) {
+            caller.need(Scope::Admin)?;
+        }
+        self.edit_inbox(caller, id, rev, None, |inbox| Ok((inbox.address.clone(), patch.clone().on(&inbox.about))))
+            .await
+    }
+
+    /// Gives an inbox a new random address at its domain. The old one reaches nobody any more.
+    pub async fn rotate_inbox(&self, caller: &Caller, id: InboxId, asked: Option<Asked>) -> Result<Inbox, Problem> {
+        caller.need(Scope::Admin)?;
+        need_untied(caller)?;
+        let address = |inbox: &Inbox| format!("{}@{}", self.random_name(), inbox.domain());
+        self.edit_inbox(caller, id, None, asked, |inbox| Ok((address(inbox), inbox.about.clone()))).await
+    }
+
+    async fn edit_inbox(
+        &self,
+        caller: &Caller,
+        id: InboxId,
+        rev: Option<u32>,
+        asked: Option<Asked>,
+        change: impl Fn(&Inbox) -> Result<(String, AboutInbox), Problem>,
+    ) -> Result<Inbox, Problem> {
+        let mut inbox = self.inbox(caller, id).await?;
+        for _ in 0..TRIES {
+            if rev.is_some_and(|rev| rev != inbox.rev) {
+                break;
+            }
+            let (address, about) = change(&inbox)?;
+            let now = self.now();
+            let edit = InboxEdit { team: inbox.team, id, rev: inbox.rev, address, about };
+            let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+            match self.store.change_inbox(edit, operation, now).await.map_err(unavailable)? {
+                Once::Done(InboxChange::Changed(inbox)) => return Ok(inbox),
+                Once::Done(InboxChange::Stale(now)) => inbox = now,
+                Once::Done(InboxChange::Taken) => return Err(address_taken()),
+                Once::Done(InboxChange::Missing) => return Err(missing(id)),
+                Once::Repeated(_) => return self.inbox(caller, id).await,
+                Once::Mismatch(bound) => return Err(taken(&bound)),
+            }
+        }
+        Err(Problem::new(Code::StaleRev, format!("the inbox {} changed meanwhile", inbox.address))
+            .with("rev", inbox.rev))
+    }
+
+    /// Removes an inbox with everything in it.
+    pub async fn remove_inbox(&self, caller: &Caller, id: InboxId) -> Result<Inbox, Problem> {
+        caller.need(Scope::Admin)?;
+        need_untied(caller)?;
+        let removed = self.store.remove_inbox(caller.team.id, id, self.now()).await.map_err(unavailable)?;
+        removed.ok_or_else(|| missing(id))
+    }
+}

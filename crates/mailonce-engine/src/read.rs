@@ -1,0 +1,319 @@
+//! Reading mail that was kept: parse it, ask who wrote it, find what agents wait for, and file it.
+//!
+//! A delivery may be read twice, by two processes or after a crash; only the first filing counts. What can never be
+//! read is kept as it came, visible, and can be tried again.
+
+use mailonce_core::{
+    address::Mailbox,
+    artifact::{ArtifactKind, FoundValue, NewArtifact},
+    delivery::{Delivery, Form, Intake, Reading, Settle, Suppression, Target},
+    id::{ArtifactId, MessageId, TeamId, ThreadId},
+    inbox::Inbox,
+    limits,
+    message::{Filed, Handle, Marks, MessageFlag, MessageHead, MessageState, NewMessage, Party},
+    port::{authenticate::Arrived, store::StoreError},
+};
+use mailonce_mail::{
+    artifact::{self, Kind, Reason},
+    automatic,
+    html::Page,
+    link::{self, Policy},
+    minimise,
+    parse::{self, Parsed},
+    thread,
+};
+use sha2::{Digest as _, Sha256};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{Engine, inbound::Fresh, pack};
+
+/// Mails read at a time.
+const AT_ONCE: usize = 16;
+/// How often a delivery is taken up before it counts as dead: one that brings its reader down must not do so for ever.
+const TAKEN_UP: u32 = 5;
+/// Deliveries taken from the ledger at a time.
+const TAKEN_AT_ONCE: usize = 32;
+/// How often the ledger is asked when nobody says that something waits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long senders may be asked about.
+const ASK_TIME: Duration = Duration::from_secs(2);
+/// Characters of a preview.
+const PREVIEW_CHARS: usize = 200;
+/// References kept.
+const REFERENCES: usize = 50;
+
+/// What was found in a mail, before the ledger has a say.
+struct Draft {
+    head: MessageHead,
+    content: [u8; 32],
+    names: Vec<[u8; 32]>,
+    found: artifact::Found,
+    parsed: Parsed,
+}
+
+fn name_hash(message_id: &str) -> [u8; 32] {
+    Sha256::digest(message_id.as_bytes()).into()
+}
+
+fn party(mailbox: &Mailbox) -> Party {
+    Party { name: mailbox.name.clone(), address: mailbox.address.to_ascii_lowercase() }
+}
+
+fn parties(mailboxes: &[Mailbox]) -> Vec<Party> {
+    mailboxes.iter().take(limits::RECIPIENTS).map(party).collect()
+}
+
+/// Everything that follows from the bytes alone.
+fn draft(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> Draft {
+    let parsed = parse::parse(raw);
+    let page = parsed.html.as_deref().map(Page::read);
+    let sender = parsed.from.first().map(|from| from.bare().domain().to_owned());
+    let links = link::links(&parsed, page.as_ref(), &Policy { allow: inbox.about.link_domains.clone(), sender });
+    let found = artifact::find(&parsed, page.as_ref(), &links);
+    let envelope = delivery.about.sender.as_deref();
+    let automatic = automatic::why(&parsed, envelope).map(|reason| (reason.why.word().to_owned(), reason.hard));
+    let own = minimise::split(&minimise::visible(&parsed, page.as_ref())).own;
+    let preview = artifact::hide(&own, &found).split_whitespace().collect::<Vec<_>>().join(" ");
+    let head = MessageHead {
+        message_id: parsed.message_id.clone(),
+        from: parsed.from.first().map(party),
+        to: parties(&parsed.to),
+        cc: parties(&parsed.cc),
+        reply_to: parties(&parsed.reply_to),
+        return_path: delivery.about.sender.clone(),
+        recipient: delivery.about.recipient.clone(),
+        subject: artifact::hide(&parsed.subject, &found),
+        date: parsed.date,
+        references: parsed.references.iter().rev().take(REFERENCES).rev().cloned().collect(),
+        preview: preview.chars().take(PREVIEW_CHARS).collect(),
+        size: raw.len() as u64,
+        automatic,
+        flags: flags(&parsed, &found),
+        attachments: parsed.attachments.iter().map(handle).collect(),
+        candidates: found.candidates.iter().map(candidate).collect(),
+        ..MessageHead::default()
+    };
+    let ancestors = thread::ancestors(&parsed);
+    let names = parsed.message_id.iter().chain(&ancestors).take(limits::THREAD_NAMES);
+    let names = names.map(|id| name_hash(id)).collect();
+    let content = if parsed.cut.unreadable { Sha256::digest(raw) } else { Sha256::digest(parse::digest(&parsed)) };
+    Draft { head, content: content.into(), names, found, parsed }
+}
+
+fn flags(parsed: &Parsed, found: &artifact::Found) -> Vec<MessageFlag> {
+    let ambiguous = found.candidates.iter().any(|candidate| candidate.reasons.contains(&Reason::Ambiguous));
+    [
+        (parsed.message_id.is_none(), MessageFlag::NoMessageId),
+        (parsed.cut.unreadable, MessageFlag::Unreadable),
+        (parsed.cut.any() && !parsed.cut.unreadable, MessageFlag::Cut),
+        (ambiguous, MessageFlag::Ambiguous),
+    ]
+    .into_iter()
+    .filter_map(|(is, flag)| is.then_some(flag))
+    .collect()
+}
+
+fn handle(attachment: &parse::Attachment) -> Handle {
+    Handle {
+        filename: attachment.filename.clone(),
+        content_type: attachment.content_type.clone(),
+        content_id: attachment.content_id.clone(),
+        inline: attachment.inline,
+        size: attachment.size as u64,
+    }
+}
+
+/// What a mail might hold, its value hidden.
+fn candidate(candidate: &artifact::Artifact) -> serde_json::Value {
+    serde_json::json!({
+        "type": candidate.kind,
+        "masked": artifact::masked(candidate),
+        "confidence": candidate.confidence,
+        "reasons": candidate.reasons,
+    })
+}
+
+fn kind_of(kind: Kind) -> ArtifactKind {
+    match kind {
+        Kind::Code => ArtifactKind::Code,
+        Kind::Link => ArtifactKind::Link,
+    }
+}
+
+impl Engine {
+    /// Reads mail that was kept until `stop` changes.
+    pub async fn read_mail(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut at_work = JoinSet::new();
+        let mut way_out = self.inbound.way_out.lock().await;
+        while !*stop.borrow() {
+            tokio::select! {
+                fresh = way_out.recv(), if at_work.len() < AT_ONCE => {
+                    let Some(Fresh { delivery, raw }) = fresh else { break };
+                    let engine = Arc::clone(&self);
+                    at_work.spawn(async move { engine.read_one(&delivery, raw).await });
+                }
+                () = self.inbound.waiting.notified(), if at_work.len() < AT_ONCE => {
+                    self.take_up(&mut at_work).await;
+                }
+                () = tokio::time::sleep(LOOK_EVERY), if at_work.len() < AT_ONCE => {
+                    self.take_up(&mut at_work).await;
+                }
+                Some(ended) = at_work.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a reader of mail ended badly");
+                    }
+                }
+                _ = stop.changed() => {}
+            }
+        }
+        while at_work.join_next().await.is_some() {}
+    }
+
+    /// Takes due deliveries from the ledger.
+    async fn take_up(self: &Arc<Self>, at_work: &mut JoinSet<()>) {
+        let read = match self.store.read(self.node, TAKEN_AT_ONCE, self.now()).await {
+            Ok(read) => read,
+            Err(error) => return tracing::warn!(%error, "looking for mail to read"),
+        };
+        if read.len() == TAKEN_AT_ONCE {
+            self.inbound.waiting.notify_one();
+        }
+        for Reading { delivery, raw } in read {
+            let engine = Arc::clone(self);
+            at_work.spawn(async move {
+                match pack::unpack_raw(&raw) {
+                    Some(raw) => engine.read_one(&delivery, Arc::new(raw)).await,
+                    None => engine.end(&delivery, Settle::Dead("the kept bytes are damaged".into())).await,
+                }
+            });
+        }
+    }
+
+    async fn read_one(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) {
+        crate::failpoint!("read.begun");
+        if delivery.attempts > TAKEN_UP {
+            let why = format!("taken up {TAKEN_UP} times and never finished");
+            return self.end(delivery, Settle::Dead(why)).await;
+        }
+        let done = match delivery.target {
+            Target::Inbox(_) => self.read_message(delivery, raw).await,
+            Target::Return { .. } => self.read_bounce(delivery, &raw).await,
+            Target::Nobody => Ok(Some(Settle::Refused(Suppression::UnknownInbox))),
+        };
+        match done {
+            Ok(None) => {}
+            Ok(Some(settle)) => self.end(delivery, settle).await,
+            // It stays waiting, and is taken up again when its time has passed.
+            Err(error) => tracing::warn!(%error, delivery = %delivery.id, "a mail could not be filed yet"),
+        }
+    }
+
+    async fn end(&self, delivery: &Delivery, settle: Settle) {
+        if let Settle::Dead(why) | Settle::Later(_, why) = &settle {
+            tracing::warn!(delivery = %delivery.id, why, "a delivery could not be read");
+        }
+        self.metrics.settled_delivery(&settle);
+        if let Err(error) = self.store.settle_delivery(delivery.team, delivery.id, settle, self.now()).await {
+            tracing::warn!(%error, delivery = %delivery.id, "a delivery could not be settled yet");
+        }
+    }
+
+    /// Reads and files. `Some` when it makes no message.
+    async fn read_message(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> Result<Option<Settle>, StoreError> {
+        let Target::Inbox(inbox) = delivery.target else { return Ok(Some(Settle::Done)) };
+        let Some(inbox) = self.store.inbox(delivery.team, inbox).await? else {
+            return Ok(Some(Settle::Refused(Suppression::UnknownInbox)));
+        };
+        let raw = match delivery.about.form {
+            Form::Mime => raw,
+            Form::Notice => match self.collect(delivery, &raw).await {
+                Ok(raw) => Arc::new(raw),
+                Err(settle) => return Ok(Some(settle)),
+            },
+        };
+        let bytes = Arc::clone(&raw);
+        let (copy, of) = (delivery.clone(), inbox.clone());
+        let (drafted, auth) = tokio::join!(
+            // Apart from the requests: a large mail takes its time, and one that brings the parser down brings down
+            // nothing else.
+            tokio::task::spawn_blocking(move || draft(&bytes, &copy, &of)),
+            self.authenticate_mail(delivery, &raw),
+        );
+        let Ok(mut drafted) = drafted else {
+            return Ok(Some(self.again(delivery, "the parser ended unexpectedly")));
+        };
+        drafted.head.auth = auth;
+        let parsed = std::mem::take(&mut drafted.parsed);
+        let mut message = self.new_message(delivery.team, drafted);
+        if let Some(settle) = self.run_rules(&inbox, &parsed, &mut message).await? {
+            return Ok(Some(settle));
+        }
+        crate::failpoint!("read.file");
+        let name = message.name;
+        let filed = self.store.file(delivery.team, delivery.id, message, self.now()).await?;
+        crate::failpoint!("read.filed");
+        self.metrics.filed(&filed);
+        if let Filed::New(..) = filed {
+            self.learn_from_report(delivery, &raw, &parsed, name).await?;
+        }
+        Ok(None)
+    }
+
+    fn new_message(&self, team: TeamId, drafted: Draft) -> NewMessage {
+        let now = self.now();
+        let Draft { head, content, names, found, .. } = drafted;
+        let automatic = head.automatic.is_some();
+        let artifacts = found.decided.iter().map(|value| NewArtifact {
+            id: ArtifactId(self.new_id(now)),
+            kind: kind_of(value.kind),
+            hash: self
+                .secret
+                .mac("artifact", &[team.0.as_bytes(), value.kind.word().as_bytes(), value.value.as_bytes()]),
+            found: FoundValue {
+                value: value.value.clone(),
+                masked: artifact::masked(value),
+                confidence: value.confidence,
+                reasons: value.reasons.iter().map(|reason| reason.word().to_owned()).collect(),
+            },
+        });
+        NewMessage {
+            id: MessageId(self.new_id(now)),
+            thread: ThreadId(self.new_id(now)),
+            name: head.message_id.as_deref().map(name_hash),
+            content,
+            names,
+            artifacts: artifacts.collect(),
+            marks: Marks::default(),
+            state: if automatic { MessageState::Skipped } else { MessageState::Unanswered },
+            head,
+        }
+    }
+
+    /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.
+    async fn authenticate_mail(&self, delivery: &Delivery, raw: &[u8]) -> mailonce_core::port::authenticate::Auth {
+        let about = &delivery.about;
+        if matches!(about.intake, Intake::Local | Intake::Simulated) {
+            return mailonce_core::port::authenticate::Auth::default();
+        }
+        let mail = Arrived { raw, ip: about.ip, helo: about.helo.as_deref(), sender: about.sender.as_deref() };
+        let asked = tokio::time::timeout(ASK_TIME, self.inbound.authenticator.authenticate(mail)).await;
+        asked.unwrap_or_else(|_late| mailonce_core::port::authenticate::Auth::late())
+    }
+
+    /// Once more after a pause, or never.
+    pub(crate) fn again(&self, delivery: &Delivery, why: &str) -> Settle {
+        if delivery.attempts >= TAKEN_UP {
+            return Settle::Dead(why.to_owned());
+        }
+        let pause = 1_000_i64 << (2 * delivery.attempts.min(6));
+        Settle::Later(self.now().plus(pause), why.to_owned())
+    }
+}
+
+impl Engine {
+    /// The mail that a provider's notice tells of.
+    async fn collect(&self, delivery: &Delivery, _notice: &[u8]) -> Result<Vec<u8>, Settle> {
+        Err(self.again(delivery, "nothing here fetches mail from providers"))
+    }
+}

@@ -1,0 +1,185 @@
+//! Mail comes in: whom it is for, and that it is kept. Nothing slow happens here; reading comes later.
+
+use mailonce_core::{
+    address::Address,
+    delivery::{AboutDelivery, Arrival, Form, Intake, NewDelivery, Received, Suppression, Target},
+    id::{DeliveryId, SourceId, TeamId},
+    inbox::{self, Inbox},
+    limits,
+    port::store::StoreError,
+    time::Time,
+};
+use mailonce_mail::return_path::Tag;
+use sha2::{Digest as _, Sha256};
+use std::{net::IpAddr, sync::Arc};
+
+use crate::{Engine, pack};
+
+/// A mail as an intake brings it.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// The way in.
+    pub intake: Intake,
+    /// The source and its team, when a provider told of it: only that team's inboxes are meant.
+    pub source: Option<(TeamId, SourceId)>,
+    /// What the provider calls this delivery, whatever it tells again. Without one the bytes decide.
+    pub name: Option<String>,
+    /// Where it came from.
+    pub ip: Option<IpAddr>,
+    /// What that host called itself.
+    pub helo: Option<String>,
+    /// The sender of the envelope; empty for the null return path, `None` when nobody told.
+    pub sender: Option<String>,
+    /// The recipients of the envelope.
+    pub recipients: Vec<String>,
+    /// What the bytes are.
+    pub form: Form,
+    /// The bytes.
+    pub raw: Vec<u8>,
+}
+
+/// Whom an address belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An inbox that takes mail.
+    Inbox(Box<Inbox>),
+    /// One of our own return paths.
+    Return(TeamId, Target),
+    /// A domain of ours, and nobody there.
+    Unknown,
+    /// An inbox that has expired.
+    Expired(Box<Inbox>),
+    /// An inbox that does not want mail from this sender.
+    Blocked(Box<Inbox>),
+    /// Somebody elsewhere. Nothing is ever relayed.
+    Elsewhere,
+}
+
+impl Place {
+    /// Whose it is, when somebody's.
+    fn team(&self) -> Option<TeamId> {
+        match self {
+            Self::Inbox(inbox) | Self::Expired(inbox) | Self::Blocked(inbox) => Some(inbox.team),
+            Self::Return(team, _) => Some(*team),
+            Self::Unknown | Self::Elsewhere => None,
+        }
+    }
+
+    /// What a delivery there is for, and why it makes no message, if so.
+    fn target(&self) -> (Target, Option<Suppression>) {
+        match self {
+            Self::Inbox(inbox) => (Target::Inbox(inbox.id), None),
+            Self::Expired(inbox) => (Target::Inbox(inbox.id), Some(Suppression::ExpiredInbox)),
+            Self::Blocked(inbox) => (Target::Inbox(inbox.id), Some(Suppression::Blocked)),
+            Self::Return(_, target) => (*target, None),
+            Self::Unknown | Self::Elsewhere => (Target::Nobody, Some(Suppression::UnknownInbox)),
+        }
+    }
+}
+
+/// The same for the same delivery. By SMTP the bytes and the recipient decide, since a sender that missed our answer
+/// brings exactly those again; a provider has a name for each delivery.
+fn delivery_key(mail: &Incoming, recipient: &str) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let source = mail.source.map(|(_, source)| source.0).unwrap_or_default();
+    let parts: [&[u8]; 2] = match &mail.name {
+        Some(name) => [b"name", name.as_bytes()],
+        None => [b"bytes", &mail.raw],
+    };
+    for part in [parts[0], source.as_bytes(), recipient.as_bytes(), parts[1]] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+impl Engine {
+    /// Whom an address belongs to.
+    pub async fn place_of(&self, sender: Option<&str>, recipient: &str) -> Result<Place, StoreError> {
+        let Ok(address) = Address::parse(recipient) else { return Ok(Place::Unknown) };
+        if let Some(place) = self.return_place(&address).await? {
+            return Ok(place);
+        }
+        let Some(inbox) = self.store.inbox_at(&inbox::places(address.as_str())).await? else {
+            let ours = self.inbound.domains.iter().any(|domain| domain == address.domain());
+            return Ok(if ours { Place::Unknown } else { Place::Elsewhere });
+        };
+        let inbox = Box::new(inbox);
+        if !inbox.is_open(self.now()) {
+            return Ok(Place::Expired(inbox));
+        }
+        if self.is_blocked(&inbox, sender, address.as_str()).await? {
+            return Ok(Place::Blocked(inbox));
+        }
+        Ok(Place::Inbox(inbox))
+    }
+
+    /// One of our own return paths, if its mark is ours.
+    async fn return_place(&self, address: &Address) -> Result<Option<Place>, StoreError> {
+        let Some(tag) = Tag::from_return_path(address.as_str()) else { return Ok(None) };
+        if self.outside.bounce_domain.as_deref() != Some(address.domain()) {
+            return Ok(None);
+        }
+        if !self.is_our_mark(&tag) {
+            return Ok(Some(Place::Unknown));
+        }
+        let Some(team) = self.store.team_of(tag.email).await? else { return Ok(Some(Place::Unknown)) };
+        let target = Target::Return { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
+        Ok(Some(Place::Return(team, target)))
+    }
+
+    /// Keeps a mail for everyone here whom it is for. When this returns, it is durable. Recipients that are not here
+    /// leave a row when a source brought them, and nothing when the listener did: it has refused them already.
+    pub async fn take_mail(&self, mail: Incoming) -> Result<Vec<Received>, StoreError> {
+        let now = self.now();
+        let mut parcels = Vec::with_capacity(mail.recipients.len());
+        for recipient in &mail.recipients {
+            let place = self.place_of(mail.sender.as_deref(), recipient).await?;
+            if let Some(parcel) = self.delivery_for(&mail, recipient, place, now) {
+                parcels.push(parcel);
+            }
+        }
+        if parcels.is_empty() {
+            return Ok(Vec::new());
+        }
+        crate::failpoint!("receive.commit");
+        let permits = self.inbound.room_for(&parcels, mail.raw.len());
+        let raw: Arc<[u8]> = pack::pack_raw(&mail.raw).into();
+        let reader = permits.is_some().then_some(self.node);
+        let arrival = Arrival { raw, reader, parcels: parcels.clone() };
+        let received = self.store.receive(arrival, now).await?;
+        crate::failpoint!("receive.kept");
+        self.metrics.arrived(mail.intake, &received);
+        self.inbound.hand_on(permits, parcels, &received, &Arc::new(mail.raw), now);
+        Ok(received)
+    }
+
+    fn delivery_for(&self, mail: &Incoming, recipient: &str, place: Place, now: Time) -> Option<NewDelivery> {
+        // A source speaks for its own team: an inbox of another is nobody's there.
+        let place = match (mail.source, place.team()) {
+            (Some((team, _)), Some(owner)) if owner != team => Place::Unknown,
+            _ => place,
+        };
+        let team = mail.source.map(|(team, _)| team).or_else(|| place.team())?;
+        let (target, refused) = place.target();
+        let known = if mail.name.is_some() { limits::DELIVERY_KNOWN_MS } else { limits::SAME_BYTES_MS };
+        Some(NewDelivery {
+            id: DeliveryId(self.new_id(now)),
+            team,
+            about: AboutDelivery {
+                intake: mail.intake,
+                source: mail.source.map(|(_, source)| source),
+                recipient: recipient.to_owned(),
+                sender: mail.sender.clone(),
+                ip: mail.ip,
+                helo: mail.helo.clone(),
+                form: mail.form,
+                size: mail.raw.len() as u64,
+            },
+            target,
+            key: delivery_key(mail, recipient),
+            known_until: now.plus(known),
+            refused,
+        })
+    }
+}

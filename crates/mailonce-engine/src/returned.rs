@@ -1,0 +1,116 @@
+//! Bounces: mail that tells what became of our mail, as evidence for its handoff.
+
+use mailonce_core::{
+    address::Address,
+    delivery::{Delivery, Settle, Target},
+    dispatch::{Act, Verdict},
+    handoff::{Evidence, Says, Source},
+    id::EmailId,
+    port::store::{Acted, Once, StoreError},
+};
+use mailonce_mail::{
+    bounce::{self, Bounce, Fate},
+    hook,
+    parse::{self, Parsed},
+    return_path::Tag,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::{Engine, hook::evidence_of, suppressions::AboutSuppression};
+
+/// The handoff and attempt a report is about.
+#[derive(Clone, Copy)]
+struct About {
+    email: EmailId,
+    handoff: u16,
+    attempt: u32,
+}
+
+impl Engine {
+    /// Reads a mail that came to one of our return paths, whose mark was checked when it came.
+    pub(crate) async fn read_bounce(&self, delivery: &Delivery, raw: &[u8]) -> Result<Option<Settle>, StoreError> {
+        let Target::Return { email, handoff, attempt } = delivery.target else { return Ok(Some(Settle::Done)) };
+        let parsed = parse::parse(raw);
+        let (sender, recipient) = (delivery.about.sender.as_deref(), &delivery.about.recipient);
+        if let Some(bounce) = bounce::read(raw, &parsed, sender, recipient) {
+            let name = Sha256::digest(raw).into();
+            self.learn_bounce(delivery, &bounce, About { email, handoff, attempt }, name).await?;
+        }
+        Ok(Some(Settle::Done))
+    }
+
+    /// Learns from a report that came to an inbox: where bounces go to the sender, the returned mark still proves
+    /// which attempt it is about.
+    pub(crate) async fn learn_from_report(
+        &self,
+        delivery: &Delivery,
+        raw: &[u8],
+        parsed: &Parsed,
+        name: Option<[u8; 32]>,
+    ) -> Result<(), StoreError> {
+        let (sender, recipient) = (delivery.about.sender.as_deref(), &delivery.about.recipient);
+        let Some(bounce) = bounce::read(raw, parsed, sender, recipient) else { return Ok(()) };
+        let Some(tag) = bounce.tag.filter(|tag| self.is_our_mark(tag)) else { return Ok(()) };
+        let name = name.unwrap_or_else(|| Sha256::digest(raw).into());
+        let about = About { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
+        self.learn_bounce(delivery, &bounce, about, name).await
+    }
+
+    /// Whether we made a mark.
+    pub(crate) fn is_our_mark(&self, tag: &Tag) -> bool {
+        let mac = self.secret.mac("return-path", &[&Tag::claim(tag.email, tag.handoff, tag.attempt)]);
+        let ours = Tag::new(tag.email, tag.handoff, tag.attempt, &mac);
+        bool::from(subtle::ConstantTimeEq::ct_eq(ours.mac.as_slice(), tag.mac.as_slice()))
+    }
+
+    async fn learn_bounce(
+        &self,
+        delivery: &Delivery,
+        bounce: &Bounce,
+        about: About,
+        name: [u8; 32],
+    ) -> Result<(), StoreError> {
+        let team = delivery.team;
+        let Some(email) = self.store.email(team, about.email).await? else { return Ok(()) };
+        let Some(handoff) = email.handoffs.get(usize::from(about.handoff)) else { return Ok(()) };
+        let theirs = |fate: &&Fate| fate.recipient.is_empty() || handoff.recipients.contains(&fate.recipient);
+        for (at, fate) in bounce.recipients.iter().enumerate().filter(|(_, fate)| theirs(fate)) {
+            let Some(says) = evidence_of(fate.says) else { continue };
+            let short = crate::hex(&name[..12]);
+            let fact = Evidence {
+                handoff: about.handoff,
+                attempt: Some(about.attempt),
+                at: self.now(),
+                source: Source::Bounce,
+                says,
+                detail: format!("{} {}", fate.status.as_deref().unwrap_or_default(), fate.reason).trim().to_owned(),
+                once: Some(format!("bounce:{short}:{at}")),
+            };
+            let acted = self.store.act(team, about.email, Act::Fact(fact), None, self.now()).await?;
+            self.doubted.notify_one();
+            let learnt = matches!(acted, Once::Done(Acted::Email(Verdict::Done, _)));
+            self.metrics.reported("bounce", if learnt { "learnt" } else { "repeated" });
+            if learnt && says == Says::Bounced {
+                self.suppress_bounced(delivery, fate, about.email, &handoff.recipients).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops writing to an address whose mail came back for good.
+    async fn suppress_bounced(&self, delivery: &Delivery, fate: &Fate, email: EmailId, recipients: &[String]) {
+        let only = if let [only] = recipients { Some(only) } else { None };
+        let named = recipients.iter().find(|to| **to == fate.recipient).or(only);
+        let permanent = matches!(fate.says, hook::Says::Bounced { permanent: true });
+        let Some(address) = named.filter(|_| permanent).and_then(|to| Address::parse(to).ok()) else { return };
+        let about = AboutSuppression {
+            reason: "bounced".into(),
+            email: Some(email.0),
+            source: None,
+            detail: Some(fate.reason.clone()),
+        };
+        if let Err(problem) = self.suppress_by_report(delivery.team, &address, about).await {
+            tracing::warn!(?problem, "an address that bounced could not be put on the list");
+        }
+    }
+}

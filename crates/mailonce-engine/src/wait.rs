@@ -1,0 +1,174 @@
+//! Waiting for a message: answered at once when one is there, and by the commit that brings one.
+
+use mailonce_core::{
+    artifact::ArtifactKind,
+    event::Cursor,
+    id::{InboxId, WatchId},
+    limits,
+    message::{Message, MessagePlace, MessageQuery},
+    problem::{Code, Problem},
+    watch::Watch,
+};
+use std::{sync::atomic::Ordering, time::Duration};
+use tokio::time::Instant;
+
+use crate::{Caller, Engine, unavailable};
+
+/// How often the ledger is asked where no commit of others is told.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+/// How often it is asked in any case, should a hint be lost.
+const ASK_ANYWAY: Duration = Duration::from_secs(5);
+
+/// What is waited for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// After this place. Without one the latest match that is there already will do.
+    pub after: Option<Cursor>,
+    /// From this address, or `@domain`.
+    pub from: Option<String>,
+    /// With this in its subject.
+    pub subject: Option<String>,
+    /// With this in it.
+    pub has: Option<ArtifactKind>,
+    /// In this watch: only mail after its start, authenticated mail before other, the latest first.
+    pub watch: Option<WatchId>,
+}
+
+impl Wanted {
+    fn query(&self, place: MessagePlace) -> MessageQuery {
+        MessageQuery {
+            from: self.from.clone(),
+            subject: self.subject.clone(),
+            has: self.has,
+            place,
+            limit: 1,
+            ..MessageQuery::default()
+        }
+    }
+}
+
+/// A message, and the place from which to go on.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    /// What arrived.
+    pub message: Message,
+    /// Where to go on.
+    pub cursor: Cursor,
+}
+
+impl Engine {
+    /// A place in an inbox.
+    pub fn cursor(&self, seq: u64) -> Cursor {
+        Cursor { epoch: self.epoch, seq }
+    }
+
+    /// The number behind a cursor of this installation. `None` is the very start.
+    pub fn seq_of(&self, cursor: Option<Cursor>) -> Result<u64, Problem> {
+        match cursor {
+            None => Ok(0),
+            Some(cursor) if cursor.epoch == self.epoch => Ok(cursor.seq),
+            Some(_) => Err(Problem::new(Code::CursorReset, "this cursor is from before a restore")),
+        }
+    }
+
+    /// Waits for a message until the deadline. `None` when none came.
+    pub async fn wait_for(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        wanted: Wanted,
+        patience: Duration,
+    ) -> Result<Option<Arrived>, Problem> {
+        let mut deadline = Instant::now() + patience.min(Duration::from_millis(limits::WAIT_MS as u64));
+        let waiting = self.inbound.waiters.at(inbox);
+        // Read before the first look: what is filed after it is seen by its number.
+        let mut seen = self.inbox(caller, inbox).await?.seq;
+        let watch = match wanted.watch {
+            Some(id) => Some(self.watch_in(caller, id, inbox).await?),
+            None => None,
+        };
+        if let Some(watch) = &watch {
+            let left = watch.deadline.since(self.now()).max(0);
+            deadline = deadline.min(Instant::now() + Duration::from_millis(left as u64));
+        }
+        let after = wanted.after.map(|cursor| self.seq_of(Some(cursor))).transpose()?;
+        let mut first = true;
+        loop {
+            let woken = waiting.notify.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            let found = match (&watch, after) {
+                (Some(watch), _) => self.best_in_watch(caller, watch, &wanted, after).await?,
+                (None, Some(after)) if first => self.first_match(caller, inbox, &wanted, after, &mut seen).await?,
+                (None, None) if first => self.latest_match(caller, inbox, &wanted).await?,
+                (None, _) => {
+                    let from = seen;
+                    self.first_match(caller, inbox, &wanted, from, &mut seen).await?
+                }
+            };
+            first = false;
+            if let Some(message) = found {
+                let cursor = self.cursor(message.seq);
+                return Ok(Some(Arrived { message, cursor }));
+            }
+            let pause = if self.inbound.told.load(Ordering::Relaxed) { ASK_ANYWAY } else { ASK_EVERY };
+            let until = deadline.min(Instant::now() + pause);
+            tokio::select! {
+                () = woken => {}
+                () = tokio::time::sleep_until(until) => {
+                    if Instant::now() >= deadline {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The oldest match after a place; `seen` becomes the place up to which there is none.
+    async fn first_match(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        wanted: &Wanted,
+        mut after: u64,
+        seen: &mut u64,
+    ) -> Result<Option<Message>, Problem> {
+        loop {
+            let query = wanted.query(MessagePlace::After(after));
+            let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+            if let Some(message) = page.rows.into_iter().next() {
+                return Ok(Some(message));
+            }
+            let Some(next) = page.next else {
+                *seen = after.max(*seen);
+                return Ok(None);
+            };
+            after = next;
+        }
+    }
+
+    async fn latest_match(&self, caller: &Caller, inbox: InboxId, wanted: &Wanted) -> Result<Option<Message>, Problem> {
+        let query = wanted.query(MessagePlace::Before(u64::MAX));
+        let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        Ok(page.rows.into_iter().next())
+    }
+
+    /// The latest authenticated match since the watch began, else the latest.
+    async fn best_in_watch(
+        &self,
+        caller: &Caller,
+        watch: &Watch,
+        wanted: &Wanted,
+        after: Option<u64>,
+    ) -> Result<Option<Message>, Problem> {
+        let from = after.unwrap_or(0).max(watch.after);
+        for authenticated in [true, false] {
+            let query = MessageQuery { authenticated, ..wanted.query(MessagePlace::Before(u64::MAX)) };
+            let page = self.store.messages(caller.team.id, watch.inbox, query).await.map_err(unavailable)?;
+            if let Some(message) = page.rows.into_iter().next().filter(|message| message.seq > from) {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
+    }
+}
