@@ -11,10 +11,12 @@ use mailonce_core::{
 use mailonce_mail::{
     artifact::{self, Found},
     html::Page,
-    link::{self, Link, Policy},
+    link::{self, Policy},
     minimise,
     parse::{self, Parsed},
 };
+
+pub use mailonce_mail::{link::Link, minimise::Flag};
 
 use crate::{Caller, Engine, artifacts::may_see, pack, unavailable};
 

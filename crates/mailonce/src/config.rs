@@ -163,6 +163,8 @@ pub struct Config {
     pub clock_trusted: bool,
     /// Domains whose mail comes to us.
     pub domains: Vec<String>,
+    /// Domains that are local without being configured: those of `dev`.
+    pub dev_domains: Vec<String>,
     pub(crate) transports: Vec<TransportFile>,
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
@@ -200,6 +202,7 @@ impl Config {
             handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
             clock_trusted: file.clock.unwrap_or_default().trusted.unwrap_or(false),
             domains,
+            dev_domains: Vec::new(),
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
             defaults: defaults(file.defaults.unwrap_or_default(), &env)?,

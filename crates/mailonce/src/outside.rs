@@ -51,6 +51,8 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
         // A service asks unless it is told not to; `dev` tells it so.
         verify_domains: defaults.verify_domains.unwrap_or(true),
         bounce_domain: config.domains.first().cloned(),
+        local_domains: config.domains.iter().chain(&config.dev_domains).map(|name| name.to_ascii_lowercase()).collect(),
+        authenticator: None,
         names: Arc::new(Resolver::system()),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
     })

@@ -121,6 +121,13 @@ impl RawBody {
         serde_json::from_slice(&self.0).map_err(|error| fault(String::new(), &error))
     }
 
+    /// The body in one form for all its spellings, for the digest of a call. Only for small bodies.
+    pub(crate) fn canonical(&self) -> Result<Vec<u8>, Problem> {
+        // Members come out in the order of their names.
+        let value: serde_json::Value = self.parse_or_empty()?;
+        Ok(value.to_string().into_bytes())
+    }
+
     /// Reads the body as JSON of this shape; an absent one counts as `{}`.
     pub(crate) fn parse_or_empty<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         if self.0.is_empty() { parse(b"{}") } else { self.parse() }

@@ -1,6 +1,7 @@
 //! The HTTP API: one page of routes, and handlers that only translate.
 
 mod access;
+mod artifacts;
 mod detail;
 mod domains;
 mod door;
@@ -9,7 +10,9 @@ mod error_pages;
 mod events;
 mod handoff;
 mod hooks;
+mod inboxes;
 mod keys;
+mod messages;
 mod problem;
 mod records;
 mod sources;
@@ -60,6 +63,26 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(handoff::resolve))
         .routes(routes!(keys::inspect, keys::extend, keys::forget))
         .routes(routes!(events::list))
+        // Readers
+        .routes(routes!(inboxes::create, inboxes::list))
+        .routes(routes!(inboxes::read, inboxes::change, inboxes::remove))
+        .routes(routes!(inboxes::rotate))
+        .routes(routes!(inboxes::wait))
+        .routes(routes!(inboxes::create_watch))
+        .routes(routes!(inboxes::read_watch))
+        .routes(routes!(inboxes::spend))
+        .routes(routes!(messages::list))
+        .routes(routes!(messages::read))
+        .routes(routes!(messages::raw))
+        .routes(routes!(messages::attachment))
+        .routes(routes!(messages::deliveries))
+        .routes(routes!(messages::delivery))
+        .routes(routes!(messages::replay))
+        .routes(routes!(artifacts::list))
+        .routes(routes!(artifacts::read))
+        .routes(routes!(artifacts::consume))
+        .routes(routes!(artifacts::consume_match))
+        .routes(routes!(artifacts::applied))
         // Administrators
         .routes(routes!(access::create_api_key, access::list_api_keys))
         .routes(routes!(access::revoke_api_key))

@@ -20,6 +20,9 @@ use crate::{
     serve::{self, about},
 };
 
+/// The domain that is local in `dev`.
+const DEV_DOMAIN: &str = "mailonce.test";
+
 /// Logs go to stderr: words for people, JSON for collectors.
 fn start_logs(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_new(env("MAILONCE_LOG").unwrap_or_else(|| usual.to_owned()));
@@ -38,6 +41,7 @@ pub(super) async fn dev(flags: &Flags) -> anyhow::Result<ExitCode> {
     let mut config = configured(flags)?;
     // Every team may send from any address, unless the file says otherwise.
     config.defaults.verify_domains.get_or_insert(false);
+    config.dev_domains.push(DEV_DOMAIN.to_owned());
     let engine = serve::open_engine(&config).await?;
     let key = dev_key(&engine, &config.data).await?;
     let listener = serve::listen(&config).await?;

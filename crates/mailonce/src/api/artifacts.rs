@@ -1,0 +1,241 @@
+//! Artifacts: codes and links, each taken once.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    artifact::{Artifact, ArtifactKind},
+    id::{ArtifactId, WatchId},
+    limits,
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+};
+use mailonce_engine::{
+    Caller,
+    artifacts::{Match, may_see},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App, PathOf,
+    door::{Door, RawBody},
+    inboxes::inbox_of,
+    messages::message_id,
+    wire::words,
+};
+
+/// A code or link.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ArtifactBody {
+    id: String,
+    /// `code` or `link`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    rev: u32,
+    /// Only for whoever took it, and with the scope `secrets`.
+    value: Option<String>,
+    masked: String,
+    /// 0 to 100.
+    confidence: u8,
+    reasons: Vec<String>,
+    /// Our id of the message.
+    message: String,
+    inbox_id: String,
+    sender: String,
+    found_at: String,
+    authenticated: bool,
+    consumed_at: Option<String>,
+    consumed_for: Option<String>,
+    watch: Option<String>,
+    applied_at: Option<String>,
+}
+
+impl ArtifactBody {
+    /// As a caller may see it.
+    pub(super) fn of(caller: &Caller, artifact: &Artifact) -> Self {
+        Self::with(artifact, may_see(caller, artifact))
+    }
+
+    fn with(artifact: &Artifact, value: bool) -> Self {
+        let consumed = artifact.consumed.as_ref();
+        Self {
+            id: artifact.id.to_string(),
+            kind: artifact.kind.word(),
+            rev: artifact.rev,
+            value: value.then(|| artifact.found.value.clone()),
+            masked: artifact.found.masked.clone(),
+            confidence: artifact.found.confidence,
+            reasons: artifact.found.reasons.clone(),
+            message: artifact.message.to_string(),
+            inbox_id: artifact.inbox.to_string(),
+            sender: artifact.sender.clone(),
+            found_at: artifact.found_at.to_string(),
+            authenticated: artifact.authenticated,
+            consumed_at: consumed.map(|consumed| consumed.at.to_string()),
+            consumed_for: consumed.map(|consumed| consumed.purpose.clone()),
+            watch: consumed.and_then(|consumed| consumed.watch).map(|id| id.to_string()),
+            applied_at: artifact.applied_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+/// What was found in a message.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ArtifactPage {
+    /// Decided ones, best first.
+    data: Vec<ArtifactBody>,
+    /// What else it could be; never given out.
+    #[schema(value_type = Vec<Object>)]
+    candidates: Vec<serde_json::Value>,
+    next_cursor: Option<String>,
+}
+
+/// An artifact that was taken.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TakenBody {
+    artifact: ArtifactBody,
+}
+
+/// For whom an artifact is taken.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConsumeBody {
+    /// The account, workflow or run it is for. The same again gets the same answer; another is refused.
+    #[serde(rename = "for")]
+    purpose: String,
+    /// The id of the watch it belongs to.
+    #[serde(default)]
+    watch: Option<String>,
+}
+
+/// What its message must be like.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MatchBody {
+    /// An address, or `@domain`.
+    #[serde(default)]
+    from: Option<String>,
+    /// Part of the subject.
+    #[serde(default)]
+    subject: Option<String>,
+}
+
+/// Which artifact of an inbox is taken, and for whom.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConsumeMatchBody {
+    /// `code` or `link`.
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(rename = "for")]
+    purpose: String,
+    #[serde(default, rename = "match")]
+    matching: Option<MatchBody>,
+    #[serde(default)]
+    watch: Option<String>,
+}
+
+/// For whom it was taken.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AppliedBody {
+    #[serde(rename = "for")]
+    purpose: String,
+}
+
+fn fault(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+fn check_purpose(purpose: &str) -> Result<(), Problem> {
+    words("for", purpose)?;
+    if purpose.trim().is_empty() || purpose.chars().count() > limits::FOR_CHARS {
+        return Err(fault(
+            "for",
+            format!("names an account, workflow or run in 1 to {} characters", limits::FOR_CHARS),
+        ));
+    }
+    Ok(())
+}
+
+fn watch_id(text: Option<&String>) -> Result<Option<WatchId>, Problem> {
+    let wrong = |_not_an_id| fault("watch", "is the id of a watch");
+    text.map(|text| text.parse().map(WatchId).map_err(wrong)).transpose()
+}
+
+fn artifact_id(text: &str) -> Result<ArtifactId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no artifact {text}")))
+}
+
+/// List what was found in a message, best first.
+#[utoipa::path(get, path = "/v1/messages/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
+    responses((status = 200, description = "Codes and links", body = ArtifactPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let id = message_id(&id)?;
+    let message = app.engine.message(&door.caller, id).await?;
+    let found = app.engine.artifacts_of(&door.caller, id).await?;
+    let data = found.iter().map(|artifact| ArtifactBody::of(&door.caller, artifact)).collect();
+    Ok(Json(ArtifactPage { data, candidates: message.head.candidates.clone(), next_cursor: None }).into_response())
+}
+
+/// Read one artifact.
+#[utoipa::path(get, path = "/v1/artifacts/{id}", tag = "artifacts", params(("id" = String, Path)),
+    responses((status = 200, description = "The artifact", body = ArtifactBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let artifact = app.engine.artifact(&door.caller, artifact_id(&id)?).await?;
+    Ok(Json(ArtifactBody::of(&door.caller, &artifact)).into_response())
+}
+
+/// Take a code or link, once.
+#[utoipa::path(post, path = "/v1/artifacts/{id}/consume", tag = "artifacts", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeBody,
+    responses((status = 200, description = "It is yours", body = TakenBody),
+        (status = 409, description = "It was taken for something else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn consume(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let id = artifact_id(&id)?;
+    app.engine.artifact(&door.caller, id).await?;
+    let ConsumeBody { purpose, watch } = body.parse()?;
+    let asked = door.asked("consume", &id.to_string(), &body.canonical()?);
+    check_purpose(&purpose)?;
+    let watch = watch_id(watch.as_ref())?;
+    let artifact = app.engine.consume(&door.caller, id, purpose, watch, asked).await?;
+    Ok(Json(TakenBody { artifact: ArtifactBody::with(&artifact, true) }).into_response())
+}
+
+/// Take the latest code or link of an inbox that matches, once. Consumed or not: an older one is never given out.
+#[utoipa::path(post, path = "/v1/inboxes/{id}/consume", tag = "artifacts", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeMatchBody,
+    responses((status = 200, description = "It is yours", body = TakenBody),
+        (status = 409, description = "It was taken for something else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn consume_match(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    let ConsumeMatchBody { kind, purpose, matching, watch } = body.parse()?;
+    let asked = door.asked("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
+    check_purpose(&purpose)?;
+    let kind = ArtifactKind::parse(&kind).ok_or_else(|| fault("type", "is code or link"))?;
+    let MatchBody { from, subject } = matching.unwrap_or_default();
+    [("match.from", &from), ("match.subject", &subject)]
+        .into_iter()
+        .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| words(at, text)))?;
+    let watch = watch_id(watch.as_ref())?;
+    let wanted = Match { kind, from, subject };
+    let artifact = app.engine.consume_match(&door.caller, inbox.id, &wanted, (purpose, watch), asked).await?;
+    Ok(Json(TakenBody { artifact: ArtifactBody::with(&artifact, true) }).into_response())
+}
+
+/// Report that what was taken has been used.
+#[utoipa::path(post, path = "/v1/artifacts/{id}/applied", tag = "artifacts", params(("id" = String, Path)), request_body = AppliedBody,
+    responses((status = 200, description = "Noted", body = TakenBody),
+        (status = 409, description = "Nobody has it, or somebody else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn applied(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let id = artifact_id(&id)?;
+    app.engine.artifact(&door.caller, id).await?;
+    let AppliedBody { purpose } = body.parse()?;
+    check_purpose(&purpose)?;
+    let artifact = app.engine.applied(&door.caller, id, &purpose).await?;
+    Ok(Json(TakenBody { artifact: ArtifactBody::of(&door.caller, &artifact) }).into_response())
+}

@@ -1,0 +1,493 @@
+//! Inboxes: the addresses that agents read, waiting at them, and watches.
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use mailonce_core::{
+    artifact::ArtifactKind,
+    event::Cursor,
+    id::{InboxId, WatchId},
+    inbox::{AboutInbox, Inbox},
+    limits,
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+    time::{Time, parse_span},
+    watch::Watch,
+};
+use mailonce_engine::{
+    inboxes::{InboxPatch, NewInbox},
+    wait::Wanted,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    messages::MessageBody,
+    records::{PageQuery, made},
+    wire::words,
+};
+
+/// Registrable domains of one inbox whose links are allowed.
+const LINK_DOMAINS: usize = 50;
+/// Resends that a watch may be given.
+const BUDGET: u32 = 100;
+/// How long a watch lasts when nobody says.
+const WATCH_MS: i64 = 10 * 60_000;
+/// How long a caller waits when it does not say.
+const WAIT_S: u64 = 30;
+
+/// An inbox to make: a whole `address`, or `username` and `domain`, or neither for a random one.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewInboxBody {
+    #[serde(default)]
+    address: Option<String>,
+    #[serde(default)]
+    username: Option<String>,
+    /// The first domain of this installation by default.
+    #[serde(default)]
+    domain: Option<String>,
+    /// How long it takes mail: `30m`, `24h`, `7d`. Without one it is permanent.
+    #[serde(default)]
+    ttl: Option<String>,
+    /// The same `client_id` again answers with the same inbox.
+    #[serde(default)]
+    client_id: Option<String>,
+    /// The agent it is for.
+    #[serde(default)]
+    agent: Option<String>,
+    /// The name beside its address in mail that it sends.
+    #[serde(default)]
+    name: Option<String>,
+    /// Whether it takes mail for every address of its domain that has no inbox; needs `admin`.
+    #[serde(default)]
+    catch_all: bool,
+    /// Registrable domains whose links are allowed; without any, links are judged by their sender.
+    #[serde(default)]
+    link_domains: Vec<String>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
+
+/// What to change. Absent members stay; `null` takes away.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InboxPatchBody {
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    agent: Option<Option<String>>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    name: Option<Option<String>>,
+    /// From now on: `30m`, `24h`; `0s` expires it now, `null` makes it permanent.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    ttl: Option<Option<String>>,
+    #[serde(default)]
+    catch_all: Option<bool>,
+    #[serde(default)]
+    link_domains: Option<Vec<String>>,
+    #[serde(default)]
+    metadata: Option<BTreeMap<String, String>>,
+    /// The rev that was seen; a stale one is refused.
+    #[serde(default)]
+    rev: Option<u32>,
+}
+
+/// Tells `null` from absent.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(from).map(Some)
+}
+
+/// An inbox.
+#[derive(Serialize, ToSchema)]
+pub(super) struct InboxBody {
+    id: String,
+    address: String,
+    rev: u32,
+    agent: Option<String>,
+    name: Option<String>,
+    client_id: Option<String>,
+    created_at: String,
+    /// From then on it refuses mail; its history stays.
+    expires_at: Option<String>,
+    catch_all: bool,
+    link_domains: Vec<String>,
+    metadata: BTreeMap<String, String>,
+    /// Messages that arrived.
+    messages: u64,
+    /// The place after its latest message, for `after`.
+    cursor: String,
+}
+
+impl InboxBody {
+    pub(super) fn of(app: &App, inbox: Inbox) -> Self {
+        let AboutInbox { agent, name, expires_at, catch_all, link_domains, metadata } = inbox.about;
+        Self {
+            id: inbox.id.to_string(),
+            address: inbox.address,
+            rev: inbox.rev,
+            agent,
+            name,
+            client_id: inbox.client_id,
+            created_at: inbox.created_at.to_string(),
+            expires_at: expires_at.map(|at| at.to_string()),
+            catch_all,
+            link_domains,
+            metadata,
+            messages: inbox.seq,
+            cursor: app.engine.cursor(inbox.seq).to_string(),
+        }
+    }
+}
+
+/// Inboxes, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct InboxPage {
+    data: Vec<InboxBody>,
+    next_cursor: Option<String>,
+}
+
+fn fault(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+fn span(path: &str, text: &str, longest: i64) -> Result<i64, Problem> {
+    let ms = parse_span(text).filter(|ms| (0..=longest).contains(ms));
+    ms.ok_or_else(|| fault(path, format!("is a time such as 30m, 24h or 7d, at most {} d", longest / 86_400_000)))
+}
+
+fn check_texts(texts: &[(&str, Option<&String>)]) -> Result<(), Problem> {
+    texts.iter().try_for_each(|(at, text)| text.map_or(Ok(()), |text| words(at, text)))
+}
+
+fn check_domains(domains: &[String]) -> Result<(), Problem> {
+    if domains.len() > LINK_DOMAINS {
+        return Err(fault("link_domains", format!("holds more than {LINK_DOMAINS} domains")));
+    }
+    domains.iter().try_for_each(|domain| words("link_domains", domain))
+}
+
+fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), Problem> {
+    if metadata.len() > limits::METADATA {
+        return Err(fault("metadata", format!("holds more than {} entries", limits::METADATA)));
+    }
+    metadata.iter().flat_map(|(name, value)| [name, value]).try_for_each(|text| words("metadata", text))
+}
+
+/// The longest life of an inbox that is not permanent.
+const TTL_MS: i64 = 400 * 86_400_000;
+
+impl NewInboxBody {
+    fn read(self) -> Result<NewInbox, Problem> {
+        check_texts(&[
+            ("address", self.address.as_ref()),
+            ("username", self.username.as_ref()),
+            ("domain", self.domain.as_ref()),
+            ("client_id", self.client_id.as_ref()),
+            ("agent", self.agent.as_ref()),
+            ("name", self.name.as_ref()),
+        ])?;
+        check_domains(&self.link_domains)?;
+        check_metadata(&self.metadata)?;
+        if self.client_id.as_deref().is_some_and(str::is_empty) {
+            return Err(fault("client_id", "is empty"));
+        }
+        let ttl_ms = self.ttl.as_deref().map(|ttl| span("ttl", ttl, TTL_MS)).transpose()?;
+        Ok(NewInbox {
+            address: self.address,
+            username: self.username,
+            domain: self.domain,
+            ttl_ms,
+            client_id: self.client_id,
+            about: AboutInbox {
+                agent: self.agent,
+                name: self.name,
+                expires_at: None,
+                catch_all: self.catch_all,
+                link_domains: self.link_domains,
+                metadata: self.metadata,
+            },
+        })
+    }
+}
+
+/// The inbox that a path names, by its id or its address.
+pub(super) async fn inbox_of(app: &App, door: &Door, text: &str) -> Result<Inbox, Problem> {
+    if text.contains('@') {
+        return app.engine.inbox_named(&door.caller, text).await;
+    }
+    app.engine.inbox(&door.caller, inbox_id(text)?).await
+}
+
+pub(super) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no inbox {text}")))
+}
+
+/// Make an inbox.
+#[utoipa::path(post, path = "/v1/inboxes", tag = "inboxes", request_body = NewInboxBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 201, description = "Made", body = InboxBody),
+        (status = 200, description = "Made before under this key or `client_id`", body = InboxBody),
+        (status = 409, description = "The address is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let new = body.parse_or_empty::<NewInboxBody>()?.read()?;
+    let asked = door.asked("inboxes", "", &body.canonical()?);
+    let inbox = app.engine.create_inbox(&door.caller, new, asked).await?;
+    Ok(made(inbox.first, Json(InboxBody::of(&app, inbox.thing))))
+}
+
+/// List inboxes, newest first.
+#[utoipa::path(get, path = "/v1/inboxes", tag = "inboxes", params(PageQuery),
+    responses((status = 200, description = "A page", body = InboxPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let (before, limit) = query.0.read()?;
+    let page = app.engine.inboxes(&door.caller, before, limit).await?;
+    let data = page.rows.into_iter().map(|inbox| InboxBody::of(&app, inbox)).collect();
+    Ok(Json(InboxPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read one inbox, by its id or its address.
+#[utoipa::path(get, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
+    responses((status = 200, description = "The inbox", body = InboxBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    Ok(Json(InboxBody::of(&app, inbox)).into_response())
+}
+
+/// Change an inbox, or let it expire.
+#[utoipa::path(patch, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)), request_body = InboxPatchBody,
+    responses((status = 200, description = "The inbox as it is now", body = InboxBody),
+        (status = 409, description = "It changed since it was looked at, or its domain has another catch-all", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    let InboxPatchBody { agent, name, ttl, catch_all, link_domains, metadata, rev } = body.parse()?;
+    check_texts(&[
+        ("agent", agent.as_ref().and_then(Option::as_ref)),
+        ("name", name.as_ref().and_then(Option::as_ref)),
+    ])?;
+    link_domains.as_deref().map_or(Ok(()), check_domains)?;
+    metadata.as_ref().map_or(Ok(()), check_metadata)?;
+    let expires_at = match ttl {
+        None => None,
+        Some(None) => Some(None),
+        Some(Some(ttl)) => Some(Some(app.engine.now().plus(span("ttl", &ttl, TTL_MS)?))),
+    };
+    let patch = InboxPatch { agent, name, expires_at, catch_all, link_domains, metadata };
+    let inbox = app.engine.change_inbox(&door.caller, inbox.id, patch, rev).await?;
+    Ok(Json(InboxBody::of(&app, inbox)).into_response())
+}
+
+/// Remove an inbox with everything in it. Its address stays taken.
+#[utoipa::path(delete, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
+    responses((status = 200, description = "What it was", body = InboxBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    let inbox = app.engine.remove_inbox(&door.caller, inbox.id).await?;
+    Ok(Json(InboxBody::of(&app, inbox)).into_response())
+}
+
+/// Give an inbox a new random address. The old one reaches nobody any more.
+#[utoipa::path(post, path = "/v1/inboxes/{id}/rotate", tag = "inboxes", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 200, description = "The inbox as it is now", body = InboxBody),
+        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    let asked = door.asked("inboxes/rotate", &inbox.id.to_string(), b"");
+    let inbox = app.engine.rotate_inbox(&door.caller, inbox.id, asked).await?;
+    Ok(Json(InboxBody::of(&app, inbox)).into_response())
+}
+
+/// What to wait for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitQuery {
+    /// Seconds, at most 60; 30 by default.
+    timeout: Option<String>,
+    /// A cursor: the first match after it. Without one the latest match that is there will do.
+    after: Option<String>,
+    /// An address, or `@domain`.
+    from: Option<String>,
+    /// Part of the subject.
+    subject: Option<String>,
+    /// `code` or `link`.
+    has: Option<String>,
+    /// The id of a watch: only mail after its start.
+    watch: Option<String>,
+}
+
+pub(super) fn bad_query(field: &str, detail: &str) -> Problem {
+    Problem::field(Code::InvalidQuery, field, detail)
+}
+
+/// A cursor of an inbox, or `0` for its very start.
+pub(super) fn place(app: &App, field: &str, text: &str) -> Result<u64, Problem> {
+    let wrong = || bad_query(field, &format!("{field} is a cursor such as 1-42, or 0"));
+    app.engine.seq_of(Cursor::parse(text).ok_or_else(wrong)?)
+}
+
+pub(super) fn artifact_kind(field: &str, word: &str) -> Result<ArtifactKind, Problem> {
+    ArtifactKind::parse(word).ok_or_else(|| bad_query(field, &format!("{field} is code or link")))
+}
+
+impl WaitQuery {
+    fn read(self, app: &App) -> Result<(Wanted, Duration), Problem> {
+        let seconds = match self.timeout.as_deref() {
+            None => WAIT_S,
+            Some(text) => {
+                text.parse().map_err(|_not_a_number| bad_query("timeout", "timeout is a number of seconds"))?
+            }
+        };
+        let after = self.after.as_deref().map(|text| place(app, "after", text)).transpose()?;
+        let watch = |text: &str| text.parse().map(WatchId).map_err(|_not_an_id| no_watch(text));
+        let wanted = Wanted {
+            after: after.map(|seq| app.engine.cursor(seq)),
+            from: self.from,
+            subject: self.subject,
+            has: self.has.as_deref().map(|word| artifact_kind("has", word)).transpose()?,
+            watch: self.watch.as_deref().map(watch).transpose()?,
+        };
+        Ok((wanted, Duration::from_secs(seconds.min(limits::WAIT_MS as u64 / 1000))))
+    }
+}
+
+/// A message that arrived.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ArrivedBody {
+    message: MessageBody,
+    /// Pass it as `after` to go on.
+    cursor: String,
+}
+
+/// Wait for a message. Answers at once when a match is there already.
+#[utoipa::path(get, path = "/v1/inboxes/{id}/wait", tag = "inboxes", params(("id" = String, Path), WaitQuery),
+    responses((status = 200, description = "It arrived", body = ArrivedBody), (status = 204, description = "None came in time"),
+        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn wait(State(app): State<App>, door: Door, PathOf(id): PathOf, query: QueryOf<WaitQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    let (wanted, patience) = query.0.read(&app)?;
+    // On the heap: thousands of callers wait at a time, and most of what this holds is needed only at its end.
+    let waited = Box::pin(app.engine.wait_for(&door.caller, inbox.id, wanted, patience)).await?;
+    let Some(arrived) = waited else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let cursor = arrived.cursor.to_string();
+    let message = MessageBody::of(&app, &arrived.message);
+    Ok(Json(ArrivedBody { message, cursor }).into_response())
+}
+
+/// A watch to begin.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewWatchBody {
+    /// How often its agent may ask for the mail to be sent again; 1 by default.
+    #[serde(default)]
+    budget: Option<u32>,
+    /// When it ends: an instant, or a time from now such as `5m`; 10 minutes by default.
+    #[serde(default)]
+    deadline: Option<String>,
+}
+
+/// A watch.
+#[derive(Serialize, ToSchema)]
+pub(super) struct WatchBody {
+    id: String,
+    inbox_id: String,
+    rev: u32,
+    started_at: String,
+    deadline: String,
+    budget: u32,
+    spent: u32,
+    /// Only mail after this place counts.
+    cursor: String,
+}
+
+impl WatchBody {
+    fn of(app: &App, watch: &Watch) -> Self {
+        Self {
+            id: watch.id.to_string(),
+            inbox_id: watch.inbox.to_string(),
+            rev: watch.rev,
+            started_at: watch.started_at.to_string(),
+            deadline: watch.deadline.to_string(),
+            budget: watch.budget,
+            spent: watch.spent,
+            cursor: app.engine.cursor(watch.after).to_string(),
+        }
+    }
+}
+
+fn no_watch(text: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no watch {text}"))
+}
+
+fn watch_id(text: &str) -> Result<WatchId, Problem> {
+    text.parse().map(WatchId).map_err(|_not_an_id| no_watch(text))
+}
+
+/// Begin a watch: one run of an agent that waits.
+#[utoipa::path(post, path = "/v1/inboxes/{id}/watches", tag = "inboxes", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = NewWatchBody,
+    responses((status = 201, description = "Begun", body = WatchBody), (status = 200, description = "Begun before under this key", body = WatchBody)))]
+pub(super) async fn create_watch(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    let NewWatchBody { budget, deadline } = body.parse_or_empty()?;
+    let budget = budget.unwrap_or(1);
+    if budget > BUDGET {
+        return Err(fault("budget", format!("is at most {BUDGET}")).into());
+    }
+    let lasts = match deadline.as_deref() {
+        None => WATCH_MS,
+        Some(text) => match Time::parse(text) {
+            Some(at) => at.since(app.engine.now()),
+            None => span("deadline", text, limits::WATCH_MS)?,
+        },
+    };
+    if !(1..=limits::WATCH_MS).contains(&lasts) {
+        return Err(fault("deadline", "lies within the next 7 days").into());
+    }
+    let meaning = serde_json::json!([budget, deadline]).to_string();
+    let asked = door.asked("watches", &inbox.id.to_string(), meaning.as_bytes());
+    let watch = app.engine.create_watch(&door.caller, inbox.id, (budget, lasts), asked).await?;
+    Ok(made(watch.first, Json(WatchBody::of(&app, &watch.thing))))
+}
+
+/// Read one watch.
+#[utoipa::path(get, path = "/v1/watches/{id}", tag = "inboxes", params(("id" = String, Path)),
+    responses((status = 200, description = "The watch", body = WatchBody)))]
+pub(super) async fn read_watch(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let watch = app.engine.watch(&door.caller, watch_id(&id)?).await?;
+    Ok(Json(WatchBody::of(&app, &watch)).into_response())
+}
+
+/// Spend one of a watch's resends: ask here first, then ask for the mail again.
+#[utoipa::path(post, path = "/v1/watches/{id}/resend", tag = "inboxes", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 200, description = "It may be asked for again", body = WatchBody),
+        (status = 409, description = "The budget is spent, or the watch is over", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn spend(
+    State(app): State<App>,
+    door: Door,
+    PathOf(id): PathOf,
+) -> Result<Response, super::problem::Refused> {
+    door.caller.need(Scope::Read)?;
+    let id = watch_id(&id)?;
+    let asked = door.asked("watches/resend", &id.to_string(), b"");
+    let watch = app.engine.spend(&door.caller, id, asked).await?;
+    Ok(Json(WatchBody::of(&app, &watch)).into_response())
+}

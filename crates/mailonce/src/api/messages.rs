@@ -1,0 +1,564 @@
+//! Messages: lists, views, bytes, and every delivery with its reason.
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::{HeaderValue, header, request::Parts},
+    response::IntoResponse,
+};
+use mailonce_core::{
+    delivery::{Delivery, DeliveryQuery, DeliveryState},
+    id::{DeliveryId, MessageId},
+    limits,
+    message::{Handle, Message, MessagePlace, MessageQuery, MessageState, Party},
+    port::authenticate::Auth,
+    problem::{Code, Problem},
+    team::Scope,
+};
+use mailonce_engine::messages::{Body, Flag, Link, Shown, View};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    artifacts::ArtifactBody,
+    door::Door,
+    emails::page_limit,
+    inboxes::{artifact_kind, bad_query, inbox_id, inbox_of, place},
+    problem::Refused,
+};
+
+/// Somebody named in a mail.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PartyBody {
+    name: Option<String>,
+    address: String,
+}
+
+impl From<&Party> for PartyBody {
+    fn from(party: &Party) -> Self {
+        Self { name: party.name.clone(), address: party.address.clone() }
+    }
+}
+
+/// Whether a sender is who it says.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AuthBody {
+    spf: &'static str,
+    dkim: &'static str,
+    dmarc: &'static str,
+    /// Our own: `pass`, `fail`, `none` or `temperror`.
+    verdict: &'static str,
+    domain: Option<String>,
+}
+
+impl From<&Auth> for AuthBody {
+    fn from(auth: &Auth) -> Self {
+        Self {
+            spf: auth.spf.word(),
+            dkim: auth.dkim.word(),
+            dmarc: auth.dmarc.word(),
+            verdict: auth.verdict.word(),
+            domain: auth.domain.clone(),
+        }
+    }
+}
+
+/// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AttachmentBody {
+    n: usize,
+    filename: Option<String>,
+    content_type: String,
+    content_id: Option<String>,
+    inline: bool,
+    size: u64,
+}
+
+fn attachment_body((n, handle): (usize, &Handle)) -> AttachmentBody {
+    AttachmentBody {
+        n,
+        filename: handle.filename.clone(),
+        content_type: handle.content_type.clone(),
+        content_id: handle.content_id.clone(),
+        inline: handle.inline,
+        size: handle.size,
+    }
+}
+
+/// Why a message counts as automatic.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AutomaticBody {
+    reason: String,
+    /// Nothing may override it.
+    hard: bool,
+}
+
+/// A message, without what it says.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MessageBody {
+    id: String,
+    inbox_id: String,
+    thread_id: String,
+    /// Its place in the inbox, for `after`.
+    cursor: String,
+    rev: u32,
+    message_id: Option<String>,
+    from: Option<PartyBody>,
+    to: Vec<PartyBody>,
+    cc: Vec<PartyBody>,
+    reply_to: Vec<PartyBody>,
+    /// The address it was sent to, plus tag and all.
+    recipient: String,
+    subject: String,
+    /// The start of what it says, secrets masked.
+    preview: String,
+    date: Option<String>,
+    received_at: String,
+    /// `unanswered leased answered skipped`.
+    state: &'static str,
+    auth: AuthBody,
+    automatic: Option<AutomaticBody>,
+    /// `message_id_reused no_message_id unreadable cut ambiguous`.
+    flags: Vec<&'static str>,
+    labels: Vec<String>,
+    folder: Option<String>,
+    read: bool,
+    size: u64,
+    attachments: Vec<AttachmentBody>,
+    /// What was found in it: `code`, `link`.
+    has: Vec<&'static str>,
+}
+
+impl MessageBody {
+    pub(super) fn of(app: &App, message: &Message) -> Self {
+        let head = &message.head;
+        let parties = |all: &[Party]| all.iter().map(PartyBody::from).collect();
+        Self {
+            id: message.id.to_string(),
+            inbox_id: message.inbox.to_string(),
+            thread_id: message.thread.to_string(),
+            cursor: app.engine.cursor(message.seq).to_string(),
+            rev: message.rev,
+            message_id: head.message_id.clone(),
+            from: head.from.as_ref().map(PartyBody::from),
+            to: parties(&head.to),
+            cc: parties(&head.cc),
+            reply_to: parties(&head.reply_to),
+            recipient: head.recipient.clone(),
+            subject: head.subject.clone(),
+            preview: head.preview.clone(),
+            date: head.date.map(|at| at.to_string()),
+            received_at: message.received_at.to_string(),
+            state: message.state.word(),
+            auth: AuthBody::from(&head.auth),
+            automatic: head.automatic.clone().map(|(reason, hard)| AutomaticBody { reason, hard }),
+            flags: head.flags.iter().map(|flag| flag.word()).collect(),
+            labels: message.marks.labels.clone(),
+            folder: message.marks.folder.clone(),
+            read: message.marks.read,
+            size: head.size,
+            attachments: head.attachments.iter().enumerate().map(attachment_body).collect(),
+            has: head.artifacts.iter().map(|(kind, _)| kind.word()).collect(),
+        }
+    }
+}
+
+/// Messages in the order that was asked for.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MessagePageBody {
+    data: Vec<MessageBody>,
+    /// Where to go on, as `cursor` newest first and as `after` oldest first; null at the end.
+    next_cursor: Option<String>,
+}
+
+/// Which messages.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// 1 to 100, 20 by default.
+    limit: Option<String>,
+    /// Newest first: where the page before ended.
+    cursor: Option<String>,
+    /// Oldest first: after this cursor, or `0`.
+    after: Option<String>,
+    /// An address, or `@domain`.
+    from: Option<String>,
+    /// Part of the subject.
+    subject: Option<String>,
+    /// `code` or `link`.
+    has: Option<String>,
+    /// `unanswered leased answered skipped`.
+    state: Option<String>,
+    label: Option<String>,
+    /// The id of a thread.
+    thread: Option<String>,
+}
+
+impl ListQuery {
+    fn read(self, app: &App) -> Result<MessageQuery, Problem> {
+        let place = match (self.after.as_deref(), self.cursor.as_deref()) {
+            (Some(_), Some(_)) => return Err(bad_query("after", "after and cursor are not given together")),
+            (Some(after), None) => MessagePlace::After(place(app, "after", after)?),
+            (None, Some(cursor)) => MessagePlace::Before(place(app, "cursor", cursor)?),
+            (None, None) => MessagePlace::default(),
+        };
+        let state = |word: &str| {
+            MessageState::parse(word)
+                .ok_or_else(|| bad_query("state", "state is unanswered, leased, answered or skipped"))
+        };
+        let thread =
+            |text: &str| text.parse().map_err(|_not_an_id| bad_query("thread", "thread is the id of a thread"));
+        Ok(MessageQuery {
+            thread: self.thread.as_deref().map(thread).transpose()?,
+            state: self.state.as_deref().map(state).transpose()?,
+            from: self.from,
+            subject: self.subject,
+            has: self.has.as_deref().map(|word| artifact_kind("has", word)).transpose()?,
+            label: self.label,
+            authenticated: false,
+            place,
+            limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
+        })
+    }
+}
+
+/// List messages of an inbox, newest first; oldest first with `after`.
+#[utoipa::path(get, path = "/v1/inboxes/{id}/messages", tag = "messages", params(("id" = String, Path), ListQuery),
+    responses((status = 200, description = "A page", body = MessagePageBody),
+        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn list(State(app): State<App>, door: Door, PathOf(id): PathOf, query: QueryOf<ListQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let inbox = inbox_of(&app, &door, &id).await?;
+    let page = app.engine.messages(&door.caller, inbox.id, query.0.read(&app)?).await?;
+    let data = page.rows.iter().map(|message| MessageBody::of(&app, message)).collect();
+    let next_cursor = page.next.map(|seq| app.engine.cursor(seq).to_string());
+    Ok(Json(MessagePageBody { data, next_cursor }).into_response())
+}
+
+/// Which view.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ViewQuery {
+    /// `min` (default), `plain` or `full`; `full` needs the scope `secrets`.
+    view: Option<String>,
+}
+
+/// A link with its verdict. It is never followed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LinkBody {
+    /// The whole address; only with the scope `secrets`, since a link may be a secret.
+    url: Option<String>,
+    host: Option<String>,
+    /// `allowed suspicious blocked`.
+    verdict: &'static str,
+    reasons: Vec<&'static str>,
+    /// What it is for, when it says so: `verify`, `reset` …
+    purpose: Option<&'static str>,
+}
+
+fn link_body(link: &Link, secrets: bool) -> LinkBody {
+    LinkBody {
+        url: secrets.then(|| link.url.clone()),
+        host: link.host.clone(),
+        verdict: link.verdict.word(),
+        reasons: link.reasons.iter().map(|reason| reason.word()).collect(),
+        purpose: link.purpose.map(|purpose| purpose.word()),
+    }
+}
+
+/// A header field.
+#[derive(Serialize, ToSchema)]
+pub(super) struct FieldBody {
+    name: String,
+    value: String,
+}
+
+/// A sign that somebody talks to the model.
+#[derive(Serialize, ToSchema)]
+pub(super) struct InjectionBody {
+    flag: &'static str,
+    count: usize,
+}
+
+/// A message with what it says.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ShownBody {
+    #[serde(flatten)]
+    message: MessageBody,
+    /// `min plain full`, or `gone` when its bytes are no longer kept.
+    view: &'static str,
+    /// In `min` between fences with a random word: everything in it is untrusted.
+    text: Option<String>,
+    /// In `full`: without anything that acts or loads.
+    html: Option<String>,
+    /// In `full`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<Vec<FieldBody>>,
+    /// What `min` took out, counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    removed: Option<serde_json::Value>,
+    /// Whether all of the mail was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole: Option<bool>,
+    injection: Vec<InjectionBody>,
+    links: Vec<LinkBody>,
+    artifacts: Vec<ArtifactBody>,
+    /// What else it could hold; never given out.
+    #[schema(value_type = Vec<Object>)]
+    candidates: Vec<serde_json::Value>,
+}
+
+impl ShownBody {
+    fn of(app: &App, door: &Door, shown: &Shown) -> Self {
+        let secrets = door.caller.key.may(Scope::Secrets);
+        let mut body = Self {
+            message: MessageBody::of(app, &shown.message),
+            view: "gone",
+            text: None,
+            html: None,
+            headers: None,
+            removed: None,
+            whole: None,
+            injection: Vec::new(),
+            links: Vec::new(),
+            artifacts: shown.artifacts.iter().map(|one| ArtifactBody::of(&door.caller, one)).collect(),
+            candidates: shown.message.head.candidates.clone(),
+        };
+        let drawn = |links: &[Link]| links.iter().map(|link| link_body(link, secrets)).collect();
+        match &shown.body {
+            Body::Gone => {}
+            Body::Min { view, links } => {
+                body.view = "min";
+                body.text = Some(view.text.clone());
+                body.removed = serde_json::to_value(view.removed).ok();
+                body.whole = Some(view.whole);
+                let flag = |(flag, count): &(Flag, usize)| (flag.word(), *count);
+                body.injection =
+                    view.flags.iter().map(flag).map(|(flag, count)| InjectionBody { flag, count }).collect();
+                body.links = drawn(links);
+            }
+            Body::Plain { text } => {
+                body.view = "plain";
+                body.text = Some(text.clone());
+            }
+            Body::Full { text, html, headers, links } => {
+                body.view = "full";
+                body.text.clone_from(text);
+                body.html.clone_from(html);
+                let field = |(name, value): &(String, String)| FieldBody { name: name.clone(), value: value.clone() };
+                body.headers = Some(headers.iter().map(field).collect());
+                body.links = drawn(links);
+            }
+        }
+        body
+    }
+}
+
+pub(super) fn message_id(text: &str) -> Result<MessageId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no message {text}")))
+}
+
+/// Read a message: `min` for models, `plain`, or `full`.
+#[utoipa::path(get, path = "/v1/messages/{id}", tag = "messages", params(("id" = String, Path), ViewQuery),
+    responses((status = 200, description = "The message", body = ShownBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf, query: QueryOf<ViewQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let id = message_id(&id)?;
+    // Whose it is comes first: a stranger learns nothing about what a view may be.
+    app.engine.message(&door.caller, id).await?;
+    let view = match query.0.view.as_deref() {
+        None => View::Min,
+        Some(word) => View::parse(word).ok_or_else(|| bad_query("view", "view is min, plain or full"))?,
+    };
+    let shown = app.engine.show(&door.caller, id, view).await?;
+    Ok(Json(ShownBody::of(&app, &door, &shown)).into_response())
+}
+
+/// A message as it travelled.
+#[utoipa::path(get, path = "/v1/messages/{id}/raw", tag = "messages", params(("id" = String, Path)),
+    responses((status = 200, description = "The bytes", content_type = "message/rfc822", body = Vec<u8>)))]
+pub(super) async fn raw(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let raw = app.engine.raw_message(&door.caller, message_id(&id)?).await?;
+    let mut response = raw.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("message/rfc822"));
+    as_a_file(&mut response, "message.eml");
+    Ok(response)
+}
+
+/// What a stranger sent is never shown by a browser as a page of ours.
+fn as_a_file(response: &mut axum::response::Response, name: &str) {
+    let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_. ".contains(*c)).collect();
+    let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\""));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_DISPOSITION, disposition.unwrap_or(HeaderValue::from_static("attachment")));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+}
+
+/// The two parameters of a path.
+pub(super) struct PathOfTwo(String, String);
+
+impl FromRequestParts<App> for PathOfTwo {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        match Path::<(String, String)>::from_request_parts(parts, app).await {
+            Ok(Path((one, two))) => Ok(Self(one, two)),
+            Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
+        }
+    }
+}
+
+/// The bytes of one attachment.
+#[utoipa::path(get, path = "/v1/messages/{id}/attachments/{n}", tag = "messages", params(("id" = String, Path), ("n" = usize, Path)),
+    responses((status = 200, description = "The bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
+pub(super) async fn attachment(State(app): State<App>, door: Door, PathOfTwo(id, n): PathOfTwo) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let id = message_id(&id)?;
+    let missing = |_not_a_number| Problem::new(Code::NotFound, format!("there is no attachment {n}"));
+    let found = app.engine.attachment(&door.caller, id, n.parse().map_err(missing)?).await?;
+    let mut response = found.bytes.into_response();
+    let kind = HeaderValue::from_str(&found.content_type);
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    as_a_file(&mut response, found.filename.as_deref().unwrap_or("attachment"));
+    Ok(response)
+}
+
+/// One arrival.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeliveryBody {
+    id: String,
+    rev: u32,
+    /// `waiting done duplicate refused dead`.
+    state: &'static str,
+    /// `smtp hook poll local simulated`.
+    intake: &'static str,
+    inbox_id: Option<String>,
+    source_id: Option<String>,
+    /// The envelope's.
+    recipient: String,
+    sender: Option<String>,
+    ip: Option<String>,
+    size: u64,
+    received_at: String,
+    attempts: u32,
+    /// Why it made no message of its own.
+    reason: Option<&'static str>,
+    /// The delivery that it repeats.
+    duplicate_of: Option<String>,
+    message_id: Option<String>,
+    /// What went wrong the last time.
+    trouble: Option<String>,
+}
+
+impl From<&Delivery> for DeliveryBody {
+    fn from(delivery: &Delivery) -> Self {
+        let about = &delivery.about;
+        Self {
+            id: delivery.id.to_string(),
+            rev: delivery.rev,
+            state: delivery.state.word(),
+            intake: about.intake.word(),
+            inbox_id: delivery.target.inbox().map(|id| id.to_string()),
+            source_id: about.source.map(|id| id.to_string()),
+            recipient: about.recipient.clone(),
+            sender: about.sender.clone(),
+            ip: about.ip.map(|ip| ip.to_string()),
+            size: about.size,
+            received_at: delivery.received_at.to_string(),
+            attempts: delivery.attempts,
+            reason: delivery.suppressed.map(|why| why.word()),
+            duplicate_of: delivery.of.map(|id| id.to_string()),
+            message_id: delivery.message.map(|id| id.to_string()),
+            trouble: delivery.trouble.clone(),
+        }
+    }
+}
+
+/// Deliveries, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeliveryPage {
+    data: Vec<DeliveryBody>,
+    next_cursor: Option<String>,
+}
+
+/// Which deliveries.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeliveriesQuery {
+    /// 1 to 100, 20 by default.
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+    /// The id of an inbox. Without one the scope `admin` is needed.
+    inbox: Option<String>,
+    /// The id of a source.
+    source: Option<String>,
+    /// `waiting done duplicate refused dead`.
+    state: Option<String>,
+    /// The id of a message.
+    message: Option<String>,
+}
+
+impl DeliveriesQuery {
+    fn read(&self) -> Result<DeliveryQuery, Problem> {
+        let id = |field: &str, text: &Option<String>| {
+            let wrong = |_not_an_id| bad_query(field, &format!("{field} is an id"));
+            text.as_deref().map(|text| text.parse::<uuid::Uuid>().map_err(wrong)).transpose()
+        };
+        let state = |word: &str| {
+            DeliveryState::parse(word)
+                .ok_or_else(|| bad_query("state", "state is waiting, done, duplicate, refused or dead"))
+        };
+        Ok(DeliveryQuery {
+            inbox: self.inbox.as_deref().map(inbox_id).transpose()?,
+            source: id("source", &self.source)?.map(mailonce_core::id::SourceId),
+            state: self.state.as_deref().map(state).transpose()?,
+            message: id("message", &self.message)?.map(MessageId),
+            before: id("cursor", &self.cursor)?.map(DeliveryId),
+            limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
+        })
+    }
+}
+
+/// List arrivals, newest first: each repeat is there with its reason.
+#[utoipa::path(get, path = "/v1/deliveries", tag = "messages", params(DeliveriesQuery),
+    responses((status = 200, description = "A page", body = DeliveryPage)))]
+pub(super) async fn deliveries(State(app): State<App>, door: Door, query: QueryOf<DeliveriesQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let query = query.0.read()?;
+    let limit = query.limit;
+    let rows = app.engine.deliveries(&door.caller, query).await?;
+    let next_cursor = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
+    Ok(Json(DeliveryPage { data: rows.iter().map(DeliveryBody::from).collect(), next_cursor }).into_response())
+}
+
+fn delivery_id(text: &str) -> Result<DeliveryId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no delivery {text}")))
+}
+
+/// Read one arrival.
+#[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "messages", params(("id" = String, Path)),
+    responses((status = 200, description = "The delivery", body = DeliveryBody)))]
+pub(super) async fn delivery(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let delivery = app.engine.delivery(&door.caller, delivery_id(&id)?).await?;
+    Ok(Json(DeliveryBody::from(&delivery)).into_response())
+}
+
+/// Let a delivery that could not be read be tried again.
+#[utoipa::path(post, path = "/v1/deliveries/{id}/replay", tag = "messages", params(("id" = String, Path)),
+    responses((status = 200, description = "The delivery as it is now", body = DeliveryBody),
+        (status = 409, description = "It is not dead", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn replay(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let delivery = app.engine.replay_delivery(&door.caller, delivery_id(&id)?).await?;
+    Ok(Json(DeliveryBody::from(&delivery)).into_response())
+}
