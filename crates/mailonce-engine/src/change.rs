@@ -97,7 +97,7 @@ impl Engine {
     /// too much, because an email that changed its way has the envelopes of both.
     fn envelopes_again(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
         let Some(content) = pack::unpack(body) else { return Vec::new() };
-        let last = email.handoffs.last().map(|handoff| handoff.transport.as_str()).filter(|name| *name != ways::FAULTS);
+        let last = email.handoffs.last().map(|handoff| handoff.transport.as_str()).filter(|name| !ways::is_inner(name));
         let known = last.filter(|name| self.ways.names().contains(name)).map(str::to_owned);
         let usual = || self.ways.order(&content, self.chance.number()).into_iter().next();
         self.ways.envelopes(&known.or_else(usual).unwrap_or_else(|| SANDBOX.to_owned()), &content)

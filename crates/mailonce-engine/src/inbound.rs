@@ -34,8 +34,8 @@ pub(crate) type Permits = Vec<mpsc::OwnedPermit<Fresh>>;
 pub(crate) struct Inbound {
     /// Domains whose inboxes anybody of this installation may make.
     pub(crate) domains: Vec<String>,
-    /// Those, and the ones at which an inbox was made since this process began.
-    inbox_domains: RwLock<HashSet<String>>,
+    /// Those, and the others at which there are inboxes.
+    pub(crate) inbox_domains: Arc<InboxDomains>,
     pub(crate) authenticator: Arc<dyn Authenticator>,
     way_in: mpsc::Sender<Fresh>,
     /// Whoever reads takes it.
@@ -51,7 +51,7 @@ impl Inbound {
     pub(crate) fn new(domains: Vec<String>, authenticator: Option<Arc<dyn Authenticator>>) -> Self {
         let (way_in, way_out) = mpsc::channel(SHORT_WAY);
         Self {
-            inbox_domains: RwLock::new(domains.iter().cloned().collect()),
+            inbox_domains: Arc::new(InboxDomains(RwLock::new(domains.iter().cloned().collect()))),
             domains,
             authenticator: authenticator.unwrap_or_else(|| Arc::new(Unasked)),
             way_in,
@@ -86,26 +86,30 @@ impl Inbound {
         }
     }
 
-    /// Notes that there are inboxes at a domain.
-    pub(crate) fn learn_domain(&self, domain: &str) {
-        let mut known = self.inbox_domains.write().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains(domain) {
-            known.insert(domain.to_owned());
-        }
-    }
-
-    /// Whether there may be inboxes at a domain.
-    pub(crate) fn may_be_here(&self, domain: &str) -> bool {
-        let known = self.inbox_domains.read().unwrap_or_else(PoisonError::into_inner);
-        known.contains(domain)
-    }
-
     /// Passes on what the store tells.
     pub(crate) fn hear(&self, hint: Hint) {
         match hint {
             Hint::Filed(inbox) => self.waiters.wake(inbox),
             Hint::Waiting => self.waiting.notify_one(),
         }
+    }
+}
+
+/// Domains at which there may be inboxes, as far as this process knows.
+#[derive(Default)]
+pub(crate) struct InboxDomains(RwLock<HashSet<String>>);
+
+impl InboxDomains {
+    /// Notes that there are inboxes at a domain.
+    pub(crate) fn learn(&self, domain: &str) {
+        if !self.has(domain) {
+            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(domain.to_owned());
+        }
+    }
+
+    /// Whether there may be inboxes at a domain.
+    pub(crate) fn has(&self, domain: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(domain)
     }
 }
 
@@ -166,14 +170,16 @@ mod tests {
         let waiters = Waiters::default();
         let inbox = InboxId(Uuid::from_u128(1));
         let (one, two) = (waiters.at(inbox), waiters.at(inbox));
-        let (first, second) = (one.notify.notified(), two.notify.notified());
-        tokio::pin!(first, second);
-        assert!(!first.as_mut().enable() && !second.as_mut().enable());
-        waiters.wake(InboxId(Uuid::from_u128(2)));
-        assert!(!first.as_mut().enable());
-        waiters.wake(inbox);
-        first.await;
-        second.await;
+        {
+            let (first, second) = (one.notify.notified(), two.notify.notified());
+            tokio::pin!(first, second);
+            assert!(!first.as_mut().enable() && !second.as_mut().enable());
+            waiters.wake(InboxId(Uuid::from_u128(2)));
+            assert!(!first.as_mut().enable());
+            waiters.wake(inbox);
+            first.await;
+            second.await;
+        }
         drop(one);
         assert_eq!(waiters.len(), 1);
         drop(two);

@@ -157,7 +157,7 @@ impl Engine {
         let operation = operation(caller, asked, id.0.as_bytes().to_vec(), now);
         match self.store.create_inbox(inbox, operation).await.map_err(unavailable)? {
             Once::Done(InboxMade::Made(inbox)) => {
-                self.inbound.learn_domain(inbox.domain());
+                self.inbound.inbox_domains.learn(inbox.domain());
                 Ok(Some(Made { thing: inbox, first: true }))
             }
             Once::Done(InboxMade::Before(inbox)) => Ok(Some(Made { thing: inbox, first: false })),

@@ -20,6 +20,7 @@ pub mod hook;
 mod inbound;
 pub mod inboxes;
 pub mod keys;
+pub mod local;
 pub mod look;
 pub mod messages;
 pub mod metrics;
@@ -144,12 +145,15 @@ impl Engine {
         let seen = Arc::new(Seen::default());
         let watcher = Arc::clone(&seen);
         let alone = store.watch(Box::new(move |email| watcher.learn(email)));
+        let local = Arc::new(local::Local::default());
+        let mut transports = outside.transports.clone();
+        transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::port::transport::Transport>);
         let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
         let engine = Arc::new(Self {
             store,
             time: Timekeeper::new(clock, last),
             node: NodeId(uuid::Builder::from_random_bytes(node).into_uuid()),
-            ways: Ways::new(&outside.transports, outside.routing.clone()),
+            ways: Ways::new(&transports, outside.routing.clone(), Arc::clone(&inbound.inbox_domains)),
             outside,
             paused: AtomicBool::new(false),
             at_work: AtWork::default(),
@@ -169,6 +173,7 @@ impl Engine {
             inbound,
             metrics: Metrics::default(),
         });
+        local.belongs_to(&engine);
         let hearer = Arc::downgrade(&engine);
         let told = engine.store.hear(Box::new(move |hint| {
             if let Some(engine) = hearer.upgrade() {

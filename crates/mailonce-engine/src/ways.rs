@@ -20,7 +20,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-use crate::SANDBOX;
+use crate::{SANDBOX, inbound::InboxDomains, local::LOCAL};
 
 /// The transport of the addresses that misbehave on purpose.
 pub const FAULTS: &str = "sandbox-faults";
@@ -306,18 +306,25 @@ impl Drop for UnderWay {
     }
 }
 
+/// Whether a way is a part of the sandbox, which callers do not name.
+pub(crate) fn is_inner(name: &str) -> bool {
+    name == FAULTS || name == LOCAL
+}
+
 /// Every way out.
 pub struct Ways {
     all: BTreeMap<String, Arc<Way>>,
     routing: Routing,
+    /// Where our own inboxes are.
+    inbox_domains: Arc<InboxDomains>,
     /// Wakes the sandbox.
     pub(crate) sandbox: Notify,
 }
 
 impl Ways {
-    pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing) -> Self {
+    pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
         let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(Way::new(Arc::clone(t))));
-        Self { all: transports.iter().map(named).collect(), routing, sandbox: Notify::new() }
+        Self { all: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Notify::new() }
     }
 
     /// Every way but the sandbox.
@@ -332,7 +339,7 @@ impl Ways {
 
     /// Every name a caller may say.
     pub(crate) fn names(&self) -> Vec<&str> {
-        std::iter::once(SANDBOX).chain(self.all.keys().map(String::as_str).filter(|name| *name != FAULTS)).collect()
+        std::iter::once(SANDBOX).chain(self.all.keys().map(String::as_str).filter(|name| !is_inner(name))).collect()
     }
 
     /// Wakes every way: something became due.
@@ -371,9 +378,20 @@ impl Ways {
         if shape == Shape::PerEmail {
             return vec![Envelope { transport: name.to_owned(), recipients: all }];
         }
-        let faulty = |to: &str| name == SANDBOX && to.ends_with(&format!("@{FAULTS_DOMAIN}"));
-        let way_of = |to: &str| if faulty(to) && self.get(FAULTS).is_some() { FAULTS } else { name };
+        let way_of = |to: &str| if name == SANDBOX { self.inner_way(to) } else { name };
         all.into_iter().map(|to| Envelope { transport: way_of(&to).to_owned(), recipients: vec![to] }).collect()
+    }
+
+    /// How the sandbox takes mail for a recipient.
+    fn inner_way(&self, to: &str) -> &'static str {
+        let domain = to.rsplit_once('@').map_or("", |(_, domain)| domain);
+        if domain == FAULTS_DOMAIN && self.get(FAULTS).is_some() {
+            FAULTS
+        } else if self.inbox_domains.has(domain) && self.get(LOCAL).is_some() {
+            LOCAL
+        } else {
+            SANDBOX
+        }
     }
 }
 
@@ -450,7 +468,7 @@ mod tests {
             Arc::new(Named("relay", Shape::PerRecipient)),
             Arc::new(Named(FAULTS, Shape::PerRecipient)),
         ];
-        Ways::new(&all, routing)
+        Ways::new(&all, routing, Arc::default())
     }
 
     #[test]
@@ -462,7 +480,7 @@ mod tests {
         let drawn: Vec<_> = (0..8).map(first).filter(|order| order[0] == "api").collect();
         assert_eq!(drawn.len(), 6, "three of four");
         assert_eq!(first(3), ["relay", "api"], "the other stays for fail-over");
-        assert_eq!(Ways::new(&[], Routing::default()).order(&mail("a@x.test", None), 0), [SANDBOX]);
+        assert_eq!(Ways::new(&[], Routing::default(), Arc::default()).order(&mail("a@x.test", None), 0), [SANDBOX]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ const GIVE_UP_AT_MOST_MS: i64 = 7 * 86_400_000;
 /// What the engine is wired to.
 pub fn outside(config: &Config) -> anyhow::Result<Outside> {
     let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::new(SandboxFaults::default())];
-    let mut names: BTreeSet<&str> = BTreeSet::from(["sandbox", "sandbox-faults"]);
+    let mut names: BTreeSet<&str> = BTreeSet::from(["local", "sandbox", "sandbox-faults"]);
     for file in &config.transports {
         if file.kind != "sandbox" && !names.insert(&file.name) {
             bail!("there are two transports named `{}`", file.name);
