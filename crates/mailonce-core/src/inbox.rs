@@ -59,6 +59,12 @@ impl Inbox {
         self.about.expires_at.is_none_or(|at| now < at)
     }
 
+    /// The names under which it is found: its address, and its domain's catch-all when it is that.
+    pub fn names(&self) -> Vec<String> {
+        let catch_all = self.about.catch_all.then(|| catch_all(self.domain()));
+        std::iter::once(self.address.clone()).chain(catch_all).collect()
+    }
+
     /// The domain of its address.
     pub fn domain(&self) -> &str {
         self.address.rsplit_once('@').map_or("", |(_, domain)| domain)
@@ -109,6 +115,35 @@ pub struct InboxEdit {
     pub about: AboutInbox,
 }
 
+/// What a change makes of an inbox and of its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// What it becomes.
+    pub inbox: Inbox,
+    /// Names that it takes. Each must be free, or have been its own.
+    pub takes: Vec<String>,
+    /// The address it gives up, which reaches nobody from now on and stays taken.
+    pub retires: Option<String>,
+    /// The catch-all it gives up, which others may take.
+    pub frees: Option<String>,
+}
+
+impl InboxEdit {
+    /// What it makes of the inbox that was seen.
+    pub fn of(self, inbox: &Inbox) -> Edited {
+        let (before, retired) = (inbox.names(), inbox.address.clone());
+        let edited = Inbox { rev: inbox.rev + 1, address: self.address, about: self.about, ..inbox.clone() };
+        let after = edited.names();
+        let gone = |name: &String| !after.contains(name);
+        Edited {
+            takes: after.iter().filter(|name| !before.contains(name)).cloned().collect(),
+            retires: Some(retired).filter(gone),
+            frees: before.get(1).cloned().filter(gone),
+            inbox: edited,
+        }
+    }
+}
+
 /// The answer to a change of an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
@@ -133,5 +168,33 @@ mod tests {
         assert_eq!(places("a@d.test"), ["a@d.test", "*@d.test"]);
         assert_eq!(places("+x@d.test"), ["+x@d.test", "*@d.test"]);
         assert!(places("nobody").is_empty());
+    }
+
+    #[test]
+    fn a_change_takes_retires_and_frees_names() {
+        let about = |catch_all| AboutInbox { catch_all, ..AboutInbox::default() };
+        let inbox = Inbox {
+            id: InboxId(uuid::Uuid::from_u128(1)),
+            team: TeamId(uuid::Uuid::from_u128(2)),
+            rev: 3,
+            address: "a@d.test".into(),
+            client_id: None,
+            created_at: Time(0),
+            seq: 5,
+            about: about(true),
+        };
+        let edit = |address: &str, catch_all| {
+            let address = address.to_owned();
+            InboxEdit { team: inbox.team, id: inbox.id, rev: 3, address, about: about(catch_all) }.of(&inbox)
+        };
+        let (retired, freed) = (Some("a@d.test".to_owned()), Some("*@d.test".to_owned()));
+        let moved = edit("b@e.test", true);
+        assert_eq!(moved.takes, ["b@e.test", "*@e.test"]);
+        assert_eq!((moved.retires, moved.frees), (retired.clone(), freed.clone()));
+        assert_eq!((moved.inbox.rev, moved.inbox.seq), (4, 5));
+        let renamed = edit("b@d.test", true);
+        assert_eq!((renamed.takes, renamed.retires, renamed.frees), (vec!["b@d.test".into()], retired, None));
+        let closed = edit("a@d.test", false);
+        assert_eq!((closed.takes, closed.retires, closed.frees), (vec![], None, freed));
     }
 }

@@ -12,6 +12,7 @@
 //! | [`handoff`], [`email`] | the state machine of one envelope, and the fold over an email |
 //! | [`dispatch`], [`doubt`] | what may happen to an email on its way out; what to do about an unknown outcome |
 //! | [`inbox`], [`delivery`], [`message`], [`artifact`], [`watch`] | mail that comes in: where, how often, what, and what is taken from it |
+//! | [`filing`] | what a delivery goes through on its way to being a message |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
 //! | [`record`] | small things a team owns that are not mail |
@@ -26,6 +27,7 @@ pub mod dispatch;
 pub mod doubt;
 pub mod email;
 pub mod event;
+pub mod filing;
 pub mod handoff;
 pub mod id;
 pub mod inbox;

@@ -35,7 +35,8 @@ pub trait Arrivals: Send + Sync + 'static {
     async fn create_inbox(&self, inbox: Inbox, operation: Option<Operation>) -> Result<Once<InboxMade>>;
     /// One inbox. Removed ones are not there.
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>>;
-    /// The inbox at the first of these addresses that has one, whosever it is. A retired address has none.
+    /// The inbox at the first of these addresses that was ever taken, whosever it is. A retired or removed one reaches
+    /// nobody, not even its domain's catch-all.
     async fn inbox_at(&self, places: &[String]) -> Result<Option<Inbox>>;
     /// Inboxes older than `before`, newest first.
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>>;
@@ -87,7 +88,7 @@ pub trait Arrivals: Send + Sync + 'static {
 
     /// One artifact.
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>>;
-    /// Artifacts of an inbox found after a message's number, those of the latest messages first.
+    /// Artifacts of an inbox found after a message's number, those of the latest messages first, then by id.
     async fn artifacts(
         &self,
         team: TeamId,

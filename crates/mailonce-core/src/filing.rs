@@ -1,0 +1,331 @@
+//! Filing: what workers do with a delivery on its way to being a message, and what filing that message writes.
+//!
+//! Engines look things up, let these rules decide, and write what came of it, so that all file alike.
+
+use std::sync::Arc;
+
+use crate::{
+    artifact::{Artifact, NewArtifact},
+    delivery::{Delivery, DeliveryState, NewDelivery, Received, Settle, Suppression},
+    event::{Kind, NewEvent},
+    id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId},
+    limits,
+    message::{Filed, Message, MessageFlag, NewMessage},
+    time::Time,
+};
+
+impl Delivery {
+    /// A delivery that came before. Nobody reads it.
+    pub fn duplicate(new: NewDelivery, of: DeliveryId, message: Option<MessageId>, now: Time) -> Self {
+        let mut delivery = Self::new(new, false, now);
+        delivery.repeat(Suppression::SameDelivery, Some(of), message);
+        delivery
+    }
+
+    /// What was answered when it arrived.
+    pub fn answered(&self, refused: bool) -> Received {
+        match self.of.filter(|_| self.suppressed == Some(Suppression::SameDelivery)) {
+            Some(of) => Received::Duplicate { id: self.id, of },
+            None if refused => Received::Refused(self.id),
+            None => Received::Kept(self.id),
+        }
+    }
+
+    /// Gives it to a worker, if it is due. False when it is not: then nothing changes.
+    pub fn take_up(&mut self, now: Time) -> bool {
+        if self.state != DeliveryState::Waiting || self.due.is_none_or(|due| due > now) {
+            return false;
+        }
+        self.rev += 1;
+        self.attempts += 1;
+        self.due = Some(now.plus(limits::READING_MS));
+        true
+    }
+
+    /// Makes it due at once: whoever reads it has ended. False when it does not wait, or is due already.
+    pub fn give_back(&mut self, now: Time) -> bool {
+        if self.state != DeliveryState::Waiting || self.due.is_none_or(|due| due <= now) {
+            return false;
+        }
+        self.rev += 1;
+        self.due = Some(now);
+        true
+    }
+
+    /// Ends it: its inbox has the message already.
+    pub fn known(&mut self, message: MessageId, why: Suppression) {
+        self.rev += 1;
+        self.repeat(why, None, Some(message));
+    }
+
+    /// Whether its bytes are still wanted: to be read, to be tried again, or as those of its message.
+    pub fn needs_bytes(&self) -> bool {
+        match self.state {
+            DeliveryState::Waiting | DeliveryState::Dead => true,
+            DeliveryState::Done => self.message.is_some(),
+            DeliveryState::Duplicate | DeliveryState::Refused => false,
+        }
+    }
+}
+
+/// What an inbox has to say about a message that is new to it.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Which inbox.
+    pub inbox: InboxId,
+    /// The number of its latest message.
+    pub seq: u64,
+    /// The thread of the first of the message's names that it knows.
+    pub thread: Option<ThreadId>,
+    /// Whether it knows the Message-ID with other content.
+    pub reused: bool,
+    /// For each artifact, in order: the latest of the same kind, value and sender.
+    pub known: Vec<Option<Artifact>>,
+}
+
+/// An artifact of a message that is filed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FiledArtifact {
+    /// What it is from now on.
+    pub artifact: Artifact,
+    /// The keyed hash of its value.
+    pub hash: [u8; 32],
+    /// Whether it was never seen before.
+    pub is_new: bool,
+}
+
+/// All that filing a message writes, its delivery apart.
+#[derive(Clone, Debug)]
+pub struct Filing {
+    /// The message.
+    pub message: Message,
+    /// What was found in it, best first; each once.
+    pub artifacts: Vec<FiledArtifact>,
+    /// What is told of it, in order.
+    pub events: Vec<NewEvent>,
+}
+
+impl Filing {
+    /// What the worker is answered.
+    pub fn answer(self) -> Filed {
+        Filed::New(Box::new(self.message), self.artifacts.into_iter().map(|filed| filed.artifact).collect())
+    }
+}
+
+impl NewMessage {
+    /// The address that its artifacts count as sent by.
+    pub fn sender(&self) -> &str {
+        self.head.from.as_ref().map_or("", |party| party.address.as_str())
+    }
+
+    /// Files it as the next message of its inbox and ends its delivery.
+    pub fn file(mut self, delivery: &mut Delivery, ground: Ground, now: Time) -> Filing {
+        let artifacts = self.file_artifacts(delivery.team, &ground, now);
+        let message = self.become_message(delivery, &ground, &artifacts);
+        delivery.settle(Settle::Done);
+        delivery.message = Some(message.id);
+        let found = artifacts.iter().filter(|filed| filed.is_new);
+        let found = found.map(|filed| filed.artifact.told(Kind::ArtifactFound, now));
+        let events = std::iter::once(message.received(now)).chain(found).collect();
+        Filing { message, artifacts, events }
+    }
+
+    /// Each value once: as it is known, or as a new artifact.
+    fn file_artifacts(&mut self, team: TeamId, ground: &Ground, now: Time) -> Vec<FiledArtifact> {
+        let mut filed: Vec<FiledArtifact> = Vec::new();
+        for (new, known) in std::mem::take(&mut self.artifacts).into_iter().zip(&ground.known) {
+            if filed.iter().any(|filed| (filed.artifact.kind, filed.hash) == (new.kind, new.hash)) {
+                continue;
+            }
+            let known = known.as_ref().filter(|known| known.is_same(self.sender(), now));
+            let (hash, is_new) = (new.hash, known.is_none());
+            let mut artifact = known.cloned().unwrap_or_else(|| self.become_artifact(new, team, ground.inbox, now));
+            artifact.seq = ground.seq + 1;
+            artifact.authenticated |= self.head.auth.is_pass();
+            artifact.rev += 1;
+            filed.push(FiledArtifact { artifact, hash, is_new });
+        }
+        filed
+    }
+
+    /// An artifact before it is counted as found.
+    fn become_artifact(&self, new: NewArtifact, team: TeamId, inbox: InboxId, now: Time) -> Artifact {
+        Artifact {
+            id: new.id,
+            team,
+            inbox,
+            message: self.id,
+            rev: 0,
+            kind: new.kind,
+            found: new.found,
+            sender: self.sender().to_owned(),
+            found_at: now,
+            seq: 0,
+            authenticated: false,
+            consumed: None,
+            applied_at: None,
+        }
+    }
+
+    fn become_message(self, delivery: &Delivery, ground: &Ground, artifacts: &[FiledArtifact]) -> Message {
+        let mut head = self.head;
+        head.artifacts = artifacts.iter().map(|filed| (filed.artifact.kind, filed.artifact.id)).collect();
+        if ground.reused && !head.flags.contains(&MessageFlag::MessageIdReused) {
+            head.flags.push(MessageFlag::MessageIdReused);
+        }
+        Message {
+            id: self.id,
+            team: delivery.team,
+            inbox: ground.inbox,
+            seq: ground.seq + 1,
+            rev: 1,
+            thread: ground.thread.unwrap_or(self.thread),
+            delivery: delivery.id,
+            received_at: delivery.received_at,
+            state: self.state,
+            head: Arc::new(head),
+            marks: self.marks,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        artifact::{ArtifactKind, FoundValue},
+        delivery::{AboutDelivery, Form, Intake, Target},
+        id::ArtifactId,
+        message::{Marks, MessageHead, MessageState, Party},
+        port::authenticate::{Auth, AuthResult},
+    };
+    use uuid::Uuid;
+
+    const INBOX: InboxId = InboxId(Uuid::from_u128(1));
+
+    fn parcel() -> NewDelivery {
+        let about = AboutDelivery {
+            intake: Intake::Smtp,
+            source: None,
+            recipient: "a@b.test".into(),
+            sender: None,
+            ip: None,
+            helo: None,
+            form: Form::Mime,
+            size: 3,
+        };
+        NewDelivery {
+            id: DeliveryId(Uuid::from_u128(2)),
+            team: TeamId(Uuid::from_u128(3)),
+            about,
+            target: Target::Inbox(INBOX),
+            key: [0; 32],
+            known_until: Time(1_000_000),
+            refused: None,
+        }
+    }
+
+    fn code(id: u128, hash: u8) -> NewArtifact {
+        let found = FoundValue { value: "1".into(), masked: "•".into(), confidence: 90, reasons: vec![] };
+        NewArtifact { id: ArtifactId(Uuid::from_u128(id)), kind: ArtifactKind::Code, found, hash: [hash; 32] }
+    }
+
+    fn message(artifacts: Vec<NewArtifact>) -> NewMessage {
+        let from = Party { name: None, address: "no-reply@shop.test".into() };
+        let auth = Auth { verdict: AuthResult::Pass, ..Auth::default() };
+        NewMessage {
+            id: MessageId(Uuid::from_u128(4)),
+            thread: ThreadId(Uuid::from_u128(5)),
+            name: None,
+            content: [0; 32],
+            names: Vec::new(),
+            head: MessageHead { from: Some(from), auth, ..MessageHead::default() },
+            marks: Marks::default(),
+            state: MessageState::Unanswered,
+            artifacts,
+        }
+    }
+
+    fn filed(message: NewMessage, known: Vec<Option<Artifact>>, now: Time) -> (Delivery, Filing) {
+        let mut delivery = Delivery::new(parcel(), true, Time(7));
+        let ground = Ground { inbox: INBOX, seq: 41, thread: None, reused: true, known };
+        let filing = message.file(&mut delivery, ground, now);
+        (delivery, filing)
+    }
+
+    #[test]
+    fn a_message_takes_the_next_number_and_ends_its_delivery() {
+        let (delivery, filing) = filed(message(vec![]), vec![], Time(9));
+        let Filing { message, artifacts, events } = filing;
+        assert_eq!((message.seq, message.received_at, message.thread.0), (42, Time(7), Uuid::from_u128(5)));
+        assert_eq!(message.head.flags, [MessageFlag::MessageIdReused]);
+        assert_eq!((delivery.state, delivery.due, delivery.message), (DeliveryState::Done, None, Some(message.id)));
+        assert!(artifacts.is_empty() && delivery.needs_bytes());
+        assert_eq!(events.len(), 1);
+    }
+
+    #[test]
+    fn a_value_is_found_once_in_a_message_and_told_once_in_an_hour() {
+        let (_, first) = filed(message(vec![code(6, 1), code(7, 1), code(8, 2)]), vec![None, None, None], Time(9));
+        let ids: Vec<u128> = first.artifacts.iter().map(|filed| filed.artifact.id.0.as_u128()).collect();
+        assert_eq!(ids, [6, 8]);
+        assert_eq!(first.message.head.artifacts.len(), 2);
+        assert_eq!(first.events.len(), 3);
+
+        let known = Artifact { authenticated: false, seq: 3, ..first.artifacts[0].artifact.clone() };
+        let (_, again) = filed(message(vec![code(9, 1)]), vec![Some(known.clone())], Time(10));
+        let filed_again = &again.artifacts[0];
+        assert!(!filed_again.is_new && filed_again.artifact.authenticated);
+        assert_eq!((filed_again.artifact.id, filed_again.artifact.seq, filed_again.artifact.rev), (known.id, 42, 2));
+        assert_eq!(again.events.len(), 1);
+
+        let later = Time(9 + limits::SAME_VALUE_MS);
+        let (_, other) = filed(message(vec![code(9, 1)]), vec![Some(known)], later);
+        assert!(other.artifacts[0].is_new && other.events.len() == 2);
+    }
+
+    #[test]
+    fn a_delivery_is_taken_up_when_due_and_given_back_once() {
+        let mut delivery = Delivery::new(parcel(), false, Time(7));
+        assert!(!delivery.clone().take_up(Time(6)));
+        assert!(delivery.take_up(Time(7)) && !delivery.take_up(Time(8)));
+        assert_eq!((delivery.attempts, delivery.rev, delivery.due), (1, 2, Some(Time(7 + limits::READING_MS))));
+        assert!(delivery.give_back(Time(9)) && !delivery.give_back(Time(9)));
+        assert!(delivery.take_up(Time(9)));
+        assert_eq!(delivery.attempts, 2);
+    }
+
+    #[test]
+    fn bytes_are_needed_until_nobody_can_ask_for_them() {
+        let waiting = Delivery::new(parcel(), false, Time(7));
+        assert!(waiting.needs_bytes());
+        for (settle, needs) in [
+            (Settle::Done, false),
+            (Settle::Refused(Suppression::Blocked), false),
+            (Settle::Later(Time(8), "busy".into()), true),
+            (Settle::Dead("broken".into()), true),
+        ] {
+            let mut delivery = waiting.clone();
+            assert!(delivery.settle(settle));
+            assert_eq!(delivery.needs_bytes(), needs, "{delivery:?}");
+        }
+        let mut known = waiting.clone();
+        known.known(MessageId(Uuid::from_u128(4)), Suppression::SameMessage);
+        assert!(!known.needs_bytes());
+        assert_eq!((known.rev, known.state), (2, DeliveryState::Duplicate));
+    }
+
+    #[test]
+    fn a_repeated_call_is_answered_as_the_first_was() {
+        let kept = Delivery::new(parcel(), false, Time(7));
+        assert_eq!(kept.answered(false), Received::Kept(kept.id));
+        assert_eq!(kept.answered(true), Received::Refused(kept.id));
+        let of = DeliveryId(Uuid::from_u128(9));
+        let duplicate = Delivery::duplicate(parcel(), of, None, Time(7));
+        assert_eq!(duplicate.answered(false), Received::Duplicate { id: duplicate.id, of });
+        assert_eq!((duplicate.attempts, duplicate.due), (0, None));
+        let mut known = kept.clone();
+        known.known(MessageId(Uuid::from_u128(4)), Suppression::SameMessage);
+        assert_eq!(known.answered(false), Received::Kept(kept.id));
+    }
+}
