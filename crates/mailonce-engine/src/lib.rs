@@ -12,7 +12,6 @@ mod dispatch;
 pub mod domains;
 pub mod doubts;
 #[doc(hidden)]
-pub mod failpoint;
 mod freeze;
 pub mod hook;
 pub mod keys;
