@@ -1,10 +1,12 @@
 //! Development only: what drives the real binary from outside and judges it.
 //!
 //! - [`load`] is the load generator of the benches (`scripts/bench`, binary `mailonce-bench`) and of the rigs.
+//! - [`proof`] judges what rigs saw by the promises P1 to P16.
 //! - [`rig`] starts the real binary, hurts it, and judges what it kept (`tests/it`).
 //! - [`sink`] is the next hop that mail is handed to, and that misbehaves as it is told (`tests/smtp`,
 //!   `tests/providers`).
 
 pub mod load;
+pub mod proof;
 pub mod rig;
 pub mod sink;
