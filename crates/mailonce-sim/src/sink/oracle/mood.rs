@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a late mail takes: longer than a sender waits for an answer.
-pub const LATE: Duration = Duration::from_millis(1_300);
+pub const LATE: Duration = Duration::from_millis(5_300);
 
 /// How often it does what, in per cent of the tries. What is left over is honest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
@@ -63,6 +63,27 @@ impl Rates {
         again: 40,
         lag_ms: 300,
     };
+}
+
+impl Rates {
+    /// The flags that say the same.
+    pub fn flags(&self) -> Vec<String> {
+        let Self { drop, r#break, stall, late, defer, refuse, cut, rcpt, tell, again, lag_ms } = *self;
+        let rates = [
+            ("drop", drop),
+            ("break", r#break),
+            ("stall", stall),
+            ("late", late),
+            ("defer", defer),
+            ("refuse", refuse),
+            ("cut", cut),
+            ("rcpt", rcpt),
+            ("tell", tell),
+            ("again", again),
+        ];
+        let rates = rates.into_iter().map(|(name, rate)| format!("--{name}={rate}"));
+        rates.chain([format!("--lag-ms={lag_ms}")]).collect()
+    }
 }
 
 /// What happens to one try.
