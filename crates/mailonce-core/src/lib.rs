@@ -17,6 +17,7 @@
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
 //! | [`record`] | small things a team owns that are not mail |
 //! | [`port`] | what the engine needs from the rest of the world |
+//! | [`failpoint`] | named points at which the rigs stop a process; nothing in a usual build |
 
 pub mod address;
 pub mod artifact;
@@ -27,6 +28,7 @@ pub mod dispatch;
 pub mod doubt;
 pub mod email;
 pub mod event;
+pub mod failpoint;
 pub mod filing;
 pub mod handoff;
 pub mod id;

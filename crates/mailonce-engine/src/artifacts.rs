@@ -84,10 +84,8 @@ impl Engine {
         }
         let now = self.now();
         let taking = Taking { purpose, watch, by: caller.key.id };
-        crate::failpoint!("consume.commit");
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let taken_now = self.store.consume(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
-        crate::failpoint!("consume.committed");
         let (outcome, answer) = match taken_now {
             Once::Done(Taken::First(artifact)) => ("first", Ok(artifact)),
             Once::Done(Taken::Again(artifact)) => ("again", Ok(artifact)),

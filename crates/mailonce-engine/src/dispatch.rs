@@ -72,11 +72,11 @@ impl Engine {
         }
         let wish = self.lease_wish(way, room);
         let room = wish.max;
-        crate::failpoint!("before-lease");
+        mailonce_core::failpoint!("before-lease");
         match self.store.lease(wish, self.now()).await {
             Ok(leased) => {
                 if !leased.is_empty() {
-                    crate::failpoint!("after-lease");
+                    mailonce_core::failpoint!("after-lease");
                 }
                 let more = leased.len() == room;
                 for leased in leased {
@@ -155,7 +155,7 @@ impl Engine {
             }
         };
         let parcel = self.parcel(&try_, &bytes);
-        crate::failpoint!("approach");
+        mailonce_core::failpoint!("approach");
         let ready = match way.transport.approach(parcel).await {
             Ok(ready) => ready,
             Err(reply) => return self.settle(&way, &try_, None, try_.began, reply).await,
@@ -164,7 +164,7 @@ impl Engine {
             drop(ready);
             return self.park(&try_, "the provider's window closed").await;
         }
-        crate::failpoint!("before-marker");
+        mailonce_core::failpoint!("before-marker");
         let marked_at = self.now();
         let wire = fresh.then(|| Arc::clone(&bytes));
         let marked = self.store.act(
@@ -176,13 +176,13 @@ impl Engine {
         );
         match marked.await {
             Ok(Once::Done(Acted::Email(Verdict::Done, email))) => {
-                crate::failpoint!("after-marker");
+                mailonce_core::failpoint!("after-marker");
                 let attempt = email.handoffs.get(usize::from(leased.number)).map(|handoff| handoff.attempts);
                 let patience = Duration::from_millis(way.capability().patience_ms.max(1) as u64);
                 let reply = tokio::time::timeout(patience, ready.hand_over())
                     .await
                     .unwrap_or_else(|_late| Reply::new(Meaning::Unknown, Phase::Final, None, "no answer in time"));
-                crate::failpoint!("after-answer");
+                mailonce_core::failpoint!("after-answer");
                 self.settle(&way, &try_, attempt, marked_at, reply).await;
             }
             Ok(_) => {
@@ -251,7 +251,7 @@ impl Engine {
             plan: self.outside.plan(self.chance.number()),
         };
         let settled = self.insist(try_.email.team, try_.email.id, act).await;
-        crate::failpoint!("after-settle");
+        mailonce_core::failpoint!("after-settle");
         if accepted && way.transport.name() == FAULTS {
             self.misbehave(try_).await;
         }

@@ -119,7 +119,7 @@ impl Engine {
         let act = Act::Repeat { number, holder: self.node, account };
         let acted = self.store.act(email.team, email.id, act, None, self.now()).await;
         let Ok(Once::Done(Acted::Email(Verdict::Done, held))) = acted else { return };
-        crate::failpoint!("repeat");
+        mailonce_core::failpoint!("repeat");
         let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
         match self.store.leased(email.team, email.id, number).await {
             // Taken over meanwhile: whoever holds it now does not need us.
@@ -158,7 +158,10 @@ impl Engine {
             once: None,
         };
         let next = Some(doubt::look_again_at(handoff, email.head.on_unknown, now));
-        match way.transport.look_up(asked).await {
+        mailonce_core::failpoint!("before-look-up");
+        let found = way.transport.look_up(asked).await;
+        mailonce_core::failpoint!("after-look-up");
+        match found {
             Found::Yes { remote_id, text } => {
                 let name = remote_id.map(|id| format!(" ({id})")).unwrap_or_default();
                 self.insist(email.team, email.id, Act::Fact(fact(Says::Accepted, format!("{text}{name}")))).await;

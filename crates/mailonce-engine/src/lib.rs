@@ -14,7 +14,6 @@ mod dispatch;
 pub mod domains;
 pub mod doubts;
 #[doc(hidden)]
-pub mod failpoint;
 mod freeze;
 pub mod hook;
 mod inbound;

@@ -191,7 +191,6 @@ impl Engine {
     }
 
     async fn read_one(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) {
-        crate::failpoint!("read.begun");
         if delivery.attempts > TAKEN_UP {
             let why = format!("taken up {TAKEN_UP} times and never finished");
             return self.end(delivery, Settle::Dead(why)).await;
@@ -249,10 +248,8 @@ impl Engine {
         if let Some(settle) = self.run_rules(&inbox, &parsed, &mut message).await? {
             return Ok(Some(settle));
         }
-        crate::failpoint!("read.file");
         let name = message.name;
         let filed = self.store.file(delivery.team, delivery.id, message, self.now()).await?;
-        crate::failpoint!("read.filed");
         self.metrics.filed(&filed);
         if let Filed::New(..) = filed {
             self.learn_from_report(delivery, &raw, &parsed, name).await?;

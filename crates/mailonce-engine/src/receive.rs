@@ -142,13 +142,11 @@ impl Engine {
         if parcels.is_empty() {
             return Ok(Vec::new());
         }
-        crate::failpoint!("receive.commit");
         let permits = self.inbound.room_for(&parcels, mail.raw.len());
         let raw: Arc<[u8]> = pack::pack_raw(&mail.raw).into();
         let reader = permits.is_some().then_some(self.node);
         let arrival = Arrival { raw, reader, parcels: parcels.clone() };
         let received = self.store.receive(arrival, now).await?;
-        crate::failpoint!("receive.kept");
         self.metrics.arrived(mail.intake, &received);
         self.inbound.hand_on(permits, parcels, &received, &Arc::new(mail.raw), now);
         Ok(received)

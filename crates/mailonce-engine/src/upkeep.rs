@@ -24,6 +24,7 @@ impl Engine {
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let mut all = Recovered::default();
         self.store.heartbeat(self.node, self.now()).await?;
+        mailonce_core::failpoint!("heartbeat");
         loop {
             let some = self.store.recover(self.node, RECOVERED_AT_ONCE, self.now()).await?;
             all.queued += some.queued;
@@ -31,6 +32,7 @@ impl Engine {
             if some.queued + some.unknown == 0 {
                 return Ok(all);
             }
+            mailonce_core::failpoint!("recovered");
         }
     }
 
@@ -76,6 +78,9 @@ impl Engine {
                 match self.store.capture(SANDBOX, CAPTURED_AT_ONCE, self.now()).await {
                     Ok(count) => {
                         self.metrics.captured(count);
+                        if count > 0 {
+                            mailonce_core::failpoint!("captured");
+                        }
                         if count == CAPTURED_AT_ONCE {
                             continue;
                         }
@@ -125,13 +130,15 @@ impl Engine {
         if !self.time.is_sure() {
             return;
         }
+        mailonce_core::failpoint!("before-sweep");
         loop {
             match self.store.sweep(SWEPT_AT_ONCE, self.now()).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEPT_AT_ONCE => {}
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(error) => return tracing::warn!(%error, "sweeping"),
             }
         }
+        mailonce_core::failpoint!("after-sweep");
     }
 
     async fn touch(&self) {

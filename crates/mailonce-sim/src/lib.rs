@@ -1,10 +1,15 @@
 //! Development only: what drives the real binary from outside and judges it.
 //!
+//! - [`crash`] kills and stops the real binary at named points and judges what it kept (binary `mailonce-crash`,
+//!   `tests/crash`).
 //! - [`load`] is the load generator of the benches (`scripts/bench`, binary `mailonce-bench`) and of the rigs.
+//! - [`proof`] judges what rigs saw by the promises P1 to P16.
 //! - [`rig`] starts the real binary, hurts it, and judges what it kept (`tests/it`).
 //! - [`sink`] is the next hop that mail is handed to, and that misbehaves as it is told (`tests/smtp`,
 //!   `tests/providers`).
 
+pub mod crash;
 pub mod load;
+pub mod proof;
 pub mod rig;
 pub mod sink;

@@ -36,6 +36,11 @@ impl Chance {
     }
 }
 
+/// A number that follows from a word (FNV-1a), the same on every machine.
+pub fn number_of(word: &str) -> u64 {
+    word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// The seed that `MAILONCE_SEED` names, else one that was never used before.
 pub fn seed() -> u64 {
     number("MAILONCE_SEED").unwrap_or_else(|| {

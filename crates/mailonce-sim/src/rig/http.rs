@@ -33,9 +33,19 @@ impl Reply {
 
 /// Writes a whole request and reads the one answer to it.
 pub fn exchange(at: SocketAddr, request: &[u8]) -> Result<Reply> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+    converse(&mut connect(at)?, request)
+}
+
+/// A connection on which nobody waits for ever.
+pub fn connect(at: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Writes a whole request on a connection and reads the one answer to it.
+pub fn converse(stream: &mut TcpStream, request: &[u8]) -> Result<Reply> {
     stream.write_all(request)?;
     let mut bytes = Vec::new();
     let mut piece = [0; 16 * 1024];

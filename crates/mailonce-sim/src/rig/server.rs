@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The key that the server is told to create and that every request carries.
 pub const API_KEY: &str = "bench-key-0123456789abcdef";
@@ -25,6 +25,15 @@ pub struct Server {
     running: Running,
     /// Where it listens.
     pub at: SocketAddr,
+}
+
+/// What became of a start.
+#[derive(Debug)]
+pub enum Started {
+    /// It serves, or sleeps.
+    Ready(Server),
+    /// It ended before: how, and what it wrote.
+    Ended(ExitStatus, String),
 }
 
 /// How a mailonce server is to run.
@@ -136,6 +145,35 @@ impl Server {
         }
     }
 
+    /// Starts what `command` makes of a free address, and waits until it is ready there or has ended: a server that is
+    /// to die may do so before it serves anybody.
+    pub fn start_or_end(
+        children: &Children,
+        log: &Path,
+        command: impl Fn(SocketAddr) -> Result<Command>,
+    ) -> Result<Started> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let at = free_address()?;
+            let mut running = children.spawn(command(at)?, log)?;
+            let deadline = Instant::now() + START;
+            let ended = loop {
+                if let Some(status) = running.ended(Duration::ZERO)? {
+                    break status;
+                }
+                if running.is_frozen() || is_ready(at) {
+                    return Ok(Started::Ready(Self { running, at }));
+                }
+                ensure!(Instant::now() < deadline, "the server was not ready in time: {}", running.log());
+                pause(Duration::from_millis(10));
+            };
+            if tries == TRIES || !port_was_taken(&running) {
+                return Ok(Started::Ended(ended, running.log()));
+            }
+        }
+    }
+
     /// Asks it to end and waits for that.
     pub fn stop(self) -> Result<ExitStatus> {
         self.running.stop()
@@ -175,6 +213,17 @@ impl Server {
     pub fn rss_mb(&self) -> Option<f64> {
         self.running.rss_mb()
     }
+}
+
+/// Whether a server answers that it is ready, at once: one that was stopped would keep whoever asks.
+fn is_ready(at: SocketAddr) -> bool {
+    let ask = || -> Result<u16> {
+        let mut stream = http::connect(at)?;
+        stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+        let request = format!("GET /readyz HTTP/1.1\r\nHost: {at}\r\n\r\n");
+        Ok(http::converse(&mut stream, request.as_bytes())?.status)
+    };
+    matches!(ask(), Ok(200))
 }
 
 fn port_was_taken(running: &Running) -> bool {

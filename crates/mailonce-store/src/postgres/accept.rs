@@ -147,6 +147,7 @@ impl Ledger {
         let client = self.link.lane().await?;
         let (warnings, begun) = (self.link.warnings(), Instant::now());
         let drafts = plain.iter().map(|waiting| (&waiting.draft, waiting.wish.key.map(hash_column)));
+        mailonce_core::failpoint!("postgres-before-round");
         let won = match insert(&client, drafts).await {
             Err(trouble @ Trouble::Store(_)) => {
                 // The next round must not inherit a dying session.
@@ -155,6 +156,7 @@ impl Ledger {
             }
             other => other?,
         };
+        mailonce_core::failpoint!("postgres-after-round");
         self.committed(plain.len(), warnings, begun)?;
         Ok(won.into_iter().collect())
     }

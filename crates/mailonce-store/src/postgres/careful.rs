@@ -135,6 +135,7 @@ impl Ledger {
         if ground.is_untouched() {
             return Ok(tx.rollback().await?);
         }
+        mailonce_core::failpoint!("postgres-locked");
         write(&tx, ground).await?;
         self.commit(tx, verbs).await
     }
@@ -142,7 +143,9 @@ impl Ledger {
     /// Commits. Nothing is answered before this said that it is durable.
     pub(super) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> Tried<()> {
         let (warnings, begun) = (self.link.warnings(), Instant::now());
+        mailonce_core::failpoint!("postgres-before-commit");
         tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+        mailonce_core::failpoint!("postgres-after-commit");
         self.committed(verbs, warnings, begun)
     }
 

@@ -115,7 +115,9 @@ impl Ledger {
         }
         tx.batch_execute(HASH_JOIN).await?;
         let numbered = run(&tx, NUMBER, &[&(ROUND as i64)]).await?;
+        mailonce_core::failpoint!("postgres-numbering");
         tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+        mailonce_core::failpoint!("postgres-numbered");
         Ok(Some(numbered as usize))
     }
 

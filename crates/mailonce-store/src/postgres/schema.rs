@@ -55,10 +55,13 @@ pub(super) async fn migrate(client: &mut Client, secret: [u8; 32]) -> Tried<()> 
     for (number, migration) in (1_i32..).zip(MIGRATIONS).skip(found as usize) {
         tx.batch_execute(migration).await?;
         tx.execute(APPLIED, &[&number]).await?;
+        mailonce_core::failpoint!("postgres-migrating");
         tracing::info!(version = number, "the ledger's tables were brought up to date");
     }
     tx.execute(INSTALL, &[&secret.as_slice()]).await?;
-    tx.commit().await.map_err(|error| Trouble::at_commit(&error))
+    tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+    mailonce_core::failpoint!("postgres-migrated");
+    Ok(())
 }
 
 fn refuse_newer(found: Option<u32>) -> Tried<()> {

@@ -120,7 +120,9 @@ fn migrate(conn: &mut Connection) -> Result<()> {
         let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(told)?;
         tx.execute_batch(sql).map_err(told)?;
         tx.pragma_update(None, "user_version", number).map_err(told)?;
+        mailonce_core::failpoint!("sqlite-migrating");
         tx.commit().map_err(told)?;
+        mailonce_core::failpoint!("sqlite-migrated");
     }
     Ok(())
 }

@@ -144,6 +144,7 @@ impl Writer {
             broken.into_iter().for_each(|error| self.give_up(error));
             for reply in replies {
                 reply(&fate, &ledger);
+                mailonce_core::failpoint!("sqlite-answering");
             }
             if ends {
                 return;
@@ -190,9 +191,11 @@ fn bump(buckets: &mut [u64; 12], value: u64) {
 /// Runs a group in one transaction. When one verb cannot be run the whole group is rolled back, so that no answer
 /// is given that was not committed.
 fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Reply>, Result<()>) {
+    mailonce_core::failpoint!("sqlite-before-begin");
     if let Err(error) = ledger.begin() {
         return (Vec::new(), Err(error));
     }
+    mailonce_core::failpoint!("sqlite-after-begin");
     let mut replies = Vec::with_capacity(group.len());
     for waiting in group {
         match (waiting.verb)(ledger) {
@@ -204,7 +207,9 @@ fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Reply>, Re
             }
         }
     }
+    mailonce_core::failpoint!("sqlite-before-commit");
     let fate = ledger.commit();
+    mailonce_core::failpoint!("sqlite-after-commit");
     (replies, fate)
 }
 

@@ -212,7 +212,10 @@ struct AtTheDoor<P> {
 impl<P: Provider> Ready for AtTheDoor<P> {
     async fn hand_over(self: Box<Self>) -> Reply {
         let Self { line, request, provider } = *self;
-        match line.ask(request).await {
+        mailonce_core::failpoint!("http-before-request");
+        let answer = line.ask(request).await;
+        mailonce_core::failpoint!("http-after-answer");
+        match answer {
             Ok(answer) => {
                 let mut reply = provider.judge(&cleaned(&*provider, answer));
                 reply.text = masked(&*provider, reply.text);
@@ -252,6 +255,7 @@ impl<P: Provider> Transport for Carrier<P> {
         let request = self.provider.call(&self.door.base, &parcel).request(&self.door.base);
         let request = request.map_err(|why| Reply::new(Meaning::Fault, Phase::Connect, None, &why))?;
         let line = self.door.knock().await?;
+        mailonce_core::failpoint!("http-connected");
         Ok(Box::new(AtTheDoor { line, request, provider: Arc::clone(&self.provider) }))
     }
 

@@ -70,7 +70,9 @@ impl Session {
         let mut flight = Vec::with_capacity(4);
         flight.extend(rested.then(Command::reset));
         flight.extend(commands);
+        mailonce_core::failpoint!("smtp-envelope");
         self.fly(&flight, rested, patience.command).await?;
+        mailonce_core::failpoint!("smtp-body");
         self.body(&parcel.bytes, patience).await.map_err(Setback::from)
     }
 
@@ -165,12 +167,16 @@ impl Session {
         if armed.elapsed() > patience.armed {
             return not_given(deferred(Phase::Data, "too much time passed, so the final dot was not given"));
         }
+        mailonce_core::failpoint!("smtp-before-dot");
         let end = Instant::now() + patience.answer;
-        let answer = match self.wire.write(b".\r\n", end).await {
-            // A part of the dot may have left, so that the server may have it all.
+        // Of a dot that could not be written a part may have left, so that the server may have it all.
+        let written = self.wire.write(b".\r\n", end).await;
+        mailonce_core::failpoint!("smtp-after-dot");
+        let answer = match written {
             Err(error) => Err(error),
             Ok(()) => self.wire.answer(end).await,
         };
+        mailonce_core::failpoint!("smtp-after-answer");
         match answer {
             Ok(answer) => self.settle(&answer),
             Err(error) => not_given(Reply::new(Meaning::Unknown, Phase::Final, None, &error.to_string())),

@@ -64,7 +64,9 @@ pub(super) async fn send(State(app): State<App>, door: Door, headers: HeaderMap,
     door.caller.need(Scope::Send)?;
     let patience = preferred_wait(&headers)?;
     let request = body.parse::<SendBody>()?.request(door.key)?;
+    mailonce_core::failpoint!("api-before-send");
     let mut answer = app.engine.send(&door.caller, request).await?;
+    mailonce_core::failpoint!("api-after-send");
     if let Some(patience) = patience
         && let Some(email) = app.engine.settled(door.caller.team.id, answer.id, patience).await?
     {
@@ -100,7 +102,9 @@ pub(super) async fn batch(State(app): State<App>, door: Door, headers: HeaderMap
     }
     let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.request(None);
     let items = values.iter().map(item).collect();
+    mailonce_core::failpoint!("api-before-batch");
     let answer = app.engine.send_batch(&door.caller, door.key, items, strict).await?;
+    mailonce_core::failpoint!("api-after-batch");
     let data = answer.items.iter().map(|item| item.as_ref().map(SentBody::from)).collect();
     let error = |(index, problem): (usize, Problem)| BatchError {
         index,
@@ -243,7 +247,9 @@ pub(super) async fn cancel(State(app): State<App>, door: Door, PathOf(id): PathO
     let id = email_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
     let asked = door.asked("cancel", &id.to_string(), b"");
+    mailonce_core::failpoint!("api-before-change");
     let email = app.engine.cancel(&door.caller, id, asked).await?;
+    mailonce_core::failpoint!("api-after-change");
     Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
 }
 
@@ -266,5 +272,8 @@ pub(super) async fn resend(State(app): State<App>, door: Door, PathOf(id): PathO
     let reason = body.parse_or_empty::<ResendBody>()?.reason;
     words("reason", reason.as_deref().unwrap_or_default())?;
     let asked = door.asked("resend", &id.to_string(), b"");
-    Ok(sent(&app.engine.resend(&door.caller, id, reason, asked).await?))
+    mailonce_core::failpoint!("api-before-change");
+    let answer = app.engine.resend(&door.caller, id, reason, asked).await?;
+    mailonce_core::failpoint!("api-after-change");
+    Ok(sent(&answer))
 }

@@ -46,7 +46,9 @@ pub(super) async fn resolve(State(app): State<App>, door: Door, PathOf(id): Path
     let choice = Choice::parse(&wish.r#as).ok_or_else(fault)?;
     let asked = door.asked("resolve", &id.to_string(), &body.0);
     let wish = Resolve { choice, rev: wish.rev, handoff: wish.handoff, reason: wish.reason };
+    mailonce_core::failpoint!("api-before-resolve");
     let email = app.engine.resolve(&door.caller, id, wish, asked).await?;
+    mailonce_core::failpoint!("api-after-resolve");
     Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
 }
 

@@ -72,6 +72,10 @@ enum Verb {
     Migrate(Flags),
     /// Check this installation and say what to mend
     Doctor(Flags),
+    /// Name every point at which a rig may stop this binary
+    #[cfg(feature = "failpoints")]
+    #[command(hide = true)]
+    Failpoints,
     /// Fill a ledger with settled keys, for benchmarks
     #[command(hide = true)]
     BenchFill(admin::FillArgs),
@@ -122,6 +126,11 @@ pub async fn run(cli: Cli) -> ExitCode {
         }
         Verb::Migrate(flags) => admin::migrate(&out, &flags).await,
         Verb::Doctor(flags) => doctor::doctor(&out, &flags).await,
+        #[cfg(feature = "failpoints")]
+        Verb::Failpoints => {
+            out.raw(&mailonce_core::failpoint::POINTS.join("\n"));
+            Ok(ExitCode::SUCCESS)
+        }
         Verb::BenchFill(args) => admin::fill(&out, args).await,
     };
     done.unwrap_or_else(|error| failed(&error))

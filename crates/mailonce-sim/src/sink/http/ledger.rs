@@ -38,6 +38,10 @@ pub(super) struct Known {
 #[derive(Default)]
 pub(super) struct Ledger {
     pub(super) taken: Vec<Taken>,
+    /// When each of them was taken.
+    times: Vec<Instant>,
+    /// How long it takes until a look-up finds one.
+    lag: Duration,
     keys: BTreeMap<(Vendor, String), Known>,
 }
 
@@ -51,6 +55,11 @@ pub(super) struct Read {
 }
 
 impl Ledger {
+    /// Nothing taken yet, and look-ups that lag behind.
+    pub(super) fn with_lag(lag: Duration) -> Self {
+        Self { lag, ..Self::default() }
+    }
+
     /// What the vendor knows of a key that is not older than its window.
     pub(super) fn known(&self, vendor: Vendor, key: &str, window: Duration) -> Option<&Known> {
         self.keys.get(&(vendor, key.to_owned())).filter(|known| known.at.elapsed() < window)
@@ -71,17 +80,20 @@ impl Ledger {
         }
         let Read { key, message_id, correlation, mut recipients } = read;
         recipients.sort_unstable();
+        self.times.push(Instant::now());
         self.taken.push(Taken { vendor, id: id.clone(), key, message_id, correlation, recipients, body_hash });
         id
     }
 
+    /// What a look-up at a vendor finds.
     pub(super) fn of(&self, vendor: Vendor) -> impl Iterator<Item = &Taken> {
-        self.taken.iter().filter(move |taken| taken.vendor == vendor)
+        let found = self.taken.iter().zip(&self.times).filter(|(_, at)| at.elapsed() >= self.lag);
+        found.map(|(taken, _)| taken).filter(move |taken| taken.vendor == vendor)
     }
 }
 
 /// SHA-256 in hexadecimal.
-pub(super) fn hash(bytes: &[u8]) -> String {
+pub(in crate::sink) fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 

@@ -6,6 +6,7 @@
 mod asked;
 mod keyed;
 mod ledger;
+mod seen;
 mod signed;
 mod vendor;
 
@@ -16,7 +17,11 @@ use hyper_util::rt::TokioIo;
 use std::{
     collections::VecDeque,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -26,8 +31,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+use super::oracle::Oracle;
 use ledger::Ledger;
 pub use ledger::Taken;
+pub(super) use ledger::hash;
 pub use vendor::{Trouble, Vendor};
 
 /// The credential that every vendor but SES knows.
@@ -59,6 +66,8 @@ pub enum Act {
     TakeThenHuge,
     /// It is taken only after [`Sink::release`], and no answer ever comes.
     TakeLate,
+    /// It is taken after this time, and no answer ever comes.
+    TakeAfter(Duration),
     /// It is not taken, and the connection ends without an answer.
     Drop,
     /// It is not taken: somebody else's page, with status 200.
@@ -67,6 +76,13 @@ pub enum Act {
     Redirect,
     /// It is not taken, in the vendor's words.
     Trouble(Trouble),
+}
+
+impl Act {
+    /// Whether the mail is taken, or may be.
+    fn takes(self) -> bool {
+        !matches!(self, Self::Drop | Self::Portal | Self::Redirect | Self::Trouble(_))
+    }
 }
 
 /// A running sink. It ends when it is dropped.
@@ -81,6 +97,9 @@ struct Shared {
     script: Mutex<VecDeque<Act>>,
     late: Notify,
     settled: Notify,
+    /// What it does by itself when the script is over, and where it writes down what it got.
+    oracle: Option<Arc<Oracle>>,
+    connections: AtomicU64,
 }
 
 impl Shared {
@@ -88,8 +107,8 @@ impl Shared {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_act(&self) -> Act {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or(Act::Honest)
+    fn next_act(&self) -> Option<Act> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
@@ -100,6 +119,8 @@ struct Got {
     query: String,
     headers: HeaderMap,
     body: Bytes,
+    /// The connection it came by, from 1.
+    connection: u64,
 }
 
 impl Got {
@@ -130,22 +151,31 @@ impl Said {
 impl Sink {
     /// Opens a sink on a free port of the loopback interface.
     pub async fn open() -> io::Result<Self> {
-        Self::start(None, "http://127.0.0.1").await
+        Self::start(None, "http://127.0.0.1", None).await
+    }
+
+    /// The same with an oracle.
+    pub async fn open_with(oracle: Arc<Oracle>) -> io::Result<Self> {
+        Self::start(None, "http://127.0.0.1", Some(oracle)).await
     }
 
     /// The same behind TLS, named `localhost`.
     pub async fn open_tls(config: Arc<rustls::ServerConfig>) -> io::Result<Self> {
-        Self::start(Some(config.into()), "https://localhost").await
+        Self::start(Some(config.into()), "https://localhost", None).await
     }
 
-    async fn start(tls: Option<TlsAcceptor>, at: &str) -> io::Result<Self> {
+    async fn start(tls: Option<TlsAcceptor>, at: &str, oracle: Option<Arc<Oracle>>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("{at}:{}", listener.local_addr()?.port());
+        let lag = oracle.as_ref().map_or(0, |oracle| oracle.mood.rates().lag_ms);
+        let lag = Duration::from_millis(u64::from(lag));
         let shared = Arc::new(Shared {
-            ledger: Mutex::default(),
+            ledger: Mutex::new(Ledger::with_lag(lag)),
             script: Mutex::default(),
             late: Notify::new(),
             settled: Notify::new(),
+            oracle,
+            connections: AtomicU64::new(0),
         });
         let (end, ended) = watch::channel(());
         tokio::spawn(listen(listener, tls, Arc::clone(&shared), ended));
@@ -213,20 +243,25 @@ async fn listen(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<Shared>) {
+    let connection = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { respond(shared, request).await }
+        async move { respond(shared, connection, request).await }
     });
     // An error here is a connection that was meant to end, or a caller that hung up.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }
 
-async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+async fn respond(
+    shared: Arc<Shared>,
+    connection: u64,
+    request: Request<Incoming>,
+) -> io::Result<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
     let body = Limited::new(body, REQUEST_BYTES).collect().await.map_err(io::Error::other)?.to_bytes();
     let path = head.uri.path().to_owned();
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let got = Got { method: head.method.to_string(), path, query, headers: head.headers, body };
+    let got = Got { method: head.method.to_string(), path, query, headers: head.headers, body, connection };
     let said = act(&shared, got).await?;
     let mut response = Response::builder().status(said.status);
     for (name, value) in said.headers {
@@ -236,15 +271,23 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<
 }
 
 async fn act(shared: &Arc<Shared>, got: Got) -> io::Result<Said> {
+    if let Some(said) = seen::control(shared, &got) {
+        return Ok(said);
+    }
     let Some(vendor) = Vendor::at(&got) else {
         return Ok(Said { status: 404, headers: Vec::new(), body: b"404 Not Found".to_vec() });
     };
-    let take = |got: &Got| vendor.answer(&mut shared.ledger(), got);
     if got.method == "GET" {
-        return Ok(take(&got));
+        return Ok(vendor.answer(&mut shared.ledger(), &got));
+    }
+    let whim = seen::whim(shared, vendor, &got);
+    let act = shared.next_act().unwrap_or_else(|| seen::act(whim));
+    let take = |got: &Got| seen::take(shared, vendor, got, whim);
+    if !act.takes() {
+        seen::note(shared, vendor, &got, whim, false);
     }
     let dropped = || Err(io::Error::other("the sink ends the connection"));
-    match shared.next_act() {
+    match act {
         Act::Honest => Ok(take(&got)),
         Act::TakeThenDrop => {
             take(&got);
@@ -272,8 +315,16 @@ async fn act(shared: &Arc<Shared>, got: Got) -> io::Result<Said> {
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 shared.late.notified().await;
-                vendor.answer(&mut shared.ledger(), &got);
+                seen::take(&shared, vendor, &got, whim);
                 shared.settled.notify_one();
+            });
+            std::future::pending().await
+        }
+        Act::TakeAfter(time) => {
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                seen::take(&shared, vendor, &got, whim);
             });
             std::future::pending().await
         }

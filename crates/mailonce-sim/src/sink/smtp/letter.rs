@@ -1,6 +1,7 @@
 //! The part of a session that is about one mail: `MAIL`, `RCPT`, `DATA`, the body and the dot.
 
 use super::{
+    super::{http::hash, oracle::journal::Line},
     Act, Protection, Recorded, Step,
     session::{Flow, Over, Session},
 };
@@ -43,6 +44,9 @@ impl Session {
             (Some(_), None) => "555 5.5.4 not offered\r\n",
             (Some(_), Some(_)) => "250 2.1.5 ok\r\n",
         };
+        if let (Some(oracle), Some((to, _))) = (&self.shared.setting.oracle, &parsed) {
+            self.whim = oracle.mood.next(to);
+        }
         if self.respond(Step::Rcpt, line, usual).await? && self.sender.is_some() {
             self.recipients.extend(parsed);
         }
@@ -67,7 +71,7 @@ impl Session {
             return Ok(());
         }
         let body = self.body().await?;
-        let act = self.shared.change(|memory| memory.script.act(Step::Dot, ""));
+        let act = self.act(Step::Dot, "");
         let Some(bytes) = body else {
             self.forget();
             return self.say(b"554 5.6.0 bare CR or LF\r\n").await;
@@ -92,6 +96,7 @@ impl Session {
                 return self.misbehave(*then).await;
             }
             Some(act) => {
+                self.note(&bytes, false);
                 self.forget();
                 return self.misbehave(act).await;
             }
@@ -100,12 +105,31 @@ impl Session {
     }
 
     fn take(&mut self, bytes: Vec<u8>) {
+        self.note(&bytes, true);
         let (sender, sender_parameters) = self.sender.take().unwrap_or_default();
         let recipients = std::mem::take(&mut self.recipients);
         let (connection, secure, login) = (self.number, self.secure, self.login.clone());
         let at = SystemTime::now();
         let mail = Recorded { sender, sender_parameters, recipients, bytes, at, connection, secure, login };
         self.shared.change(|memory| memory.mails.push(mail));
+    }
+
+    /// Writes down what came, where an oracle wants to know.
+    fn note(&self, bytes: &[u8], taken: bool) {
+        let Some(oracle) = &self.shared.setting.oracle else { return };
+        let field = |name: &str| header(bytes, name).unwrap_or_default();
+        oracle.note(Line {
+            transport: "smtp".into(),
+            connection: self.number as u64,
+            email: field("X-Mailonce-Id: "),
+            message_id: field("Message-ID: "),
+            to: self.recipients.iter().map(|(to, _)| to.clone()).collect(),
+            body: hash(bytes),
+            taken,
+            did: self.whim.word().into(),
+            ambiguous: self.whim.is_ambiguous(),
+            ..Line::default()
+        });
     }
 
     /// The body up to CRLF, dot, CRLF, and nothing else. None when it has a CR or LF that stands alone.
@@ -115,7 +139,7 @@ impl Session {
             let mut line = Vec::new();
             self.io.read_until(b'\n', &mut line).await?;
             if std::mem::take(&mut first) && line.ends_with(b"\n") {
-                let act = self.shared.change(|memory| memory.script.act(Step::Body, ""));
+                let act = self.act(Step::Body, "");
                 if let Some(act) = act {
                     self.misbehave(act).await?;
                 }
@@ -133,6 +157,13 @@ impl Session {
             bytes.extend_from_slice(line.strip_prefix(b".").unwrap_or(&line));
         }
     }
+}
+
+/// The value of a header that is not folded.
+fn header(bytes: &[u8], name: &str) -> Option<String> {
+    let head = bytes.split(|byte| *byte == b'\n').take_while(|line| *line != b"\r");
+    let line = head.map(String::from_utf8_lossy).find_map(|line| line.strip_prefix(name).map(str::to_owned));
+    line.map(|value| value.trim().to_owned())
 }
 
 /// The address between angle brackets, and the parameters behind it.

@@ -6,7 +6,7 @@ mod session;
 
 pub use script::{Act, Step};
 
-use super::certificate::Certificate;
+use super::{certificate::Certificate, oracle::Oracle};
 use anyhow::{Context as _, Result};
 use rustls::pki_types::CertificateDer;
 use script::{Rule, Script};
@@ -49,6 +49,8 @@ pub struct Setting {
     pub login: Option<(String, String)>,
     /// The mechanisms of AUTH it offers.
     pub mechanisms: Vec<String>,
+    /// What it does by itself where it is not told what to do, and where it writes down what it got.
+    pub oracle: Option<Arc<Oracle>>,
 }
 
 impl Default for Setting {
@@ -59,6 +61,7 @@ impl Default for Setting {
             protection: Protection::None,
             login: None,
             mechanisms: all(&["PLAIN", "LOGIN"]),
+            oracle: None,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! One connection to the sink: how it speaks, greets, and protects itself.
 
-use super::{Act, Order, Protection, Shared, Step};
+use super::{
+    super::oracle::mood::{LATE, Whim},
+    Act, Order, Protection, Shared, Step,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use std::{io, sync::Arc};
 use tokio::{
@@ -36,6 +39,8 @@ pub(super) struct Session {
     pub(super) greeted: bool,
     pub(super) sender: Option<(String, Vec<String>)>,
     pub(super) recipients: Vec<(String, Vec<String>)>,
+    /// What an oracle does with the mail at hand.
+    pub(super) whim: Whim,
 }
 
 impl Session {
@@ -56,8 +61,9 @@ impl Session {
             let secure = shared.setting.protection == Protection::Tls;
             let io = BufReader::new(stream);
             let (greeted, login, sender, recipients) = (false, None, None, Vec::new());
-            let shared = shared.clone();
-            let session = Self { shared, io, number, orders, acceptor, secure, login, greeted, sender, recipients };
+            let (shared, whim) = (shared.clone(), Whim::Honest);
+            let session =
+                Self { shared, io, number, orders, acceptor, secure, login, greeted, sender, recipients, whim };
             drop(session.serve().await);
         }
         shared.change(|memory| memory.open -= 1);
@@ -108,6 +114,7 @@ impl Session {
     pub(super) fn forget(&mut self) {
         self.sender = None;
         self.recipients.clear();
+        self.whim = Whim::Honest;
     }
 
     /// One line without its CRLF. Meanwhile orders are followed.
@@ -144,10 +151,14 @@ impl Session {
         Ok(self.io.flush().await?)
     }
 
+    /// What to do at a step: what it was told, else what an oracle wants.
+    pub(super) fn act(&self, step: Step, line: &str) -> Option<Act> {
+        self.shared.change(|memory| memory.script.act(step, line)).or_else(|| whim_at(self.whim, step))
+    }
+
     /// Answers, and tells whether what was asked is to be done.
     pub(super) async fn respond(&mut self, step: Step, line: &str, usual: &str) -> Flow<bool> {
-        let act = self.shared.change(|memory| memory.script.act(step, line));
-        match act {
+        match self.act(step, line) {
             None => self.say(usual.as_bytes()).await.map(|()| true),
             Some(Act::Extra(more)) => self.say(&[usual.as_bytes(), &more].concat()).await.map(|()| true),
             Some(Act::Late(after)) => {
@@ -240,5 +251,21 @@ impl Session {
             self.login = given.map(|(user, _)| user);
         }
         Ok(())
+    }
+}
+
+/// What a whim does at a step. A refusal after the mail was taken would be a lie that no sender can see through.
+fn whim_at(whim: Whim, step: Step) -> Option<Act> {
+    match (whim, step) {
+        (Whim::Rcpt(true), Step::Rcpt) => Some(Act::say("450 4.2.1 not now")),
+        (Whim::Rcpt(false), Step::Rcpt) => Some(Act::say("550 5.1.1 nobody here")),
+        (Whim::Cut, Step::Body) => Some(Act::Cut),
+        (Whim::Defer, Step::Dot) => Some(Act::say("451 4.3.0 not now")),
+        (Whim::Refuse, Step::Dot) => Some(Act::say("554 5.7.1 never")),
+        (Whim::TakeThenDrop, Step::Dot) => Some(Act::taken(Act::Cut)),
+        (Whim::TakeThenBreak, Step::Dot) => Some(Act::taken(Act::say("what?"))),
+        (Whim::TakeThenStall, Step::Dot) => Some(Act::taken(Act::Stall)),
+        (Whim::TakeLate, Step::Dot) => Some(Act::Late(LATE)),
+        _ => None,
     }
 }

@@ -1,0 +1,167 @@
+//! Named points at which a rig may stop the process. Nothing at all in a build without the feature `failpoints`.
+//!
+//! A point goes between two steps that can be told apart after a crash. Its name is in [`POINTS`], or the room that
+//! passes it does not compile; the crash rig holds its table of cells against the same list.
+
+/// Every point, in the order in which an email meets them.
+pub const POINTS: [&str; 49] = [
+    // The ledger is opened.
+    "sqlite-migrating",
+    "sqlite-migrated",
+    "postgres-migrating",
+    "postgres-migrated",
+    "heartbeat",
+    "recovered",
+    // A call comes in and is answered.
+    "api-before-send",
+    "api-after-send",
+    "api-before-batch",
+    "api-after-batch",
+    "api-before-change",
+    "api-after-change",
+    "api-before-resolve",
+    "api-after-resolve",
+    // The writer thread of SQLite.
+    "sqlite-before-begin",
+    "sqlite-after-begin",
+    "sqlite-before-commit",
+    "sqlite-after-commit",
+    "sqlite-answering",
+    // The lanes, the careful verbs and the sequencer of PostgreSQL.
+    "postgres-before-round",
+    "postgres-after-round",
+    "postgres-locked",
+    "postgres-before-commit",
+    "postgres-after-commit",
+    "postgres-numbering",
+    "postgres-numbered",
+    // A hand-over.
+    "captured",
+    "before-lease",
+    "after-lease",
+    "approach",
+    "smtp-envelope",
+    "smtp-body",
+    "http-connected",
+    "before-marker",
+    "after-marker",
+    "smtp-before-dot",
+    "smtp-after-dot",
+    "smtp-after-answer",
+    "http-before-request",
+    "http-after-answer",
+    "after-answer",
+    "after-settle",
+    // What is in doubt, and what providers tell.
+    "repeat",
+    "before-look-up",
+    "after-look-up",
+    "hook-before-note",
+    "hook-after-note",
+    // Upkeep.
+    "before-sweep",
+    "after-sweep",
+];
+
+/// Passes a named point.
+#[cfg(feature = "failpoints")]
+#[macro_export]
+macro_rules! failpoint {
+    ($name:literal) => {{
+        const { assert!($crate::failpoint::is_known($name), "this point is not in the list") };
+        $crate::failpoint::reach($name);
+    }};
+}
+
+/// Passes a named point: nothing in this build.
+#[cfg(not(feature = "failpoints"))]
+#[macro_export]
+macro_rules! failpoint {
+    ($name:literal) => {
+        const { assert!($crate::failpoint::is_known($name), "this point is not in the list") }
+    };
+}
+
+/// Whether a point is in the list.
+pub const fn is_known(name: &str) -> bool {
+    let mut at = 0;
+    while at < POINTS.len() {
+        if same(POINTS[at].as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// `==`, which is not there for constants yet.
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Stops or kills the process when the environment says so: `MAILONCE_FAILPOINT=name:kill:3` kills it when the point is
+/// reached for the third time; `stop` sends SIGSTOP to itself. It says so on stderr first.
+///
+/// It blocks its thread, also under an async runtime: nothing may go on here before the signal was taken.
+#[cfg(feature = "failpoints")]
+pub fn reach(name: &str) {
+    use rustix::process::{Signal, getpid, kill_process};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static REACHED: AtomicU64 = AtomicU64::new(0);
+    let Some(wish) = WISH.as_ref().filter(|wish| wish.point == name) else { return };
+    if REACHED.fetch_add(1, Ordering::SeqCst) + 1 != wish.time {
+        return;
+    }
+    eprintln!("failpoint {name} {}", if wish.stop { "stop" } else { "kill" });
+    let mut seen = std::time::Instant::now();
+    let sent = kill_process(getpid(), if wish.stop { Signal::STOP } else { Signal::KILL });
+    // Some other thread may be the one that takes the signal, a moment later.
+    while sent.is_ok() && seen.elapsed() < SLEPT {
+        seen = std::time::Instant::now();
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}
+
+/// What the environment asks for.
+#[cfg(feature = "failpoints")]
+struct Wish {
+    point: String,
+    stop: bool,
+    time: u64,
+}
+
+#[cfg(feature = "failpoints")]
+static WISH: std::sync::LazyLock<Option<Wish>> = std::sync::LazyLock::new(|| {
+    let text = std::env::var("MAILONCE_FAILPOINT").ok()?;
+    let mut parts = text.split(':');
+    let point = parts.next()?.to_owned();
+    let stop = parts.next()? == "stop";
+    Some(Wish { point, stop, time: parts.next().and_then(|n| n.parse().ok()).unwrap_or(1) })
+});
+
+/// A pause by which a process notices that it was stopped. Rigs stop it for longer.
+#[cfg(feature = "failpoints")]
+const SLEPT: std::time::Duration = std::time::Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::{POINTS, is_known};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_point_has_a_name_of_its_own() {
+        assert_eq!(POINTS.iter().collect::<BTreeSet<_>>().len(), POINTS.len());
+        assert!(POINTS.iter().all(|name| is_known(name)));
+        assert!(!is_known("after-marke") && !is_known("after-markers") && !is_known(""));
+    }
+}

@@ -1,0 +1,162 @@
+//! The crash rig from the command line: kills and stops the shipped binary at its points, and judges what it kept.
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, ValueEnum};
+use mailonce_sim::crash::board::Board;
+use mailonce_sim::crash::campaign::Plan;
+use mailonce_sim::crash::judge::Judgement;
+use mailonce_sim::crash::round::Round;
+use mailonce_sim::crash::table::{Class, Store};
+use mailonce_sim::crash::world::Tools;
+use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::rig::postgres::{Postgres, output};
+use mailonce_sim::rig::{chance, server};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Between two lines of the live count.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// Which stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Stores {
+    /// The embedded one.
+    Sqlite,
+    /// The one for many nodes; needs MAILONCE_TEST_POSTGRES.
+    Postgres,
+    /// Both.
+    Both,
+}
+
+/// Kills and stops mailonce at its named points, again and again, and judges what it kept.
+#[derive(Debug, Parser)]
+#[command(name = "mailonce-crash", max_term_width = 100)]
+struct Args {
+    /// At least so many deaths
+    #[arg(long, default_value_t = 500)]
+    cycles: usize,
+    /// Where everything that is by chance comes from; else a new one
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What keeps the ledger
+    #[arg(long, value_enum, default_value = "both")]
+    store: Stores,
+    /// Where mail goes; else everywhere
+    #[arg(long, value_enum)]
+    class: Vec<Class>,
+    /// Rounds side by side
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Only the points of the short form
+    #[arg(long)]
+    short: bool,
+    /// The server's binary, built with `--features failpoints`; else the one beside this
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Where the summary is written
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where rounds that failed are kept
+    #[arg(long, value_name = "DIR", default_value = "crash-failures")]
+    keep: PathBuf,
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let plan = plan(&args);
+    let tools = tools(&args)?;
+    println!("seed {}, {} rounds", plan.seed, plan.rounds().len());
+    let (board, over) = (Board::default(), AtomicBool::new(false));
+    let played = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut told = 0;
+            while !over.load(Ordering::SeqCst) {
+                pause(Duration::from_millis(200));
+                told += 200;
+                if told >= TOLD_EVERY.as_millis() {
+                    told = 0;
+                    eprintln!("{}", board.line());
+                }
+            }
+        });
+        let played = plan.run(&tools, &board, tell);
+        over.store(true, Ordering::SeqCst);
+        played
+    });
+    conclude(&args, &plan, &board, played)
+}
+
+fn conclude(args: &Args, plan: &Plan, board: &Board, played: Result<()>) -> Result<ExitCode> {
+    let parts = plan.parts();
+    println!("{}\n{}", board.table(&parts), board.line());
+    let mut summary = board.summary(&parts);
+    summary["seed"] = plan.seed.into();
+    let missing: Vec<String> = board
+        .missing(&parts, plan.short, 1)
+        .iter()
+        .map(|(point, store, class)| format!("{point} {} {class}", store.word()))
+        .collect();
+    // A replay of a few cycles is not expected to reach everything.
+    let whole = plan.rounds().len() >= parts.len() && args.class.is_empty();
+    summary["missing"] = missing.clone().into();
+    summary["trouble"] = played.as_ref().err().map(|why| format!("{why:#}")).into();
+    if let Some(path) = &args.json {
+        std::fs::write(path, format!("{summary:#}\n")).with_context(|| format!("writing {}", path.display()))?;
+    }
+    let violations = board.counts().violations;
+    for violation in &violations {
+        println!("VIOLATION {violation}");
+    }
+    if whole && !missing.is_empty() {
+        println!("cells that were never reached:\n  {}", missing.join("\n  "));
+    }
+    played?;
+    let good = violations.is_empty() && (missing.is_empty() || !whole);
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tell(round: &Round, judgement: &Result<Judgement>) {
+    let what = match judgement {
+        Ok(judgement) => format!(
+            "{} emails, {} acceptances, {} violations",
+            judgement.emails,
+            judgement.taken,
+            judgement.violations.len()
+        ),
+        Err(why) => format!("not played: {why:#}"),
+    };
+    eprintln!("round {} {} seed {}: {what}", round.store.word(), round.class, round.seed);
+}
+
+fn plan(args: &Args) -> Plan {
+    let stores = match args.store {
+        Stores::Sqlite => vec![Store::Sqlite],
+        Stores::Postgres => vec![Store::Postgres],
+        Stores::Both => Store::ALL.to_vec(),
+    };
+    let classes = if args.class.is_empty() { Class::ALL.to_vec() } else { args.class.clone() };
+    let seed = args.seed.unwrap_or_else(chance::seed);
+    Plan { stores, classes, cycles: args.cycles, seed, jobs: args.jobs, short: args.short, keep: args.keep.clone() }
+}
+
+fn tools(args: &Args) -> Result<Tools> {
+    let children = Children::default();
+    children.watch_signals(None)?;
+    let server = server::binary(args.binary.as_ref())?;
+    check_points(&server)?;
+    let sink = std::env::current_exe()?.with_file_name("mailonce-sink");
+    let postgres = if args.store == Stores::Sqlite { None } else { Some(Postgres::from_env()?) };
+    Ok(Tools { children, server, sink, postgres })
+}
+
+/// The binary must have the very points that the table has.
+fn check_points(server: &PathBuf) -> Result<()> {
+    let mut command = Command::new(server);
+    command.arg("failpoints");
+    let said = output(command).context("was the binary built with `--features failpoints`?")?;
+    let known = mailonce_core::failpoint::POINTS;
+    ensure!(said.lines().eq(known), "the binary has other points than this rig: build both");
+    Ok(())
+}

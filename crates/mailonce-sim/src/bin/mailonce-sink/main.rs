@@ -1,0 +1,51 @@
+//! The oracle sink: a next hop in a process of its own, which takes mail by SMTP and in three HTTP dialects, misbehaves
+//! by a seed and writes down every mail that it took.
+//!
+//! It prints where it listens as one line of JSON, and ends when it is told to.
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use mailonce_sim::sink::http::Sink;
+use mailonce_sim::sink::oracle::{Oracle, mood::Rates};
+use mailonce_sim::sink::smtp::{Setting, SmtpSink};
+use serde_json::json;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A next hop that misbehaves by a seed and remembers everything.
+#[derive(Debug, Parser)]
+#[command(name = "mailonce-sink", max_term_width = 100)]
+struct Args {
+    /// The append-only log: JSON, a line for each mail
+    #[arg(long, value_name = "FILE")]
+    log: PathBuf,
+    /// The seed of everything that it does wrong
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    rates: Rates,
+}
+
+#[tokio::main(worker_threads = 1)]
+async fn main() -> Result<()> {
+    let Args { log, seed, rates } = Args::parse();
+    let oracle = Arc::new(Oracle::open(seed, rates, &log)?);
+    let smtp = SmtpSink::start(Setting { oracle: Some(Arc::clone(&oracle)), ..Setting::default() }).await?;
+    let http = Sink::open_with(oracle).await?;
+    let addresses = json!({
+        "smtp": smtp.at.to_string(),
+        "http": http.url(),
+        "keyed": format!("{}/emails", http.url()),
+        "look_up": format!("{}/email", http.url()),
+        "keyless": format!("{}/other/send", http.url()),
+        "log": log,
+    });
+    writeln!(std::io::stdout(), "{addresses}").context("nobody reads the addresses")?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        told = tokio::signal::ctrl_c() => Ok(told?),
+    }
+}

@@ -1,0 +1,181 @@
+//! What was reached so far, and what it came to: the live count, the table of cells and the summary.
+
+use super::table::{Class, ROWS, Row, Store};
+use comfy_table::Table;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A cell of the table.
+type Cell = (&'static str, Store, Class);
+
+/// How often a cell was reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Hits {
+    /// Kills.
+    pub kills: u64,
+    /// Stops.
+    pub stops: u64,
+}
+
+/// What all rounds came to.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Rounds that were judged.
+    pub rounds: u64,
+    /// Kills at a point.
+    pub kills: u64,
+    /// Stops at a point.
+    pub stops: u64,
+    /// Kills at any other moment.
+    pub others: u64,
+    /// Cycles in which the point was not reached.
+    pub misses: u64,
+    /// Emails.
+    pub emails: u64,
+    /// Mails that sinks took.
+    pub taken: u64,
+    /// What was broken: each with its story and the command that plays it again.
+    pub violations: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    counts: Counts,
+    cells: BTreeMap<Cell, Hits>,
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Board {
+    began: Instant,
+    marks: Mutex<Marks>,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self { began: Instant::now(), marks: Mutex::default() }
+    }
+}
+
+impl Board {
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A point was reached.
+    pub fn hit(&self, cell: Cell, stopped: bool) {
+        let mut marks = self.marks();
+        let hits = marks.cells.entry(cell).or_default();
+        if stopped {
+            hits.stops += 1;
+            marks.counts.stops += 1;
+        } else {
+            hits.kills += 1;
+            marks.counts.kills += 1;
+        }
+    }
+
+    /// Counts something else.
+    pub fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut self.marks().counts);
+    }
+
+    /// What it came to so far.
+    pub fn counts(&self) -> Counts {
+        self.marks().counts.clone()
+    }
+
+    /// The live count.
+    pub fn line(&self) -> String {
+        let marks = self.marks();
+        let Counts { rounds, kills, stops, others, misses, emails, taken, violations } = &marks.counts;
+        format!(
+            "{:>5} s  {} kills ({others} beside points), {stops} stops, {misses} misses, {rounds} rounds, {emails} \
+             emails, {taken} acceptances, {} violations",
+            self.began.elapsed().as_secs(),
+            kills + others,
+            violations.len()
+        )
+    }
+
+    /// The possible cells of these stores and classes that were reached less than `least` times.
+    pub fn missing(&self, parts: &[(Store, Class)], short: bool, least: u64) -> Vec<Cell> {
+        let marks = self.marks();
+        let mut missing = Vec::new();
+        for (store, class) in parts {
+            for row in super::table::rows(*store, *class, short) {
+                let cell = (row.point, *store, *class);
+                let hits = marks.cells.get(&cell).copied().unwrap_or_default();
+                if hits.kills + hits.stops < least {
+                    missing.push(cell);
+                }
+            }
+        }
+        missing
+    }
+
+    /// The table of cells, for people, and below it why some cannot be reached.
+    pub fn table(&self, parts: &[(Store, Class)]) -> String {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        let titles = parts.iter().map(|(store, class)| format!("{}\n{class}", store.word()));
+        table.set_header(std::iter::once("point".to_owned()).chain(titles));
+        let mut reasons: Vec<&str> = Vec::new();
+        let marks = self.marks();
+        for row in &ROWS {
+            let mut line = vec![row.point.to_owned()];
+            for (store, class) in parts {
+                line.push(match row.obstacle(*store, *class) {
+                    Some(why) => {
+                        let at = reasons.iter().position(|known| *known == why).unwrap_or_else(|| {
+                            reasons.push(why);
+                            reasons.len() - 1
+                        });
+                        format!("({})", (b'a' + at as u8) as char)
+                    }
+                    None => shown(marks.cells.get(&(row.point, *store, *class))),
+                });
+            }
+            table.add_row(line);
+        }
+        let mut text = format!("{table}\nkills+stops; cells that cannot be reached:\n");
+        for (at, why) in reasons.iter().enumerate() {
+            // Writing to a `String` cannot fail.
+            let _infallible = writeln!(text, "  ({}) {why}", (b'a' + at as u8) as char);
+        }
+        text
+    }
+
+    /// Everything, for machines.
+    pub fn summary(&self, parts: &[(Store, Class)]) -> Value {
+        let marks = self.marks();
+        let cell = |row: &'static Row, store: Store, class: Class| {
+            let hits = marks.cells.get(&(row.point, store, class)).copied().unwrap_or_default();
+            json!({"point": row.point, "store": store, "class": class, "kills": hits.kills, "stops": hits.stops,
+                "impossible": row.obstacle(store, class)})
+        };
+        let cells: Vec<Value> = ROWS
+            .iter()
+            .flat_map(|row| parts.iter().map(move |(s, c)| (row, *s, *c)))
+            .map(|(r, s, c)| cell(r, s, c))
+            .collect();
+        let Counts { rounds, kills, stops, others, misses, emails, taken, violations } = &marks.counts;
+        json!({
+            "seconds": self.began.elapsed().as_secs(), "rounds": rounds, "kills": kills + others,
+            "kills_at_points": kills, "kills_beside_points": others, "stops": stops, "misses": misses,
+            "emails": emails, "acceptances": taken, "violations": violations, "cells": cells,
+        })
+    }
+}
+
+fn shown(hits: Option<&Hits>) -> String {
+    match hits.copied().unwrap_or_default() {
+        Hits { kills: 0, stops: 0 } => "-".to_owned(),
+        Hits { kills, stops: 0 } => kills.to_string(),
+        Hits { kills, stops } => format!("{kills}+{stops}"),
+    }
+}

@@ -1,0 +1,137 @@
+//! Callers: they ask, and whatever they asked and were told becomes a line of the history at once.
+
+use crate::proof::history::{Call, End, History, Verb, Wanted};
+use crate::rig::http::{self, Reply};
+use crate::sink::oracle::journal::now_us;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write as _;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A team, and the credential that speaks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Team {
+    /// Its name in the history.
+    pub name: String,
+    /// Its API key.
+    pub credential: String,
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// What it asks for.
+    pub verb: Verb,
+    /// Where.
+    pub path: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// The email it is about.
+    pub about: Option<String>,
+    /// Its JSON; without it is a `GET`.
+    pub body: Option<Value>,
+    /// The emails that it asks for.
+    pub wanted: Vec<Wanted>,
+    /// Codes with which it may be refused.
+    pub may_fail: &'static [&'static str],
+}
+
+/// Everything that was asked, in memory and in a file.
+#[derive(Debug)]
+pub struct Client {
+    history: Mutex<History>,
+    file: Mutex<File>,
+    /// Connections on which somebody waits.
+    open: Mutex<Vec<TcpStream>>,
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    /// A client with an empty history.
+    pub fn new(file: &Path) -> Result<Self> {
+        let file = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Self { history: Mutex::default(), file: Mutex::new(file), open: Mutex::default() })
+    }
+
+    /// The history so far.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        held(&self.history)
+    }
+
+    /// Asks. `None` when nobody listened, so that nothing was asked; else the answer, if one came.
+    pub fn ask(&self, at: SocketAddr, team: &Team, ask: &Ask) -> Option<Option<Reply>> {
+        let mut stream = http::connect(at).ok()?;
+        held(&self.open).extend(stream.try_clone());
+        let call = self.history().invoke(Call {
+            at: now_us(),
+            ended: None,
+            team: team.name.clone(),
+            verb: ask.verb,
+            key: ask.key.clone(),
+            about: ask.about.clone(),
+            wanted: ask.wanted.clone(),
+            forgives: false,
+            may_fail: ask.may_fail.iter().map(ToString::to_string).collect(),
+            end: End::Info,
+        });
+        let reply = http::converse(&mut stream, &request(at, team, ask)).ok();
+        let end = reply.as_ref().map_or(End::Info, |reply| end_of(ask, reply));
+        self.end(call, end);
+        Some(reply)
+    }
+
+    fn end(&self, call: usize, end: End) {
+        let mut history = self.history();
+        history.end(call, now_us(), end);
+        let line = history.calls.get(call).map(|call| json!(call).to_string());
+        drop(history);
+        let written = writeln!(held(&self.file), "{}", line.unwrap_or_default());
+        if let Err(why) = written {
+            eprintln!("the history cannot be written: {why}");
+        }
+    }
+
+    /// Lets everybody go who still waits for an answer.
+    pub fn hang_up(&self) {
+        for stream in held(&self.open).drain(..) {
+            // It may be closed already.
+            let _closed = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn request(at: SocketAddr, team: &Team, ask: &Ask) -> Vec<u8> {
+    let method = if ask.body.is_some() { "POST" } else { "GET" };
+    let key = ask.key.as_ref().map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
+    let body = ask.body.as_ref().map(Value::to_string).unwrap_or_default();
+    format!(
+        "{method} {} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {}\r\n{key}Content-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        ask.path,
+        team.credential,
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// What an answer means. One that says less than it must is a refusal with a word of our own.
+fn end_of(ask: &Ask, reply: &Reply) -> End {
+    if !matches!(reply.status, 200..=202) {
+        let code = reply.body["code"].as_str().unwrap_or("no_code").to_owned();
+        return End::Fail { status: reply.status, code };
+    }
+    let ids: Vec<String> = match reply.body["data"].as_array() {
+        Some(rows) => rows.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned).collect(),
+        None => reply.body["id"].as_str().map(str::to_owned).into_iter().collect(),
+    };
+    if !ask.wanted.is_empty() && ids.len() != ask.wanted.len() {
+        return End::Fail { status: reply.status, code: "answer_without_all_ids".to_owned() };
+    }
+    End::Ok { first: reply.status == 202, ids }
+}

@@ -1,0 +1,23 @@
+//! The crash rig: drives the shipped binary by its public API alone, kills or stops it at named points, starts it again,
+//! and holds what it says against the log of a sink that is never killed.
+//!
+//! - [`campaign`] runs rounds side by side; [`round`] is one ledger and the deaths it has to survive.
+//! - [`table`] knows every point and where it can be reached; [`board`] counts what was reached.
+//! - [`steps`] is the order of deaths; [`deed`] is what is asked, from a seed; [`callers`] do it, and [`client`] keeps
+//!   the history.
+//! - [`world`] is what a round runs in: a sink, a store, and servers one after the other or side by side.
+//! - [`read`] reads the ledger in the end, and [`judge`] makes one history of everything and has it judged.
+//!
+//! The binary is `mailonce-crash`; `tests/crash` plays the short form.
+
+pub mod board;
+pub mod callers;
+pub mod campaign;
+pub mod client;
+pub mod deed;
+pub mod judge;
+pub mod read;
+pub mod round;
+pub mod steps;
+pub mod table;
+pub mod world;

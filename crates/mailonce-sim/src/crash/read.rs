@@ -1,0 +1,140 @@
+//! The ledger as it is in the end, read by the public API alone and put into the words of a history.
+
+use super::client::Team;
+use super::deed::meaning;
+use crate::proof::history::{Attempt, Email, Event, Evidence, Handoff};
+use crate::rig::http::{self, Reply};
+use anyhow::{Context as _, Result, ensure};
+use mailonce_core::time::Time;
+use serde_json::Value;
+use std::net::SocketAddr;
+
+/// Everything that a server shows to its teams.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// The emails.
+    pub emails: Vec<Email>,
+    /// The events, each team's in order.
+    pub events: Vec<Event>,
+    /// When each attempt began and ended, in milliseconds since 1970, with its email.
+    pub attempts: Vec<(String, i64, Option<i64>)>,
+}
+
+fn get(at: SocketAddr, team: &Team, path: &str) -> Result<Value> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {}\r\n\r\n", team.credential);
+    let Reply { status, body, .. } = http::exchange(at, request.as_bytes())?;
+    ensure!(status == 200, "GET {path} was answered {status}: {body}");
+    Ok(body)
+}
+
+/// The rows of every page.
+fn pages(at: SocketAddr, team: &Team, path: &str, from: &str) -> Result<Vec<Value>> {
+    let (mut rows, mut next) = (Vec::new(), String::new());
+    loop {
+        let mut page = get(at, team, &format!("{path}{next}"))?;
+        let data = page["data"].as_array_mut().context("a page without data")?;
+        rows.append(data);
+        match page["next_cursor"].as_str() {
+            Some(cursor) => next = format!("&{from}={cursor}"),
+            None => return Ok(rows),
+        }
+    }
+}
+
+/// The emails of a team in a state: id and rev.
+pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String, u64)>> {
+    let page = get(at, team, &format!("/v1/emails?state={state}&limit=100"))?;
+    let rows = page["data"].as_array().context("a page without data")?;
+    Ok(rows.iter().map(|row| (text(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
+}
+
+impl Shown {
+    /// Reads all that these teams are shown.
+    pub fn read(at: SocketAddr, teams: &[Team]) -> Result<Self> {
+        let mut shown = Self::default();
+        for team in teams {
+            for row in pages(at, team, "/v1/emails?limit=100", "cursor")? {
+                let detail = get(at, team, &format!("/v1/emails/{}", text(&row["id"])))?;
+                shown.add(team, &detail);
+            }
+            let events = pages(at, team, "/v1/events?limit=1000", "after")?;
+            shown.events.extend(events.iter().map(|row| event(team, row)));
+        }
+        Ok(shown)
+    }
+
+    fn add(&mut self, team: &Team, detail: &Value) {
+        let email = email(team, detail);
+        for attempt in list(&detail["handoffs"]).iter().flat_map(|handoff| list(&handoff["attempts"])) {
+            let times = (millis(&attempt["at"]).unwrap_or_default(), millis(&attempt["ended_at"]));
+            self.attempts.push((email.id.clone(), times.0, times.1));
+        }
+        self.emails.push(email);
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    list(value).iter().map(text).collect()
+}
+
+fn millis(value: &Value) -> Option<i64> {
+    Time::parse(value.as_str()?).map(|time| time.0)
+}
+
+fn email(team: &Team, detail: &Value) -> Email {
+    let facts = list(&detail["evidence"]);
+    let said = detail["text"].as_str().map(|words| meaning(&text(&detail["subject"]), words));
+    Email {
+        id: text(&detail["id"]),
+        team: team.name.clone(),
+        key: text(&detail["key"]),
+        bind: 0,
+        to: texts(&detail["to"]),
+        body: said,
+        message_id: text(&detail["message_id"]),
+        state: text(&detail["state"]),
+        rev: detail["rev"].as_u64().unwrap_or_default() as u32,
+        resend: detail["on_unknown"] == "resend",
+        handoffs: list(&detail["handoffs"]).iter().map(|one| handoff(one, facts)).collect(),
+    }
+}
+
+fn handoff(one: &Value, facts: &[Value]) -> Handoff {
+    let number = one["number"].as_u64().unwrap_or_default();
+    let own = facts.iter().filter(|fact| fact["handoff"].as_u64() == Some(number));
+    Handoff {
+        number: number as u16,
+        transport: text(&one["transport"]),
+        to: texts(&one["recipients"]),
+        state: text(&one["state"]),
+        may_duplicate: one["may_duplicate"] == true,
+        later: false,
+        attempts: list(&one["attempts"]).iter().map(attempt).collect(),
+        evidence: own.map(|fact| Evidence { source: text(&fact["source"]), says: text(&fact["says"]) }).collect(),
+    }
+}
+
+fn attempt(one: &Value) -> Attempt {
+    let number = one["number"].as_u64().unwrap_or_default() as u32;
+    Attempt { number, fence: None, outcome: text(&one["outcome"]) }
+}
+
+fn event(team: &Team, row: &Value) -> Event {
+    Event {
+        at: 0,
+        team: team.name.clone(),
+        seq: row["seq"].as_u64().unwrap_or_default(),
+        id: text(&row["id"]),
+        kind: text(&row["type"]),
+        about: text(&row["about"]["id"]),
+        rev: row["about"]["rev"].as_u64().unwrap_or_default() as u32,
+    }
+}

@@ -1,0 +1,135 @@
+//! What a round runs in: a sink that is never killed, a store, and a configuration that every server of it shares.
+
+use super::table::{Class, Store};
+use crate::rig::children::{Children, Running};
+use crate::rig::http;
+use crate::rig::postgres::{Database, Postgres};
+use crate::rig::server::{Server, Setup, Started};
+use crate::sink::http::API_KEY as SINK_KEY;
+use crate::sink::oracle::callback::Where;
+use crate::sink::oracle::mood::Rates;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a sink may take to say where it is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The programs and services that rounds use.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    /// Keeper of the servers and sinks.
+    pub children: Children,
+    /// The server's binary, built with its points.
+    pub server: PathBuf,
+    /// The sink's binary.
+    pub sink: PathBuf,
+    /// Where databases are made, if there is a place.
+    pub postgres: Option<Postgres>,
+}
+
+/// What a round runs in.
+#[derive(Debug)]
+pub struct World<'a> {
+    tools: &'a Tools,
+    root: PathBuf,
+    store: Store,
+    database: Option<Database>,
+    config: PathBuf,
+    sink: SocketAddr,
+    started: u64,
+    /// It lives as long as the round.
+    _sink: Running,
+}
+
+impl<'a> World<'a> {
+    /// Starts the sink and makes the place for a ledger.
+    pub fn new(tools: &'a Tools, root: &Path, (store, class): (Store, Class), seed: u64) -> Result<Self> {
+        let (sink, addresses) = start_sink(tools, root, seed)?;
+        let database = match store {
+            Store::Sqlite => None,
+            Store::Postgres => {
+                let postgres = tools.postgres.as_ref().context("no PostgreSQL: see scripts/services")?;
+                let name = format!("mailonce_crash_{}_{seed}_{}", std::process::id(), class.word());
+                Some(postgres.create(&name)?)
+            }
+        };
+        let config = root.join("mailonce.toml");
+        std::fs::write(&config, toml(class, &addresses)?)?;
+        let http = addresses["http"].as_str().and_then(|url| url.strip_prefix("http://"));
+        let at = http.context("a sink without an address")?.parse()?;
+        Ok(Self { tools, root: root.to_owned(), store, database, config, sink: at, started: 0, _sink: sink })
+    }
+
+    /// Starts a server, with a point at which it is hurt: `after-marker:kill:3`.
+    pub fn start(&mut self, point: Option<&str>) -> Result<Started> {
+        self.started += 1;
+        let name = format!("n{}", self.started);
+        // Nodes share a database; a file has one process at a time.
+        let data = self.root.join(if self.store == Store::Sqlite { "data" } else { &name });
+        let store = self.database.as_ref().map(|database| database.url.as_str());
+        let mut env: Vec<(&str, OsString)> = vec![("MAILONCE_CONFIG", self.config.clone().into())];
+        env.extend(point.map(|point| ("MAILONCE_FAILPOINT", point.into())));
+        let setup = Setup { binary: &self.tools.server, data: &data, store, paused: false, env: &env };
+        let log = self.root.join(format!("{name}.log"));
+        Server::start_or_end(&self.tools.children, &log, |at| setup.command("dev", at))
+    }
+
+    /// Tells the sink something: `calm`, or `hooks` and where.
+    pub fn tell_sink(&self, what: &str, to: Option<&Where>) -> Result<()> {
+        let body = serde_json::to_value(to)?;
+        let reply = http::post(self.sink, &format!("/control/{what}"), None, &body)?;
+        ensure!(reply.status == 200, "the sink answered {}: {}", reply.status, reply.body);
+        Ok(())
+    }
+
+    /// The sink's log.
+    pub fn journal(&self) -> PathBuf {
+        self.root.join("sink.jsonl")
+    }
+
+    /// Ends the round's database.
+    pub fn close(self) -> Result<()> {
+        self.database.map_or(Ok(()), Database::remove)
+    }
+}
+
+fn start_sink(tools: &Tools, root: &Path, seed: u64) -> Result<(Running, Value)> {
+    let mut command = Command::new(&tools.sink);
+    command.arg("--log").arg(root.join("sink.jsonl")).args(["--seed", &seed.to_string()]).args(Rates::ROUGH.flags());
+    let said = root.join("sink.out");
+    let mut sink = tools.children.spawn(command, &said)?;
+    let line = || std::fs::read_to_string(&said).unwrap_or_default();
+    sink.wait_until(PATIENCE, || line().ends_with('\n'))?;
+    let addresses = serde_json::from_str(&line()).with_context(|| format!("the sink said: {}", line()))?;
+    Ok((sink, addresses))
+}
+
+/// How long a server waits for an answer of the sink.
+pub const ANSWER: Duration = Duration::from_secs(5);
+
+/// The one way out of a class, in the words of the configuration.
+fn toml(class: Class, sink: &Value) -> Result<String> {
+    let at = |name: &str| sink[name].as_str().with_context(|| format!("the sink has no {name}"));
+    let head = format!("[[transports]]\nname = \"{class}\"\ntimeout = \"{}s\"\n", ANSWER.as_secs());
+    let key = format!("base_url = \"{}\"\napi_key = \"{SINK_KEY}\"\n", at("http")?);
+    Ok(match class {
+        Class::Sandbox => String::new(),
+        Class::Smtp => {
+            let at: SocketAddr = at("smtp")?.parse()?;
+            format!("{head}kind = \"smtp\"\nhost = \"{}\"\nport = {}\ntls = \"none\"\n", at.ip(), at.port())
+        }
+        Class::Keyed => format!("{head}kind = \"resend\"\n{key}"),
+        Class::LookUp => format!("{head}kind = \"postmark\"\n{key}"),
+        Class::Keyless => format!(
+            "{head}kind = \"http\"\nurl = \"{}\"\nheaders = {{ Authorization = \"Bearer {SINK_KEY}\" }}\n\
+             body = '{{\"to\": \"{{{{to}}}}\", \"id\": \"{{{{id}}}}\", \"subject\": \"{{{{subject}}}}\", \"text\": \
+             \"{{{{text}}}}\"}}'\naccepted = [200]\nid_pointer = \"/data/id\"\n",
+            at("keyless")?
+        ),
+    })
+}

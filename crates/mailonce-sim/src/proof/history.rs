@@ -1,0 +1,317 @@
+//! What a rig saw.
+//!
+//! Every line has a place `at` in one order of the rig's own: a counter, or a clock that never goes back. Ids, keys
+//! and teams are words, so that a history can be read by the API as well as by hand. What a rig cannot see it leaves
+//! empty; the promises that need it are then not judged.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything a rig saw.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// The next hops, by the name of the transport that leads there.
+    pub hops: BTreeMap<String, Hop>,
+    /// Calls, in the order in which they began.
+    pub calls: Vec<Call>,
+    /// What next hops got, in order.
+    pub arrivals: Vec<Arrival>,
+    /// Faults that the rig made.
+    pub faults: Vec<Fault>,
+    /// Changes of handoffs in the order of their commits, if the rig sees them.
+    pub moves: Vec<Move>,
+    /// The emails as they are in the end.
+    pub emails: Vec<Email>,
+    /// The events as they are in the end: each team's in its order.
+    pub events: Vec<Event>,
+    /// Mail that came in. Nothing takes mail in yet, and nothing is judged (P12).
+    pub deliveries: Vec<Delivery>,
+    /// Replies to mail that came in. There are none yet, and nothing is judged (P14).
+    pub replies: Vec<Reply>,
+    /// Whether the end was read after every fault was healed and enough time had passed.
+    pub healed: bool,
+}
+
+/// What a next hop can do against a second mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hop {
+    /// It takes a key and remembers it for so many milliseconds.
+    Keyed(u64),
+    /// It can be asked.
+    Asked,
+    /// Nothing.
+    Blind,
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verb {
+    /// Accept one email.
+    Send,
+    /// Accept several, or none.
+    Batch,
+    /// Take one back.
+    Cancel,
+    /// Make the next version of one.
+    Resend,
+    /// Decide what became of one.
+    Resolve,
+    /// Tell what a next hop did with one.
+    Report,
+    /// Forget a key.
+    Forget,
+    /// Show one.
+    Look,
+}
+
+/// One email that a call asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Its recipients, bare.
+    pub to: Vec<String>,
+    /// A hash of what it says. Equal meanings have equal ones.
+    pub body: u64,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// It did what was asked, now or before.
+    Ok {
+        /// Whether this call made the emails.
+        first: bool,
+        /// One id per email that was wanted, in order; for other verbs the ids in the answer.
+        ids: Vec<String>,
+    },
+    /// It was refused.
+    Fail {
+        /// The status.
+        status: u16,
+        /// The word to branch on.
+        code: String,
+    },
+    /// Nobody knows: no answer came, or one that says that it cannot tell.
+    Info,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// When it began.
+    pub at: u64,
+    /// When it ended, if it did.
+    pub ended: Option<u64>,
+    /// Whose credential it came with.
+    pub team: String,
+    /// What it asks for.
+    pub verb: Verb,
+    /// Its key, if it has one. Two calls with one key and team mean one thing.
+    pub key: Option<String>,
+    /// The email it is about, for verbs that name one.
+    pub about: Option<String>,
+    /// The emails that it asks for.
+    pub wanted: Vec<Wanted>,
+    /// Whether other words under its key are forgiven.
+    pub forgives: bool,
+    /// Codes with which it may be refused. Any other refusal is a violation.
+    pub may_fail: Vec<String>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// One mail or request that reached a next hop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// When.
+    pub at: u64,
+    /// The transport by which it came.
+    pub transport: String,
+    /// The email, if the rig can tell.
+    pub email: String,
+    /// Its Message-ID, with angle brackets; empty when the next hop does not see it.
+    pub message_id: String,
+    /// The key it came with.
+    pub key: Option<String>,
+    /// A hash of its bytes.
+    pub bytes: u64,
+    /// Its recipients, bare.
+    pub to: Vec<String>,
+    /// Whether it became a mail. A repeat that was recognised, or a request that was refused, did not.
+    pub taken: bool,
+}
+
+/// A fault that the rig made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// When.
+    pub at: u64,
+    /// What it did.
+    pub kind: String,
+    /// Whether it may leave an outcome that nobody can tell.
+    pub ambiguous: bool,
+    /// The emails it can have touched. Empty: any.
+    pub emails: Vec<String>,
+}
+
+/// A change of one handoff, as one commit made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// When.
+    pub at: u64,
+    /// The email.
+    pub email: String,
+    /// The handoff's number.
+    pub handoff: u16,
+    /// The state before; empty when it was made by this commit.
+    pub from: String,
+    /// The state after.
+    pub to: String,
+    /// The fence after.
+    pub fence: u64,
+    /// The email's rev after.
+    pub rev: u32,
+}
+
+/// An email as it is in the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Email {
+    /// Its id.
+    pub id: String,
+    /// Whose it is.
+    pub team: String,
+    /// Its key as it is shown; empty without one.
+    pub key: String,
+    /// How often its key was bound, this time included; 0 when the rig cannot tell.
+    pub bind: u32,
+    /// Its recipients, bare.
+    pub to: Vec<String>,
+    /// The hash of what it says, in the way of [`Wanted::body`]; `None` when the rig cannot tell.
+    pub body: Option<u64>,
+    /// Its Message-ID; empty when the rig did not read it.
+    pub message_id: String,
+    /// Its state.
+    pub state: String,
+    /// How often it changed; 0 when the rig did not read it.
+    pub rev: u32,
+    /// Whether it asks to be resent when its outcome stays unknown.
+    pub resend: bool,
+    /// Its handoffs.
+    pub handoffs: Vec<Handoff>,
+}
+
+/// A handoff as it is in the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handoff {
+    /// Its number.
+    pub number: u16,
+    /// The way out.
+    pub transport: String,
+    /// Whom it is for.
+    pub to: Vec<String>,
+    /// Its state.
+    pub state: String,
+    /// Whether it says that the recipient may have it twice.
+    pub may_duplicate: bool,
+    /// Whether its time has not come yet.
+    pub later: bool,
+    /// Its attempts, in order.
+    pub attempts: Vec<Attempt>,
+    /// Facts about it, in the order in which they were learnt.
+    pub evidence: Vec<Evidence>,
+}
+
+/// One try.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// From 1.
+    pub number: u32,
+    /// The fence it was made under, if the rig can tell.
+    pub fence: Option<u64>,
+    /// How it ended; empty while it is on the wire.
+    pub outcome: String,
+}
+
+/// A fact about what a next hop did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Where it came from.
+    pub source: String,
+    /// What it says.
+    pub says: String,
+}
+
+/// An event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in the order of the rig; 0 when it was only read in the end.
+    pub at: u64,
+    /// Whose it is.
+    pub team: String,
+    /// Its number in the team's order.
+    pub seq: u64,
+    /// Its id.
+    pub id: String,
+    /// What happened.
+    pub kind: String,
+    /// The id of what it is about.
+    pub about: String,
+    /// That thing's rev; 0 when the rig did not read it.
+    pub rev: u32,
+}
+
+/// A mail that came in. A place for P12.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// When.
+    pub at: u64,
+    /// The inbox.
+    pub inbox: String,
+    /// Its Message-ID.
+    pub message_id: String,
+    /// Whether its sender was told that it is kept.
+    pub acknowledged: bool,
+}
+
+/// A reply to a mail that came in. A place for P14.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// When.
+    pub at: u64,
+    /// The thread.
+    pub thread: String,
+    /// The email it became.
+    pub email: String,
+}
+
+impl History {
+    /// Notes that a call begins, and says under which number.
+    pub fn invoke(&mut self, call: Call) -> usize {
+        self.calls.push(call);
+        self.calls.len() - 1
+    }
+
+    /// Notes how a call ended, and when.
+    pub fn end(&mut self, call: usize, at: u64, end: End) {
+        if let Some(call) = self.calls.get_mut(call) {
+            (call.ended, call.end) = (Some(at), end);
+        }
+    }
+}
+
+impl Call {
+    /// A call that has not ended yet and may not be refused.
+    pub fn new(at: u64, team: &str, verb: Verb) -> Self {
+        Self {
+            at,
+            ended: None,
+            team: team.to_owned(),
+            verb,
+            key: None,
+            about: None,
+            wanted: Vec::new(),
+            forgives: false,
+            may_fail: Vec::new(),
+            end: End::Info,
+        }
+    }
+}

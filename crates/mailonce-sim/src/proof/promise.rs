@@ -1,0 +1,189 @@
+//! The promises, and the ways in which each can be broken.
+
+use std::fmt;
+
+/// A promise about what callers, next hops and operators may rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub enum Promise {
+    /// One email per team and key.
+    P1,
+    /// Every acknowledged email exists after all crashes.
+    P2,
+    /// At most one mail per email and recipient, where nobody asked for more.
+    P3,
+    /// Under `resend` at most one more for each resend on record, and it is said that there may be more than one.
+    P4,
+    /// Nothing is lost without a word.
+    P5,
+    /// What is called sent was taken.
+    P6,
+    /// What is called failed or cancelled was not taken.
+    P7,
+    /// Nothing is unknown without a fault that made it so.
+    P8,
+    /// All copies are byte for byte the same.
+    P9,
+    /// Every change is legal, and fences never go back.
+    P10,
+    /// Each change is told once, in one order without gaps.
+    P11,
+    /// Inbound mail. Not judged: nothing takes mail in yet.
+    P12,
+    /// After healing everything is settled or waits for a person.
+    P13,
+    /// Caps on replies. Not judged: there are no replies yet.
+    P14,
+    /// Another meaning under a bound key never becomes a mail.
+    P15,
+    /// Teams never meet.
+    P16,
+}
+
+impl Promise {
+    /// Those that are judged.
+    pub const JUDGED: [Self; 14] = [
+        Self::P1,
+        Self::P2,
+        Self::P3,
+        Self::P4,
+        Self::P5,
+        Self::P6,
+        Self::P7,
+        Self::P8,
+        Self::P9,
+        Self::P10,
+        Self::P11,
+        Self::P13,
+        Self::P15,
+        Self::P16,
+    ];
+}
+
+macro_rules! rules {
+    ($($promise:ident { $($(#[doc = $doc:literal])+ $rule:ident),+ $(,)? })+) => {
+        /// One way to break a promise.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        pub enum Rule {
+            $($($(#[doc = $doc])+ $rule,)+)+
+        }
+
+        impl Rule {
+            /// All of them.
+            pub const ALL: &[Self] = &[$($(Self::$rule,)+)+];
+
+            /// The promise that it breaks.
+            pub fn promise(self) -> Promise {
+                match self {
+                    $($(Self::$rule)|+ => Promise::$promise,)+
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    P1 {
+        /// One key was answered with different emails.
+        TwoIds,
+        /// More than one call was told that it made the email.
+        TwoFirsts,
+        /// More than one email exists for one wish, or for one item of it.
+        Duplicated,
+        /// Two emails hold the same key at the same time.
+        SharedKey,
+        /// A call was answered with an email to somebody else.
+        OutOfOrder,
+        /// Some items of a batch exist and some do not.
+        Torn,
+        /// An email that nobody asked for.
+        Unasked,
+        /// A refusal that the call did not deserve.
+        Refusal,
+    }
+    P2 {
+        /// An acknowledged email is not there any more.
+        Lost,
+    }
+    P3 {
+        /// A recipient got a mail twice, and nobody allowed it.
+        TakenTwice,
+        /// A mail was taken of an email that is not in the ledger.
+        Stray,
+    }
+    P4 {
+        /// A recipient got more copies than resends on record allow.
+        TakenTooOften,
+        /// A recipient may have two copies, and nothing says so.
+        Unflagged,
+    }
+    P5 {
+        /// It ended unsent, or nobody knows, and no event tells.
+        Silent,
+    }
+    P6 {
+        /// It is called sent and is nowhere.
+        FalseSuccess,
+    }
+    P7 {
+        /// It is called failed or cancelled, and a recipient has it.
+        FalseFailure,
+    }
+    P8 {
+        /// It was called unknown although nothing had made it so.
+        NeedlessDoubt,
+    }
+    P9 {
+        /// Two requests for one handoff have different bytes.
+        OtherBytes,
+        /// Two copies of one email have different Message-IDs, or another than the email shows.
+        OtherMessageId,
+        /// Two requests for one handoff have different keys, or two handoffs the same.
+        OtherKey,
+    }
+    P10 {
+        /// A state that cannot follow the one before.
+        IllegalMove,
+        /// A fence that went back.
+        FenceBack,
+        /// Attempts whose numbers or fences do not rise.
+        AttemptOrder,
+    }
+    P11 {
+        /// The numbers of a team's events do not go 1, 2, 3 …
+        Gap,
+        /// An email does not have exactly one `email.accepted` or `email.held`.
+        Births,
+        /// An email was told of before it was accepted, or one change of it twice.
+        Told,
+        /// A change that no event tells, or an event that no change explains.
+        Untold,
+        /// Events about an email that is not there.
+        Ghost,
+        /// An event that was read before reads differently now, or is gone.
+        Rewritten,
+    }
+    P13 {
+        /// It is neither settled nor waits for a person, although every fault was healed.
+        Stuck,
+        /// A wish that was asked for until the end, and never answered.
+        Unanswered,
+    }
+    P15 {
+        /// A call that means something else than its key is bound to was answered as if it were the same.
+        Swallowed,
+        /// A call that means the same as its key is bound to was refused as something else.
+        FalseMismatch,
+        /// The email of a key says something that no call under that key asked for.
+        OtherWords,
+    }
+    P16 {
+        /// A team was shown or changed something of another.
+        Crossed,
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {self:?}", self.promise())
+    }
+}

@@ -1,0 +1,72 @@
+//! P5, P8 and P13: nothing ends without a word, nothing is unknown without a reason, nothing is left lying.
+
+use super::history::{Email, End, Handoff};
+use super::promise::Rule;
+use super::story::Violation;
+use super::view::View;
+
+pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
+    for email in &view.history.emails {
+        for handoff in &email.handoffs {
+            check_word(view, email, handoff, found);
+            if view.history.healed && !is_settled(handoff) {
+                let why = format!("handoff {} is {}", handoff.number, handoff.state);
+                found.push(view.of_email(Rule::Stuck, email, why));
+            }
+        }
+        check_doubt(view, email, found);
+    }
+    if view.history.healed {
+        check_answered(view, found);
+    }
+}
+
+/// Whether nothing more will happen to it by itself, or not before its time.
+fn is_settled(handoff: &Handoff) -> bool {
+    match handoff.state.as_str() {
+        "leased" | "sending" | "queued" => false,
+        "scheduled" => handoff.later,
+        _ => true,
+    }
+}
+
+/// What ended unsent, or may have, was told.
+fn check_word(view: &View<'_>, email: &Email, handoff: &Handoff, found: &mut Vec<Violation>) {
+    let wanted = match handoff.state.as_str() {
+        "failed" => "email.failed",
+        "unknown" => "email.unknown",
+        "abandoned" => "email.resolved",
+        // An envelope that another way replaced is cancelled, and its email is not.
+        "cancelled" if email.state == "cancelled" => "email.cancelled",
+        _ => return,
+    };
+    let was_read = !view.history.events.is_empty();
+    if was_read && !view.events(&email.id).iter().any(|event| event.kind == wanted) {
+        let why = format!("handoff {} is {} and there is no {wanted}", handoff.number, handoff.state);
+        found.push(view.of_email(Rule::Silent, email, why));
+    }
+}
+
+/// What was ever called unknown was made so by a fault.
+fn check_doubt(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
+    let tried = |handoff: &Handoff| handoff.attempts.iter().any(|attempt| attempt.outcome == "unknown");
+    let doubted = email.handoffs.iter().any(|handoff| handoff.state == "unknown" || tried(handoff))
+        || view.events(&email.id).iter().any(|event| event.kind == "email.unknown");
+    if doubted && !view.ambiguous(&email.id) {
+        found.push(view.of_email(Rule::NeedlessDoubt, email, "no fault made its outcome unknown"));
+    }
+}
+
+/// Every wish under a key was answered in the end, or refused for good.
+fn check_answered(view: &View<'_>, found: &mut Vec<Violation>) {
+    for (key, calls) in &view.by_key {
+        let answered = |end: &End| match end {
+            End::Ok { .. } => true,
+            End::Fail { status, .. } => *status != 503,
+            End::Info => false,
+        };
+        if !calls.iter().any(|call| answered(&call.end)) {
+            found.push(view.of_key(Rule::Unanswered, *key, format!("{} calls, no answer", calls.len())));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A violation, and the lines of the history that tell how it came so.
+
+use super::history::{Arrival, Call, Email, End, Event, Fault, History, Move};
+use super::promise::Rule;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Lines that a story has at the most: its beginning and its end.
+const LINES: usize = 60;
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct Violation {
+    /// How.
+    pub rule: Rule,
+    /// The key, recipient, id or number that it is about.
+    pub about: String,
+    /// What was found.
+    pub found: String,
+    /// What happened to it, in order.
+    pub story: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.rule, self.about, self.found)?;
+        self.story.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}
+
+/// What a story is about: emails by their ids, and keys of a team.
+#[derive(Debug, Default)]
+pub(super) struct Subject<'a> {
+    pub(super) emails: BTreeSet<&'a str>,
+    pub(super) key: Option<(&'a str, &'a str)>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn email(email: &'a Email) -> Self {
+        let key = Some((email.team.as_str(), email.key.as_str())).filter(|(_, key)| !key.is_empty());
+        Self { emails: BTreeSet::from([email.id.as_str()]), key }
+    }
+
+    pub(super) fn id(id: &'a str) -> Self {
+        Self { emails: BTreeSet::from([id]), key: None }
+    }
+
+    pub(super) fn key(team: &'a str, key: &'a str) -> Self {
+        Self { emails: BTreeSet::new(), key: Some((team, key)) }
+    }
+
+    fn asks(&self, call: &Call) -> bool {
+        let named = |id: &String| self.emails.contains(id.as_str());
+        let told = matches!(&call.end, End::Ok { ids, .. } if ids.iter().any(named));
+        let keyed = self.key.is_some_and(|(team, key)| call.team == team && call.key.as_deref() == Some(key));
+        told || keyed || call.about.as_ref().is_some_and(named)
+    }
+}
+
+/// The lines of a history about a subject, in order.
+pub(super) fn story(history: &History, subject: &Subject<'_>) -> Vec<String> {
+    let has = |id: &str| subject.emails.contains(id);
+    let mut lines: Vec<(u64, String)> = Vec::new();
+    for call in history.calls.iter().filter(|call| subject.asks(call)) {
+        lines.push((call.at, asked(call)));
+        lines.extend(call.ended.map(|at| (at, ended(call))));
+    }
+    lines.extend(history.arrivals.iter().filter(|a| has(&a.email)).map(|a| (a.at, arrived(a))));
+    let touched = |fault: &&Fault| fault.emails.is_empty() || fault.emails.iter().any(|id| has(id));
+    lines.extend(history.faults.iter().filter(touched).map(|fault| (fault.at, format!("fault: {}", fault.kind))));
+    lines.extend(history.moves.iter().filter(|m| has(&m.email)).map(|m| (m.at, moved(m))));
+    lines.extend(history.events.iter().filter(|e| has(&e.about)).map(|e| (e.at, told(e))));
+    for email in history.emails.iter().filter(|email| has(&email.id)) {
+        lines.push((u64::MAX, shown(email)));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    let mut lines: Vec<String> = lines.into_iter().map(line).collect();
+    if lines.len() > LINES {
+        let cut = lines.len() - LINES;
+        lines.splice(LINES / 2..LINES / 2 + cut, [format!("… {cut} lines …")]);
+    }
+    lines
+}
+
+fn line((at, text): (u64, String)) -> String {
+    match at {
+        u64::MAX => format!("in the end {text}"),
+        0 => text,
+        at => format!("{at:>6} {text}"),
+    }
+}
+
+fn asked(call: &Call) -> String {
+    let key = call.key.as_ref().map(|key| format!(" under {key}")).unwrap_or_default();
+    let about = call.about.as_ref().map(|id| format!(" of {id}")).unwrap_or_default();
+    let to: Vec<_> = call.wanted.iter().map(|wanted| format!("{} ({:x})", wanted.to.join("+"), wanted.body)).collect();
+    let to = if to.is_empty() { String::new() } else { format!(" to {}", to.join(", ")) };
+    format!("{} asks: {:?}{about}{key}{to}", call.team, call.verb)
+}
+
+fn ended(call: &Call) -> String {
+    let what = match &call.end {
+        End::Ok { first: true, ids } => format!("made {}", ids.join(" ")),
+        End::Ok { first: false, ids } => format!("ok {}", ids.join(" ")),
+        End::Fail { status, code } => format!("{status} {code}"),
+        End::Info => "no answer".to_owned(),
+    };
+    format!("{} is told: {:?} {what}", call.team, call.verb)
+}
+
+fn arrived(arrival: &Arrival) -> String {
+    let Arrival { transport, to, bytes, taken, .. } = arrival;
+    let word = if *taken { "takes" } else { "sees" };
+    let key = arrival.key.as_ref().map(|key| format!(" key {key}")).unwrap_or_default();
+    format!("{transport} {word} a mail to {} ({bytes:x}){key}", to.join("+"))
+}
+
+fn moved(step: &Move) -> String {
+    let Move { handoff, from, to, fence, rev, .. } = step;
+    format!("handoff {handoff}: {from} -> {to}, fence {fence}, rev {rev}")
+}
+
+fn told(event: &Event) -> String {
+    format!("event {} {} rev {}", event.seq, event.kind, event.rev)
+}
+
+fn shown(email: &Email) -> String {
+    let handoffs: Vec<String> = email
+        .handoffs
+        .iter()
+        .map(|handoff| {
+            let attempts: Vec<&str> = handoff.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
+            let evidence: Vec<String> =
+                handoff.evidence.iter().map(|fact| format!("{} {}", fact.source, fact.says)).collect();
+            format!(
+                "{} by {} to {} is {} [{}] [{}]",
+                handoff.number,
+                handoff.transport,
+                handoff.to.join("+"),
+                handoff.state,
+                attempts.join(", "),
+                evidence.join(", ")
+            )
+        })
+        .collect();
+    format!("{} is {} rev {}: {}", email.id, email.state, email.rev, handoffs.join("; "))
+}

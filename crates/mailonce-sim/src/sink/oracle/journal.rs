@@ -1,0 +1,87 @@
+//! The append-only log of a sink: JSON, one line per mail or request that reached it whole.
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What reached a sink.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// When, in microseconds since 1970.
+    pub at_us: u64,
+    /// How it came: `smtp`, `keyed`, `look_up`, `keyless`.
+    pub transport: String,
+    /// The connection that it came by, from 1.
+    pub connection: u64,
+    /// The email, where the mail tells it.
+    pub email: String,
+    /// Its Message-ID, where the mail tells it.
+    pub message_id: String,
+    /// The key that it came with.
+    pub key: Option<String>,
+    /// Its recipients, bare.
+    pub to: Vec<String>,
+    /// The SHA-256 of its bytes, in hexadecimal.
+    pub body: String,
+    /// Whether it became a mail. A repeat that was recognised did not.
+    pub taken: bool,
+    /// What the sink did.
+    pub did: String,
+    /// Whether the sender cannot know what became of it.
+    pub ambiguous: bool,
+}
+
+/// Now, as lines have it.
+pub fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+/// A log that only grows.
+#[derive(Debug)]
+pub struct Journal {
+    file: Mutex<File>,
+    lines: AtomicU64,
+}
+
+impl Journal {
+    /// Opens it, and makes it when it is not there.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { file: Mutex::new(file), lines: AtomicU64::new(0) })
+    }
+
+    /// Appends a line, with the time that it is now. A mail whose line cannot be written is a mail that nobody would
+    /// ever know of, so the process ends then.
+    pub fn write(&self, line: Line) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock, so that the lines are in the order of their times.
+        let line = Line { at_us: now_us(), ..line };
+        let written = serde_json::to_vec(&line).map_err(std::io::Error::other).and_then(|mut bytes| {
+            bytes.push(b'\n');
+            file.write_all(&bytes)
+        });
+        if let Err(why) = written {
+            eprintln!("the log cannot be written: {why}");
+            std::process::exit(74);
+        }
+        self.lines.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lines that were written.
+    pub fn count(&self) -> u64 {
+        self.lines.load(Ordering::Relaxed)
+    }
+
+    /// Reads a log. Its last line may still be on its way.
+    pub fn read(path: &Path) -> Result<Vec<Line>> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| serde_json::from_str(line).with_context(|| format!("a bent line: {line}"))).collect()
+    }
+}
