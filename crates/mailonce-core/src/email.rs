@@ -4,7 +4,7 @@
 //! returns. So every engine decides alike.
 
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     address::Address,
@@ -206,6 +206,16 @@ pub struct Email {
     pub suppressed: u64,
 }
 
+/// What an event tells of its email.
+#[derive(Debug, Serialize)]
+pub struct EventData<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guard: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<Cow<'a, str>>,
+    state: &'static str,
+}
+
 /// Why a change was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -231,6 +241,10 @@ pub const RESEND_EVERY_MS: i64 = 86_400_000;
 impl Email {
     /// Where it stands.
     pub fn state(&self) -> EmailState {
+        // Most emails have one envelope, and this is asked on every accept.
+        if let [one] = self.handoffs.as_slice() {
+            return EmailState::fold(&[one.state]);
+        }
         let states: Vec<State> = self.handoffs.iter().map(|handoff| handoff.state).collect();
         EmailState::fold(&states)
     }
@@ -280,24 +294,28 @@ impl Email {
 
     /// The event that tells of its acceptance.
     pub fn accepted_event(&self) -> NewEvent {
-        let kind = if self.guard.is_some() { Kind::EmailHeld } else { Kind::EmailAccepted };
-        self.event(kind, self.head.created_at)
+        self.event(self.accepted_kind(), self.head.created_at)
+    }
+
+    /// Whether its acceptance is told as one that is held.
+    pub fn accepted_kind(&self) -> Kind {
+        if self.guard.is_some() { Kind::EmailHeld } else { Kind::EmailAccepted }
     }
 
     /// An event about this email as it stands.
     pub fn event(&self, kind: Kind, at: Time) -> NewEvent {
-        NewEvent { kind, at, about: self.id.0, rev: self.rev, data: self.event_data() }
+        // Words in a struct are always JSON.
+        let data = serde_json::to_value(self.event_data()).unwrap_or_default();
+        NewEvent { kind, at, about: self.id.0, rev: self.rev, data }
     }
 
-    fn event_data(&self) -> serde_json::Value {
-        let mut data = serde_json::json!({ "state": self.state().word() });
-        if let Some(key) = &self.head.key {
-            data["key"] = key.shown().into();
+    /// The facts of an event about this email as it stands, as JSON.
+    pub fn event_data(&self) -> EventData<'_> {
+        EventData {
+            guard: self.guard.map(Guard::word),
+            key: self.head.key.as_ref().map(KeyName::shown_as),
+            state: self.state().word(),
         }
-        if let Some(guard) = self.guard {
-            data["guard"] = guard.word().into();
-        }
-        data
     }
 
     /// Takes it back. `Ok(None)` when it was taken back before.

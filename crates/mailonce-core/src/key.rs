@@ -3,7 +3,7 @@
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use crate::{
     id::{EmailId, TeamId},
@@ -87,10 +87,15 @@ pub enum KeyName {
 impl KeyName {
     /// The name as people read it.
     pub fn shown(&self) -> String {
+        self.shown_as().into_owned()
+    }
+
+    /// The name as people read it, borrowed where it was given.
+    pub fn shown_as(&self) -> Cow<'_, str> {
         match self {
-            Self::Given(key) => key.0.clone(),
-            Self::Item { batch, index } => format!("{batch}[{index}]"),
-            Self::Version { of } => format!("resend of {of}"),
+            Self::Given(key) => Cow::Borrowed(&key.0),
+            Self::Item { batch, index } => Cow::Owned(format!("{batch}[{index}]")),
+            Self::Version { of } => Cow::Owned(format!("resend of {of}")),
         }
     }
 
@@ -120,7 +125,7 @@ impl KeyHash {
     fn of(team: TeamId, domain: &[u8], parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         hash.update(team.0.as_bytes());
-        for part in [&[domain], parts].concat() {
+        for part in std::iter::once(domain).chain(parts.iter().copied()) {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -172,7 +177,7 @@ impl InstallSecret {
 /// Lower-case base 32 (RFC 4648 letters), without padding.
 fn base32(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let (mut text, mut bits, mut held) = (String::new(), 0_u32, 0_u32);
+    let (mut text, mut bits, mut held) = (String::with_capacity(bytes.len() * 8 / 5 + 1), 0_u32, 0_u32);
     for byte in bytes {
         held = (held << 8) | u32::from(*byte);
         bits += 8;

@@ -3,7 +3,7 @@
 use mailonce_core::{
     content::Content,
     digest::{Digest, Field},
-    email::{Channel, EmailHead, OnUnknown},
+    email::{Channel, Email, EmailHead, OnUnknown},
     id::EmailId,
     intent::Intent,
     key::{Key, KeyHash, KeyName},
@@ -98,7 +98,7 @@ impl Engine {
         }
         let wish = self.wish(caller, &named, now);
         match self.store.accept(wish, now).await.map_err(unavailable)? {
-            Accept::First(email) => Ok(self.first(caller, &Glimpse::from(&email))),
+            Accept::First(email) => Ok(self.first(caller, &email)),
             Accept::Bound(bound) => self.answer_bound(caller, &named, bound, now),
         }
     }
@@ -124,8 +124,12 @@ impl Engine {
     }
 
     /// The answer to the call that made the email.
-    fn first(&self, caller: &Caller, glimpse: &Glimpse) -> Sent {
-        self.ways.wake();
+    fn first(&self, caller: &Caller, email: &Email) -> Sent {
+        // Whoever lets the hand-off go on wakes every way, so while it rests none needs to be woken.
+        if !self.is_paused() {
+            email.handoffs.iter().for_each(|handoff| self.ways.wake_one(&handoff.transport));
+        }
+        let glimpse = &Glimpse::from(email);
         self.metrics.accepted(glimpse.ttl_ms, glimpse.head.key.is_some());
         self.sent(caller, glimpse, true, false, 0)
     }
@@ -341,7 +345,7 @@ impl Engine {
             let answer = match answer {
                 Accept::First(email) => {
                     replayed = false;
-                    Ok(self.first(caller, &Glimpse::from(&email)))
+                    Ok(self.first(caller, &email))
                 }
                 Accept::Bound(bound) => self.answer_bound(caller, item, bound, now),
             };
@@ -395,8 +399,8 @@ fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32
 
 /// Works out the name of a wish: its header, its intent, or its place in a batch.
 fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Named {
-    let to = request.content.bare_to();
-    let derived = request.intent.as_ref().and_then(|intent| Key::parse(&intent.key(&to)).ok());
+    let derive = |intent: &Intent| Key::parse(&intent.key(&request.content.bare_to())).ok();
+    let derived = request.intent.as_ref().and_then(derive);
     // A header equal to the derived key counts as the intent.
     let by_intent = derived.is_some() && (request.key.is_none() || request.key == derived);
     let name = match (&request.key, derived, place) {

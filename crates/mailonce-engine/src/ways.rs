@@ -348,6 +348,14 @@ impl Ways {
         self.all.values().for_each(|way| way.wake.notify_one());
     }
 
+    /// Wakes one way: something became due for it.
+    pub(crate) fn wake_one(&self, name: &str) {
+        match self.get(name) {
+            Some(way) => way.wake.notify_one(),
+            None => self.sandbox.notify_one(),
+        }
+    }
+
     /// The ways for a mail, in the order of fail-over.
     pub(crate) fn order(&self, content: &Content, chance: u64) -> Vec<String> {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));

@@ -1,6 +1,6 @@
 //! Accepting: who is the first of a key.
 //!
-//! Nearly every accept is the first of a free key without slots: one insert into `keys` tells, and four more write
+//! Nearly every accept is the first of a free key without slots: one look tells, and two inserts write
 //! the email. Everything else goes the long way through [`decide`].
 
 use mailonce_core::{
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use super::{
     events::Packed,
+    fresh::FreshKeys,
     ledger::{AcceptStatements, Ledger},
     rows,
     schema::told,
 };
 
-const BIND_FREE: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, 1, ?3) ON CONFLICT DO NOTHING";
 const BIND: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT DO UPDATE SET bind = ?3, email = ?4, forgotten_at = NULL, digest = NULL, answer = NULL, expires_at = NULL";
 const BIND_SLOT: &str =
@@ -47,15 +47,17 @@ pub(super) struct KeyRow {
     pub(super) operation: Option<([u8; 32], Time)>,
 }
 
+impl KeyRow {
+    /// A key that was bound once and has no row yet.
+    fn fresh(email: i64) -> Self {
+        Self { bind: 1, email: Some(email), slot: None, forgotten_at: None, operation: None }
+    }
+}
+
 /// The statements of the plain accept.
 pub(super) fn statements(conn: &Connection) -> Result<AcceptStatements<'_>> {
     let prepare = |sql: &str| conn.prepare(sql).map_err(told);
-    Ok(AcceptStatements {
-        key: prepare(BIND_FREE)?,
-        email: prepare(EMAIL)?,
-        body: prepare(BODY)?,
-        handoff: prepare(HANDOFF)?,
-    })
+    Ok(AcceptStatements { email: prepare(EMAIL)?, body: prepare(BODY)?, handoff: prepare(HANDOFF)? })
 }
 
 /// A wish with everything worked out that does not need the ledger, so that the writer only binds and steps. It is
@@ -79,7 +81,7 @@ impl Prepared {
         let first_wins = wish.first_wins;
         let (email, body) = wish.become_email(u32::from(key.is_some()), None, now);
         let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
-        let event = Packed::of(&email.accepted_event());
+        let event = Packed::of_accepted(&email);
         Ok(Self { email, key, slots, first_wins, body, head, digest, recipients, event })
     }
 }
@@ -112,7 +114,7 @@ pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time
     let team = ledger.team_number(prepared.email.team).ok_or_else(|| no_team(prepared.email.team))?;
     let Some(key) = prepared.key else { return first(ledger, team, prepared) };
     let bits = id::ordered_bits(prepared.email.id.0);
-    if prepared.slots.is_empty() && ledger.accepts.key.execute(params![team, key.0, bits]).map_err(told)? == 1 {
+    if prepared.slots.is_empty() && ledger.fresh.get_mut().bind_free(team, key, bits)? {
         return first(ledger, team, prepared);
     }
     decide(ledger, team, prepared, key, now)
@@ -143,13 +145,15 @@ fn decide(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, key: KeyH
     }
     let bits = id::ordered_bits(prepared.email.id.0);
     for slot in free_slots {
+        settle(ledger, team, slot)?;
         ledger.execute(BIND_SLOT, params![team, slot.0, bits])?;
     }
     prepared.email.bind = row.map_or(0, |row| row.bind) + 1;
+    settle(ledger, team, key)?;
     ledger.execute(BIND, params![team, key.0, prepared.email.bind, bits])?;
     if overlaps {
         prepared.email.hold(Guard::Overlaps, now);
-        prepared.event = Packed::of(&prepared.email.accepted_event());
+        prepared.event = Packed::of_accepted(&prepared.email);
     }
     first(ledger, team, prepared)
 }
@@ -175,18 +179,29 @@ fn first(ledger: &mut Ledger<'_>, team: i64, prepared: &Prepared) -> Result<Said
     Ok(Said::First)
 }
 
-/// A JSON array of addresses. One plain address needs no serializer.
+/// A JSON array of addresses.
 fn json_list(addresses: &[String]) -> String {
-    serde_json::Value::from(addresses).to_string()
+    serde_json::to_string(addresses).unwrap_or_default()
 }
 
-/// The row of a key.
+/// Moves a key into the tree if it is fresh, so that its row can be changed.
+pub(super) fn settle(ledger: &Ledger<'_>, team: i64, key: KeyHash) -> Result<()> {
+    ledger.fresh.borrow_mut().settle(team, key)
+}
+
+/// What the ledger knows of a key.
 pub(super) fn key_row(ledger: &Ledger<'_>, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
-    key_row_on(ledger.conn, team, key)
+    let fresh = ledger.fresh.borrow().get(team, key);
+    fresh.map_or_else(|| key_in_tree(ledger.conn, team, key), |email| Ok(Some(KeyRow::fresh(email))))
 }
 
-/// The row of a key, on any connection.
-pub(super) fn key_row_on(conn: &Connection, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
+/// What is committed of a key, on a reader's connection.
+pub(super) fn key_row_on(conn: &Connection, fresh: &FreshKeys, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
+    let fresh = fresh.get(team, key);
+    fresh.map_or_else(|| key_in_tree(conn, team, key), |email| Ok(Some(KeyRow::fresh(email))))
+}
+
+fn key_in_tree(conn: &Connection, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
     let mut statement = conn.prepare_cached(KEY).map_err(told)?;
     let row = statement.query_row(params![team, key.0], |row| {
         let digest: Option<[u8; 32]> = row.get(4)?;
@@ -298,6 +313,7 @@ pub(super) fn repeat_of<T>(ledger: &Ledger<'_>, operation: &Operation, now: Time
 pub(super) fn bind_operation(ledger: &Ledger<'_>, operation: &Operation) -> Result<()> {
     let team = ledger.team_number(operation.team).ok_or_else(|| no_team(operation.team))?;
     let Operation { digest, answer, expires_at, .. } = operation;
+    settle(ledger, team, operation.key)?;
     ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0]).map(drop)
 }
 

@@ -3,11 +3,13 @@
 //! An event is packed as length-prefixed parts: kind, time, about, rev, data.
 
 use mailonce_core::{
+    email::Email,
     event::{Event, Kind, NewEvent},
     port::store::{Result, StoreError},
     time::Time,
 };
 use rusqlite::{Connection, params};
+use serde::Serialize;
 use std::{collections::HashMap, sync::Arc};
 use uuid::Uuid;
 
@@ -34,16 +36,31 @@ pub(super) struct Packed(Arc<[u8]>);
 impl Packed {
     /// Packs one event.
     pub(super) fn of(event: &NewEvent) -> Self {
-        let data = event.data.to_string();
-        let kind = event.kind.word();
-        let mut packed = Vec::with_capacity(33 + kind.len() + data.len());
+        Self::parts(event.kind, event.at, event.about, event.rev, &event.data)
+    }
+
+    /// Packs the event that tells of an email's acceptance, without making it first.
+    pub(super) fn of_accepted(email: &Email) -> Self {
+        Self::parts(email.accepted_kind(), email.head.created_at, email.id.0, email.rev, &email.event_data())
+    }
+
+    fn parts(kind: Kind, at: Time, about: Uuid, rev: u32, data: &impl Serialize) -> Self {
+        let kind = kind.word();
+        let mut packed = Vec::with_capacity(160);
         packed.push(kind.len() as u8);
         packed.extend_from_slice(kind.as_bytes());
-        packed.extend_from_slice(&event.at.0.to_be_bytes());
-        packed.extend_from_slice(event.about.as_bytes());
-        packed.extend_from_slice(&event.rev.to_be_bytes());
-        packed.extend_from_slice(&(data.len() as u32).to_be_bytes());
-        packed.extend_from_slice(data.as_bytes());
+        packed.extend_from_slice(&at.0.to_be_bytes());
+        packed.extend_from_slice(about.as_bytes());
+        packed.extend_from_slice(&rev.to_be_bytes());
+        let length_at = packed.len();
+        packed.extend_from_slice(&[0; 4]);
+        // The facts are words and numbers, which JSON can always say.
+        if serde_json::to_writer(&mut packed, data).is_err() {
+            packed.truncate(length_at + 4);
+            packed.extend_from_slice(b"null");
+        }
+        let length = (packed.len() - length_at - 4) as u32;
+        packed[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
         Self(packed.into())
     }
 }

@@ -8,6 +8,7 @@ use mailonce_core::{
 };
 use rusqlite::{Connection, Statement, params};
 use std::{
+    cell::RefCell,
     collections::HashMap,
     sync::{
         Arc, PoisonError, RwLock,
@@ -15,7 +16,12 @@ use std::{
     },
 };
 
-use super::{accept, events, events::Packed, schema::told};
+use super::{
+    accept, events,
+    events::Packed,
+    fresh::{FreshKeys, Hand},
+    schema::told,
+};
 
 /// Teams have small numbers inside the file.
 #[derive(Default)]
@@ -56,7 +62,6 @@ pub(super) struct Log {
 
 /// The statements of the plain accept, prepared once.
 pub(super) struct AcceptStatements<'c> {
-    pub(super) key: Statement<'c>,
     pub(super) email: Statement<'c>,
     pub(super) body: Statement<'c>,
     pub(super) handoff: Statement<'c>,
@@ -66,6 +71,8 @@ pub(super) struct AcceptStatements<'c> {
 pub(super) struct Ledger<'c> {
     pub(super) conn: &'c Connection,
     pub(super) accepts: AcceptStatements<'c>,
+    /// Keys that do not lie in their tree yet. Looks go through it too, and most verbs only look.
+    pub(super) fresh: RefCell<Hand<'c>>,
     pub(super) teams: TeamNumbers,
     watchers: Watchers,
     /// The number of each team's last event.
@@ -78,10 +85,17 @@ pub(super) struct Ledger<'c> {
 }
 
 impl<'c> Ledger<'c> {
-    pub(super) fn new(conn: &'c Connection, teams: TeamNumbers, watchers: Watchers, log: Arc<Log>) -> Result<Self> {
+    pub(super) fn new(
+        conn: &'c Connection,
+        fresh: Arc<FreshKeys>,
+        teams: TeamNumbers,
+        watchers: Watchers,
+        log: Arc<Log>,
+    ) -> Result<Self> {
         Ok(Self {
             conn,
             accepts: accept::statements(conn)?,
+            fresh: RefCell::new(Hand::new(conn, fresh)?),
             teams,
             watchers,
             last_event: events::last_numbers(conn)?,
@@ -132,12 +146,13 @@ impl<'c> Ledger<'c> {
     pub(super) fn begin(&mut self) -> Result<()> {
         self.pending.clear();
         self.changed.clear();
+        self.fresh.get_mut().begin();
         self.execute("BEGIN IMMEDIATE", []).map(drop)
     }
 
-    /// Numbers the group's events, commits, and tells of what changed.
+    /// Writes the group's fresh keys, numbers its events, commits, and tells of what changed.
     pub(super) fn commit(&mut self) -> Result<()> {
-        let outcome = self.write_events().and_then(|numbers| {
+        let outcome = self.fresh.get_mut().write().and_then(|()| self.write_events()).and_then(|numbers| {
             self.execute("COMMIT", [])?;
             Ok(numbers)
         });
@@ -145,6 +160,7 @@ impl<'c> Ledger<'c> {
             Ok(numbers) => {
                 self.log.rows.store(self.conn.total_changes(), Ordering::Relaxed);
                 self.last_event.extend(numbers);
+                self.fresh.get_mut().publish();
                 self.changed.iter().for_each(|email| self.tell(email));
                 Ok(())
             }
@@ -167,6 +183,7 @@ impl<'c> Ledger<'c> {
     /// Runs a verb so that its own failure leaves nothing behind.
     pub(super) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (events, changed) = (self.pending.len(), self.changed.len());
+        let fresh = self.fresh.get_mut().mark();
         self.execute("SAVEPOINT verb", [])?;
         match verb(self) {
             Ok(answer) => {
@@ -176,6 +193,7 @@ impl<'c> Ledger<'c> {
             Err(error) => {
                 self.pending.truncate(events);
                 self.changed.truncate(changed);
+                self.fresh.get_mut().back_to(fresh);
                 if self.conn.is_autocommit() {
                     return Err(StoreError::Corrupt(format!("the transaction ended under a verb: {error}")));
                 }

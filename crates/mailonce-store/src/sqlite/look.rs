@@ -10,7 +10,12 @@ use mailonce_core::{
 };
 use rusqlite::{Connection, params};
 
-use super::{accept, handoff, rows, schema::told};
+use super::{
+    accept::{self, KeyRow},
+    fresh::FreshKeys,
+    handoff, rows,
+    schema::told,
+};
 
 const ALL: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
 const RARE: &str =
@@ -32,9 +37,15 @@ pub(super) fn detail(conn: &Connection, team: TeamId, number: i64, id: EmailId) 
 }
 
 /// Emails, newest first.
-pub(super) fn list(conn: &Connection, team: TeamId, number: i64, query: &EmailQuery) -> Result<Page<Email>> {
+pub(super) fn list(
+    conn: &Connection,
+    fresh: &FreshKeys,
+    (team, number): (TeamId, i64),
+    query: &EmailQuery,
+) -> Result<Page<Email>> {
     if let Some(key) = query.key {
-        return by_key(conn, team, number, key, query);
+        let row = accept::key_row_on(conn, fresh, number, key)?;
+        return by_key(conn, team, number, row.as_ref(), query);
     }
     let before = query.before.map_or(i64::MAX, |id| ordered_bits(id.0));
     if let Some(state) = query.state.filter(|state| is_rare(*state)) {
@@ -91,16 +102,28 @@ fn by_rare_state(
 }
 
 /// A key names one email at most: the one it is bound to now, or was last.
-fn by_key(conn: &Connection, team: TeamId, number: i64, key: KeyHash, query: &EmailQuery) -> Result<Page<Email>> {
-    let bits = accept::key_row_on(conn, number, key)?.and_then(|row| row.email);
+fn by_key(
+    conn: &Connection,
+    team: TeamId,
+    number: i64,
+    row: Option<&KeyRow>,
+    query: &EmailQuery,
+) -> Result<Page<Email>> {
+    let bits = row.and_then(|row| row.email);
     let email = bits.map(|bits| rows::email(conn, team, number, bits)).transpose()?.flatten();
     let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
     Ok(Page { rows: email.into_iter().filter(wanted).collect(), next: None })
 }
 
 /// What a key is, forgotten or not.
-pub(super) fn key(conn: &Connection, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
-    let Some(row) = accept::key_row_on(conn, number, key)?.filter(|row| row.bind > 0) else { return Ok(None) };
+pub(super) fn key(
+    conn: &Connection,
+    fresh: &FreshKeys,
+    (team, number): (TeamId, i64),
+    key: KeyHash,
+    now: Time,
+) -> Result<Option<KeyView>> {
+    let Some(row) = accept::key_row_on(conn, fresh, number, key)?.filter(|row| row.bind > 0) else { return Ok(None) };
     let bound = accept::bound_by_on(conn, team, number, &row, now)?;
     let mut suppressed = Vec::new();
     let forgotten_at = match (&bound, row.operation, row.email) {

@@ -4,6 +4,7 @@
 mod accept;
 mod change;
 mod events;
+mod fresh;
 mod handoff;
 mod ledger;
 mod look;
@@ -38,15 +39,16 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use accept::{Prepared, Said, SaidBatch};
+use fresh::FreshKeys;
 use ledger::{Ledger, Log, TeamNumbers, Watchers};
 use record::Shelf;
 use schema::{DirectoryLock, told};
@@ -61,7 +63,9 @@ const ROWS_PER_CHECKPOINT: u64 = 20_000;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the time is written down.
 const SEEN_EVERY_MS: i64 = 60_000;
+/// Pause between two counts of the keys: at least this, and this many times as long as a count took.
 const COUNT_PAUSE: Duration = Duration::from_mins(1);
+const COUNT_SHARE: u32 = 500;
 
 /// The embedded engine.
 pub struct Sqlite {
@@ -77,8 +81,8 @@ pub struct Sqlite {
     nodes: Mutex<HashMap<NodeId, Time>>,
     /// The time that was last written down.
     seen_at: AtomicI64,
-    /// Keys remembered, about: counted by the checkpointer now and then.
-    keys: Arc<AtomicU64>,
+    /// Keys that do not lie in their tree yet, and how many do.
+    fresh: Arc<FreshKeys>,
     _lock: DirectoryLock,
 }
 
@@ -110,15 +114,15 @@ impl Sqlite {
             closing: Arc::clone(&closing),
             nodes: Mutex::default(),
             seen_at: AtomicI64::new(0),
-            keys: Arc::default(),
+            fresh: Arc::default(),
             _lock: lock,
         };
         store.start("ledger-writer", {
             let (writer, teams, watchers) =
                 (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.watchers));
-            let log = Arc::clone(&log);
+            let (fresh, log) = (Arc::clone(&store.fresh), Arc::clone(&log));
             // The ledger borrows the connection for its prepared statements, so both live on the thread.
-            move || match Ledger::new(&conn, teams, watchers, log) {
+            move || match Ledger::new(&conn, fresh, teams, watchers, log) {
                 Ok(ledger) => {
                     drop(tell.send(Ok(())));
                     writer.work(ledger);
@@ -127,12 +131,11 @@ impl Sqlite {
             }
         })?;
         told.recv().map_err(|_ended| schema::unreachable("the writer ended at its start"))??;
-        let keys = Arc::clone(&store.keys);
         store.start("ledger-checkpointer", move || checkpoint(&checkpointer, &writer, &log, &closing))?;
         let counter = schema::open_reader(&store.path)?;
         store.start("ledger-counter", {
-            let closing = Arc::clone(&store.closing);
-            move || count_keys(&counter, &keys, &closing)
+            let (fresh, closing) = (Arc::clone(&store.fresh), Arc::clone(&store.closing));
+            move || count_keys(&counter, &fresh, &closing)
         })?;
         Ok(store)
     }
@@ -210,25 +213,27 @@ fn checkpoint(conn: &Connection, writer: &Writer, log: &Log, closing: &AtomicBoo
     }
 }
 
-/// Counts the keys for the metrics, seldom: it walks the whole tree.
-fn count_keys(conn: &Connection, keys: &AtomicU64, closing: &AtomicBool) {
+/// Counts the rows of the tree of keys, seldom: it walks all of it. In between the writer counts along.
+fn count_keys(conn: &Connection, fresh: &FreshKeys, closing: &AtomicBool) {
     while !closing.load(Ordering::Relaxed) {
+        let began = Instant::now();
         if let Ok(count) = conn.query_row("SELECT COUNT(*) FROM keys", [], |row| row.get::<_, i64>(0)) {
-            keys.store(count as u64, Ordering::Relaxed);
+            fresh.in_tree.store(count as u64, Ordering::Relaxed);
         }
-        std::thread::park_timeout(COUNT_PAUSE);
+        std::thread::park_timeout(COUNT_PAUSE.max(began.elapsed() * COUNT_SHARE));
     }
 }
 
 #[async_trait]
 impl Store for Sqlite {
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        let mut prepared = Prepared::new(wish, now)?;
+        // In a box, because it goes to the writer and back.
+        let mut prepared = Box::new(Prepared::new(wish, now)?);
         let verb = move |ledger: &mut Ledger<'_>| {
             let said = accept::accept(ledger, &mut prepared, now)?;
             Ok((prepared, said))
         };
-        let tell = |(prepared, said): &(Prepared, Said), ledger: &Ledger<'_>| {
+        let tell = |(prepared, said): &(Box<Prepared>, Said), ledger: &Ledger<'_>| {
             prepared.told(said).into_iter().for_each(|email| ledger.tell(email));
         };
         let (prepared, said) = self.writer.run(Turn::Accept, verb, tell).await?;
@@ -259,7 +264,8 @@ impl Store for Sqlite {
 
     async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        let look = move |conn: &Connection| match accept::key_row_on(conn, number, key)? {
+        let fresh = Arc::clone(&self.fresh);
+        let look = move |conn: &Connection| match accept::key_row_on(conn, &fresh, number, key)? {
             Some(row) => accept::bound_by_on(conn, team, number, &row, now),
             None => Ok(None),
         };
@@ -367,7 +373,8 @@ impl Store for Sqlite {
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
         let Some(number) = self.number(team) else { return Ok(Page { rows: Vec::new(), next: None }) };
-        self.read(move |conn| look::list(conn, team, number, &query)).await
+        let fresh = Arc::clone(&self.fresh);
+        self.read(move |conn| look::list(conn, &fresh, (team, number), &query)).await
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
@@ -377,7 +384,8 @@ impl Store for Sqlite {
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        self.read(move |conn| look::key(conn, team, number, key, now)).await
+        let fresh = Arc::clone(&self.fresh);
+        self.read(move |conn| look::key(conn, &fresh, (team, number), key, now)).await
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
@@ -501,7 +509,7 @@ impl Store for Sqlite {
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { keys: self.keys.load(Ordering::Relaxed), ..self.writer.gauges() }
+        Gauges { keys: self.fresh.count(), ..self.writer.gauges() }
     }
 
     fn watch(&self, watcher: Watcher) -> bool {

@@ -9,7 +9,7 @@ use mailonce_core::{
 };
 use rusqlite::params;
 
-use super::{ledger::Ledger, rows, schema::told};
+use super::{accept, ledger::Ledger, rows, schema::told};
 
 const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2";
 const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";
@@ -31,6 +31,7 @@ pub(super) fn sweep(ledger: &mut Ledger<'_>, max: usize, now: Time) -> Result<Sw
         let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?)));
         rows.and_then(Iterator::collect).map_err(told)?
     };
+    ledger.fresh.get_mut().stroll()?;
     let mut swept = Swept::default();
     for (team, bits) in due {
         let id = ledger.team_id(team)?;
@@ -72,6 +73,7 @@ fn forget(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time) -> Result<us
         ledger.execute(DROP_EMPTY, params![team, slot.0])?;
     }
     let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
+    accept::settle(ledger, team, key)?;
     ledger.execute(BURY, params![team, key.0, bits, email.expires_at().unwrap_or(now).0])
 }
 

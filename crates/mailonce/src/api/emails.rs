@@ -2,8 +2,8 @@
 
 use axum::{
     Json,
-    extract::State,
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+    extract::{FromRequestParts, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE, request::Parts},
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
@@ -20,18 +20,22 @@ use mailonce_core::{
 };
 use mailonce_engine::view::Sent;
 use serde::Deserialize;
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Answer, App, PathOf,
     detail::EmailDetailBody,
     door::{Door, RawBody, parse},
+    problem::Refused,
     wire::{BatchBody, BatchError, EmailBody, EmailPage, SendBody, SentBody, words},
 };
 
 /// How long a send may wait for its end, in seconds.
 const LONGEST_WAIT_S: u64 = 60;
+
+/// Bytes that most answers to a send fit in, so that nothing grows while one is written.
+const ANSWER_BYTES: usize = 768;
 
 /// An email's id from the path. A text that is no id names nothing here.
 pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
@@ -40,7 +44,11 @@ pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
 
 /// `202` for the first, `200` and a header for every repeat.
 fn sent(sent: &Sent) -> Response {
-    replayable(!sent.first, StatusCode::ACCEPTED, Json(SentBody::from(sent)))
+    let mut body = Vec::with_capacity(ANSWER_BYTES);
+    if let Err(error) = serde_json::to_writer(&mut body, &SentBody::from(sent)) {
+        return Refused::from(Problem::new(Code::Internal, error.to_string())).into_response();
+    }
+    replayable(!sent.first, StatusCode::ACCEPTED, ([(CONTENT_TYPE, "application/json")], body))
 }
 
 fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Response {
@@ -60,9 +68,9 @@ fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Res
     params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state, or with the current one after so many seconds (at most 60)")),
     responses((status = 202, description = "Accepted", body = SentBody), (status = 200, description = "Accepted before", body = SentBody)))]
-pub(super) async fn send(State(app): State<App>, door: Door, headers: HeaderMap, body: RawBody) -> Answer {
+pub(super) async fn send(State(app): State<App>, door: Door, Prefers(wait): Prefers, body: RawBody) -> Answer {
     door.caller.need(Scope::Send)?;
-    let patience = preferred_wait(&headers)?;
+    let patience = wait?;
     let request = body.parse::<SendBody>()?.request(door.key)?;
     mailonce_core::failpoint!("api-before-send");
     let mut answer = app.engine.send(&door.caller, request).await?;
@@ -73,6 +81,17 @@ pub(super) async fn send(State(app): State<App>, door: Door, headers: HeaderMap,
         answer.now(&email);
     }
     Ok(sent(&answer))
+}
+
+/// What a caller prefers, or what is wrong with it. Told only to those who may send.
+pub(super) struct Prefers(Result<Option<Duration>, Problem>);
+
+impl FromRequestParts<App> for Prefers {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        Ok(Self(preferred_wait(&parts.headers)))
+    }
 }
 
 /// How long a caller prefers to wait for the end (RFC 7240). Other preferences are not ours to know.
