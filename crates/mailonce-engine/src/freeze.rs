@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// The envelope's sender and the ENVID of an attempt: a bounce names its recipient and attempt.
-    pub(crate) fn return_path(&self, email: &Email, number: u16, attempt: u32) -> (String, String) {
+    pub fn return_path(&self, email: &Email, number: u16, attempt: u32) -> (String, String) {
         let mac = self.secret.mac("return-path", &[&Tag::claim(email.id, number, attempt)]);
         let tag = Tag::new(email.id, number, attempt, &mac);
         let path = self.outside.bounce_domain.as_ref().map(|domain| tag.return_path(domain));

@@ -179,14 +179,37 @@ impl Engine {
         if read.len() == TAKEN_AT_ONCE {
             self.inbound.waiting.notify_one();
         }
-        for Reading { delivery, raw } in read {
+        for reading in read {
             let engine = Arc::clone(self);
-            at_work.spawn(async move {
-                match pack::unpack_raw(&raw) {
-                    Some(raw) => engine.read_one(&delivery, Arc::new(raw)).await,
-                    None => engine.end(&delivery, Settle::Dead("the kept bytes are damaged".into())).await,
-                }
-            });
+            at_work.spawn(async move { engine.read_kept(reading).await });
+        }
+    }
+
+    /// Reads everything that waits now, one after the other. How many deliveries that were.
+    pub async fn read_waiting(&self) -> Result<usize, StoreError> {
+        let mut count = 0;
+        loop {
+            let fresh = self.inbound.way_out.lock().await.try_recv().ok();
+            if let Some(Fresh { delivery, raw }) = fresh {
+                self.read_one(&delivery, raw).await;
+                count += 1;
+                continue;
+            }
+            let read = self.store.read(self.node, TAKEN_AT_ONCE, self.now()).await?;
+            if read.is_empty() {
+                return Ok(count);
+            }
+            for reading in read {
+                self.read_kept(reading).await;
+                count += 1;
+            }
+        }
+    }
+
+    async fn read_kept(&self, Reading { delivery, raw }: Reading) {
+        match pack::unpack_raw(&raw) {
+            Some(raw) => self.read_one(&delivery, Arc::new(raw)).await,
+            None => self.end(&delivery, Settle::Dead("the kept bytes are damaged".into())).await,
         }
     }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
     delivery::{Arrival, Delivery, DeliveryQuery, Reading, Received, Settle},
-    id::{ArtifactId, DeliveryId, InboxId, MessageId, NodeId, TeamId, WatchId},
+    id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
     inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
     message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
     port::{
@@ -94,6 +94,10 @@ impl Arrivals for Memory {
             self.hint(Hint::Waiting);
         }
         Ok(replayed.map(|(delivery, _)| delivery))
+    }
+
+    async fn team_of(&self, email: EmailId) -> Result<Option<TeamId>> {
+        Ok(self.world().emails.get(&email).map(|email| email.team))
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {

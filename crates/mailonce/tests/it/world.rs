@@ -1,12 +1,13 @@
 //! A world of its own for each test: a ledger, a clock that only the test moves, and chance from a seed.
 
 use axum::Router;
+use mailonce_core::delivery::{Form, Intake, Received};
 use mailonce_core::{
     port::{Chance, Clock, store::Store},
     team::Scope,
     time::Time,
 };
-use mailonce_engine::{Engine, SANDBOX, ways::Outside};
+use mailonce_engine::{Engine, SANDBOX, receive::Incoming, ways::Outside};
 use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::sync::{
@@ -88,6 +89,25 @@ impl World {
         let database = FreshDatabase::make().await;
         let store = Postgres::open(&database.url, [7; 32]).await.unwrap();
         Self::over(Arc::new(store), Place::Database(database)).await
+    }
+
+    /// The same ledger with a domain for inboxes.
+    pub(crate) async fn with_inboxes(self) -> Self {
+        let local_domains = vec!["agents.test".to_owned()];
+        let bounce_domain = Some("agents.test".to_owned());
+        self.rewired(Outside { local_domains, bounce_domain, ..Outside::default() }).await
+    }
+
+    /// Makes an inbox with this name.
+    pub(crate) async fn inbox(&self, name: &str) -> String {
+        self.post("/v1/inboxes", &json!({ "username": name })).await.is(201).word("id")
+    }
+
+    /// A mail arrives by SMTP, from outside, and is read at once.
+    pub(crate) async fn arrives(&self, to: &[&str], raw: &str) -> Vec<Received> {
+        let received = self.engine.take_mail(incoming(to, raw)).await.unwrap();
+        self.engine.read_waiting().await.unwrap();
+        received
     }
 
     async fn over(store: Arc<dyn Store>, place: Place) -> Self {
@@ -265,4 +285,19 @@ async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
+}
+
+/// A mail as the SMTP listener brings it.
+pub(crate) fn incoming(to: &[&str], raw: &str) -> Incoming {
+    Incoming {
+        intake: Intake::Smtp,
+        source: None,
+        name: None,
+        ip: Some([192, 0, 2, 7].into()),
+        helo: Some("mx.shop.test".into()),
+        sender: Some("bounce@shop.test".into()),
+        recipients: to.iter().map(ToString::to_string).collect(),
+        form: Form::Mime,
+        raw: raw.replace('\n', "\r\n").into_bytes(),
+    }
 }

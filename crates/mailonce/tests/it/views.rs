@@ -1,0 +1,94 @@
+//! What is shown of a message that arrived, to whom, and what a bounce means.
+
+use serde_json::{Value, json};
+
+use crate::{
+    call::get,
+    world::{World, incoming},
+};
+
+const CODE: &str = "From: Shop <no-reply@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\n\
+    Subject: Your sign-in code\nDate: Sun, 15 Nov 2026 10:00:00 +0000\n\nYour verification code is 482 913.\n";
+
+async fn messages(world: &World, inbox: &str) -> Vec<Value> {
+    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.is(200).rows()
+}
+
+over_memory_and_sqlite! {
+    async fn views_hide_what_they_must_and_raw_needs_the_scope_for_secrets(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        world.arrives(&["a@agents.test"], CODE).await;
+        let id = messages(&world, &inbox).await[0]["id"].as_str().unwrap().to_owned();
+        let reader = world.api_key(&json!({ "name": "agent", "scopes": ["read"] })).await;
+        let see = async |path: &str| world.call(get(&format!("/v1/messages/{id}{path}")).by(&reader)).await;
+        for view in ["", "?view=min", "?view=plain"] {
+            let shown = see(view).await.is(200);
+            assert!(!shown.text.contains("482 913") && !shown.text.contains("482913"), "{}", shown.text);
+        }
+        assert!(see("").await.word("text").starts_with("<<<untrusted mail "));
+        see("?view=full").await.is(403);
+        see("/raw").await.is(403);
+        see("?view=odd").await.is(400);
+        let full = world.get(&format!("/v1/messages/{id}?view=full")).await.is(200);
+        assert!(full.word("text").contains("482 913"));
+        let raw = world.get(&format!("/v1/messages/{id}/raw")).await.is(200);
+        assert_eq!(raw.text, CODE.replace('\n', "\r\n"));
+        assert_eq!(raw.header("content-type"), Some("message/rfc822"));
+    }
+
+    async fn attachments_are_handed_out_by_number_as_files(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let raw = "From: x@shop.test\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n\
+            --b\nContent-Type: text/plain\n\nhello\n--b\nContent-Type: text/html; name=\"../../evil.html\"\n\
+            Content-Disposition: attachment; filename=\"../../evil.html\"\nContent-Transfer-Encoding: base64\n\n\
+            PGI+aGk8L2I+\n--b--\n";
+        world.arrives(&["a@agents.test"], raw).await;
+        let row = messages(&world, &inbox).await.remove(0);
+        assert_eq!(row["attachments"][0]["filename"], "evil.html");
+        let path = format!("/v1/messages/{}/attachments", row["id"].as_str().unwrap());
+        let file = world.get(&format!("{path}/0")).await.is(200);
+        assert_eq!(file.text, "<b>hi</b>");
+        assert!(file.header("content-disposition").unwrap().starts_with("attachment"));
+        assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
+        world.get(&format!("{path}/1")).await.is(404);
+        world.get(&format!("{path}/x")).await.is(404);
+    }
+
+    async fn a_bounce_to_our_return_path_is_evidence_for_its_handoff(world) {
+        let world = world.with_inboxes().await;
+        let sent = world.send("k", &crate::world::mail()).await.is(202).word("id");
+        world.hand_over().await;
+        let email = world.engine.store().emails(team_of(&world).await, query()).await.unwrap().rows.remove(0);
+        let path = world.engine.return_path(&email, 0, 1).0;
+        let report = format!(
+            "From: MAILER-DAEMON@mx.test\nTo: {path}\nSubject: Undelivered\nMIME-Version: 1.0\n\
+             Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nsorry\n--b\n\
+             Content-Type: message/delivery-status\n\nReporting-MTA: dns; mx.test\n\n\
+             Final-Recipient: rfc822; {to}\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 no such user\n\
+             --b--\n",
+            to = email.handoffs[0].recipients[0]
+        );
+        let mut mail = incoming(&[path.as_str()], &report);
+        mail.sender = Some(String::new());
+        for _ in 0..3 {
+            world.engine.take_mail(mail.clone()).await.unwrap();
+            world.engine.read_waiting().await.unwrap();
+        }
+        let email = world.email(&sent).await;
+        assert_eq!(email["state"], "bounced", "{email}");
+        assert_eq!(email["evidence"].as_array().unwrap().len(), 1);
+        // A mark that we did not make reaches nobody.
+        let forged = path.replacen(char::is_alphanumeric, "x", 30);
+        assert!(world.engine.take_mail(incoming(&[&forged], &report)).await.unwrap().is_empty());
+    }
+}
+
+async fn team_of(world: &World) -> mailonce_core::id::TeamId {
+    world.engine.store().teams().await.unwrap()[0].id
+}
+
+fn query() -> mailonce_core::port::store::EmailQuery {
+    mailonce_core::port::store::EmailQuery { limit: 1, ..Default::default() }
+}
