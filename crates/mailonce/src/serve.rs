@@ -91,6 +91,7 @@ pub async fn serve(
         tracing::warn!(queued, unknown, "found work of a process that ended");
     }
     loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
+    loops.push(tokio::spawn(Arc::clone(&engine).read_mail(ended.clone())));
     let router = api::router(Arc::clone(&engine), echo);
     let graceful = GracefulShutdown::new();
     let outcome = tokio::select! {

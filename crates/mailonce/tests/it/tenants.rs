@@ -39,6 +39,28 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("patch", "/v1/keys/{key}", Kind::Named),
     ("delete", "/v1/keys/{key}", Kind::Named),
     ("get", "/v1/events", Kind::Own),
+    ("post", "/v1/inboxes", Kind::Own),
+    ("get", "/v1/inboxes", Kind::Own),
+    ("get", "/v1/inboxes/{id}", Kind::Named),
+    ("patch", "/v1/inboxes/{id}", Kind::Named),
+    ("delete", "/v1/inboxes/{id}", Kind::Named),
+    ("post", "/v1/inboxes/{id}/rotate", Kind::Named),
+    ("get", "/v1/inboxes/{id}/messages", Kind::Named),
+    ("get", "/v1/inboxes/{id}/wait", Kind::Named),
+    ("post", "/v1/inboxes/{id}/watches", Kind::Named),
+    ("post", "/v1/inboxes/{id}/consume", Kind::Named),
+    ("get", "/v1/watches/{id}", Kind::Named),
+    ("post", "/v1/watches/{id}/resend", Kind::Named),
+    ("get", "/v1/messages/{id}", Kind::Named),
+    ("get", "/v1/messages/{id}/raw", Kind::Named),
+    ("get", "/v1/messages/{id}/attachments/{n}", Kind::Named),
+    ("get", "/v1/messages/{id}/artifacts", Kind::Named),
+    ("get", "/v1/artifacts/{id}", Kind::Named),
+    ("post", "/v1/artifacts/{id}/consume", Kind::Named),
+    ("post", "/v1/artifacts/{id}/applied", Kind::Named),
+    ("get", "/v1/deliveries", Kind::Own),
+    ("get", "/v1/deliveries/{id}", Kind::Named),
+    ("post", "/v1/deliveries/{id}/replay", Kind::Named),
     ("post", "/v1/api-keys", Kind::Own),
     ("get", "/v1/api-keys", Kind::Own),
     ("delete", "/v1/api-keys/{id}", Kind::Named),
@@ -77,7 +99,15 @@ struct Owned {
     team: String,
     domain: String,
     source: String,
+    inbox: String,
+    message: String,
+    artifact: String,
+    delivery: String,
+    watch: String,
 }
+
+/// A mail for the first team's inbox.
+const CODE: &str = "From: x@shop.test\nMessage-ID: <1@x>\nSubject: Your code\n\nYour verification code is 482913.\n";
 
 /// An address on the first team's list.
 const GONE: &str = "gone@example.com";
@@ -98,7 +128,30 @@ impl Owned {
         let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).word("id");
         let source = world.post("/v1/sources", &source("first")).await.is(201).word("id");
         world.post("/v1/suppressions", &json!({ "address": GONE })).await.is(201);
-        Self { email, key: "k".into(), api_key, team, domain, source }
+        let inbox = world.inbox("owned").await;
+        let watch = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.is(201).word("id");
+        world.arrives(&["owned@agents.test"], CODE).await;
+        let first = async |path: String| world.get(&path).await.is(200).rows()[0]["id"].as_str().unwrap().to_owned();
+        let message = first(format!("/v1/inboxes/{inbox}/messages")).await;
+        let artifact = first(format!("/v1/messages/{message}/artifacts")).await;
+        let delivery = first("/v1/deliveries".into()).await;
+        let key = "k".into();
+        Self { email, key, api_key, team, domain, source, inbox, message, artifact, delivery, watch }
+    }
+
+    fn ids(&self) -> [&String; 10] {
+        [
+            &self.email,
+            &self.api_key,
+            &self.team,
+            &self.domain,
+            &self.source,
+            &self.inbox,
+            &self.message,
+            &self.artifact,
+            &self.delivery,
+            &self.watch,
+        ]
     }
 
     /// The route's path with the ids of what is owned.
@@ -109,10 +162,15 @@ impl Owned {
             Some("teams") => &self.team,
             Some("domains") => &self.domain,
             Some("sources") => &self.source,
+            Some("inboxes") => &self.inbox,
+            Some("messages") => &self.message,
+            Some("artifacts") => &self.artifact,
+            Some("deliveries") => &self.delivery,
+            Some("watches") => &self.watch,
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
-        path.replace("{id}", id).replace("{key}", &self.key).replace("{code}", "not_found")
+        path.replace("{id}", id).replace("{key}", &self.key).replace("{n}", "0").replace("{code}", "not_found")
     }
 
     /// A call of the route that would do something, if it were allowed.
@@ -131,6 +189,11 @@ impl Owned {
             ("post", "/v1/sources") => call.json(&source("own")),
             ("post", "/v1/sources/{id}/rotate") => call.json(&json!({ "bearer": "another-secret-of-16" })),
             ("post", "/hooks/{source_id}") => call.header("x-token", TOKEN).json(&json!({ "RecordType": "Open" })),
+            ("post", "/v1/inboxes") => call.json(&json!({ "username": "another" })),
+            ("patch", "/v1/inboxes/{id}") => call.json(&json!({ "agent": "x" })),
+            ("get", "/v1/inboxes/{id}/wait") => Call::new(method, &format!("{}?timeout=0", self.fill(path))),
+            ("post", "/v1/inboxes/{id}/consume") => call.json(&json!({ "type": "code", "for": "x" })),
+            ("post", "/v1/artifacts/{id}/consume" | "/v1/artifacts/{id}/applied") => call.json(&json!({ "for": "x" })),
             ("patch", "/v1/teams/{id}") => call.json(&json!({ "require_keys": true })),
             _ => call,
         }
@@ -144,6 +207,11 @@ impl Owned {
             format!("/v1/domains/{}", self.domain),
             format!("/v1/sources/{}", self.source),
             format!("/v1/suppressions/{GONE}"),
+            format!("/v1/inboxes/{}", self.inbox),
+            format!("/v1/inboxes/{}/messages", self.inbox),
+            format!("/v1/artifacts/{}", self.artifact),
+            format!("/v1/watches/{}", self.watch),
+            format!("/v1/deliveries/{}", self.delivery),
             "/v1/keys/k".into(),
             "/v1/teams".into(),
             "/v1/events".into(),
@@ -182,6 +250,7 @@ fn the_table_of_routes_is_the_document() {
 
 over_memory_and_sqlite! {
     async fn without_a_credential_only_public_routes_answer(world) {
+        let world = world.with_inboxes().await;
         let owned = Owned::make(&world).await;
         let before = owned.look(&world).await;
         for (method, path, public) in documented() {
@@ -197,6 +266,7 @@ over_memory_and_sqlite! {
     }
 
     async fn a_credential_without_scopes_opens_nothing(world) {
+        let world = world.with_inboxes().await;
         let owned = Owned::make(&world).await;
         let powerless = world.api_key(&json!({ "name": "powerless", "scopes": [] })).await;
         let before = owned.look(&world).await;
@@ -211,6 +281,7 @@ over_memory_and_sqlite! {
     }
 
     async fn the_ids_of_another_team_are_not_found(world) {
+        let world = world.with_inboxes().await;
         let owned = Owned::make(&world).await;
         let stranger = world.team("strangers").await;
         let before = owned.look(&world).await;
@@ -224,7 +295,7 @@ over_memory_and_sqlite! {
                 Kind::Operator => drop(answer.refused(403, "wrong_scope")),
                 Kind::Own => {
                     assert!(answer.status < 300, "{method} {path}: {}", answer.text);
-                    for id in [&owned.email, &owned.api_key, &owned.team, &owned.domain, &owned.source] {
+                    for id in owned.ids() {
                         assert!(!answer.text.contains(id.as_str()), "{method} {path} shows {id}: {}", answer.text);
                     }
                 }
@@ -235,6 +306,7 @@ over_memory_and_sqlite! {
     }
 
     async fn a_cursor_of_another_team_shows_nothing_of_it(world) {
+        let world = world.with_inboxes().await;
         let owned = Owned::make(&world).await;
         let stranger = world.team("strangers").await;
         world.call(post("/v1/emails").by(&stranger).json(&mail())).await.is(202);
