@@ -19,6 +19,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(90);
 pub(crate) struct DevFile {
     pub(crate) url: String,
     pub(crate) api_key: String,
+    /// Where its SMTP listener is.
+    #[serde(default)]
+    pub(crate) smtp: Option<String>,
 }
 
 /// The name of that file.
@@ -107,7 +110,10 @@ impl Client {
             Ok::<_, anyhow::Error>((status, body))
         };
         let (status, body) = tokio::time::timeout(ANSWER_TIME, asking).await.context("no answer in time")??;
-        let value: Value = serde_json::from_slice(&body).with_context(|| format!("status {status} without JSON"))?;
+        let value: Value = match body.is_empty() && status < 300 {
+            true => Value::Null,
+            false => serde_json::from_slice(&body).with_context(|| format!("status {status} without JSON"))?,
+        };
         if status >= 400 { Err(Told(value).into()) } else { Ok((status, value)) }
     }
 
@@ -117,7 +123,7 @@ impl Client {
     }
 }
 
-fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
+pub(crate) fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
     let path = data.join(DEV_FILE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))

@@ -49,7 +49,7 @@ pub(super) async fn dev(flags: &Flags) -> anyhow::Result<ExitCode> {
         Some(_) => config.url(),
         None => format!("http://{}", listener.local_addr()?),
     };
-    let file = leave_dev_file(&config.data, &DevFile { url: url.clone(), api_key: key.clone() })?;
+    let file = leave_dev_file(&config.data, &DevFile { url: url.clone(), api_key: key.clone(), smtp: None })?;
     greet(&config, &url, &key);
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
     let served = serve::serve(engine, listener, &config, echo, serve::told_to_stop()).await;

@@ -74,7 +74,7 @@ fn derive(out: &Out, args: DeriveArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::String(text) => text.clone(),

@@ -4,9 +4,11 @@ mod admin;
 mod client;
 mod dev;
 mod doctor;
+mod inbox;
 mod look;
 mod out;
 mod send;
+mod simulate;
 
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
@@ -60,6 +62,16 @@ enum Verb {
     /// Look at emails
     #[command(subcommand)]
     Emails(look::EmailsVerb),
+    /// Work with inboxes and their messages
+    #[command(subcommand)]
+    Inbox(inbox::InboxVerb),
+    /// Wait for a message
+    Wait(inbox::WaitArgs),
+    /// Take a code or link, once
+    Take(inbox::TakeArgs),
+    /// Let something happen, to try things out
+    #[command(subcommand)]
+    Simulate(simulate::SimulateVerb),
     /// Work with API keys
     #[command(subcommand)]
     Keys(admin::KeysVerb),
@@ -95,6 +107,8 @@ impl std::error::Error for Usage {}
 
 /// Exit codes that scripts rely on.
 pub(crate) mod exit {
+    /// Nothing came in time.
+    pub(crate) const TIMEOUT: u8 = 2;
     /// Accepted and held for a person.
     pub(crate) const HELD: u8 = 3;
     /// Accepted and in flight.
@@ -118,6 +132,10 @@ pub async fn run(cli: Cli) -> ExitCode {
         Verb::Send(args) => send::send(&out, *args).await,
         Verb::Key(verb) => look::key(&out, verb).await,
         Verb::Emails(verb) => look::emails(&out, verb).await,
+        Verb::Inbox(verb) => inbox::inbox(&out, verb).await,
+        Verb::Wait(args) => inbox::wait(&out, args).await,
+        Verb::Take(args) => inbox::take(&out, args).await,
+        Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
         Verb::Keys(verb) => admin::keys(&out, verb).await,
         Verb::Team(verb) => admin::team(&out, verb).await,
         Verb::Openapi => {

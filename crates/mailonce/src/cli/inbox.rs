@@ -1,0 +1,383 @@
+//! Inboxes from a shell: make them, wait for mail, take codes and links.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Value, json};
+use std::{process::ExitCode, time::Duration};
+use tokio::time::Instant;
+
+use super::{
+    Reach, Usage,
+    client::{Client, Told, escaped},
+    exit,
+    look::text,
+    out::{Out, say},
+};
+
+/// The longest wait that one call of the API grants, in seconds.
+const ONE_WAIT_S: u64 = 55;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InboxVerb {
+    /// Make an inbox; a random address unless you choose one
+    Create(CreateArgs),
+    /// List inboxes, newest first
+    List {
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Show one inbox
+    Show {
+        #[command(flatten)]
+        reach: Reach,
+        /// Its id or address
+        inbox: String,
+    },
+    /// List messages, newest first
+    Messages {
+        #[command(flatten)]
+        reach: Reach,
+        /// Its id or address
+        inbox: String,
+        /// At most so many
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Read one message as a model would see it
+    Read {
+        #[command(flatten)]
+        reach: Reach,
+        /// The message's id
+        message: String,
+        /// min, plain or full
+        #[arg(long, default_value = "min")]
+        view: String,
+    },
+    /// Every arrival with what became of it
+    Deliveries {
+        #[command(flatten)]
+        reach: Reach,
+        /// Its id or address
+        inbox: String,
+    },
+    /// Let it refuse mail from now on; its history stays
+    Expire {
+        #[command(flatten)]
+        reach: Reach,
+        /// Its id or address
+        inbox: String,
+    },
+    /// Give it a new random address; the old one reaches nobody any more
+    Rotate {
+        #[command(flatten)]
+        reach: Reach,
+        /// Its id or address
+        inbox: String,
+    },
+    /// Remove it with everything in it
+    Delete {
+        #[command(flatten)]
+        reach: Reach,
+        /// Its id or address
+        inbox: String,
+    },
+}
+
+/// An inbox to make.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    reach: Reach,
+    /// The whole address
+    #[arg(long)]
+    address: Option<String>,
+    /// What stands before the @
+    #[arg(long)]
+    username: Option<String>,
+    /// What stands behind it
+    #[arg(long)]
+    domain: Option<String>,
+    /// How long it takes mail: 30m, 24h, 7d
+    #[arg(long)]
+    ttl: Option<String>,
+    /// The same again makes no second inbox
+    #[arg(long)]
+    client_id: Option<String>,
+    /// The agent it is for
+    #[arg(long)]
+    agent: Option<String>,
+}
+
+fn inbox_path(inbox: &str) -> String {
+    format!("/v1/inboxes/{}", escaped(inbox))
+}
+
+fn show(out: &Out, value: &Value, names: &[&str]) {
+    if out.is_json() {
+        return out.value(value);
+    }
+    let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, text(&value[*name]))).collect();
+    out.facts(&facts);
+}
+
+fn rows(out: &Out, page: &Value, heads: &[&str], row: impl Fn(&Value) -> Vec<String>) {
+    if out.is_json() {
+        return out.value(page);
+    }
+    let data = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+    out.table(heads, data.iter().map(row).collect());
+}
+
+const INBOX: &[&str] = &["id", "address", "agent", "client_id", "created_at", "expires_at", "messages"];
+
+/// Verbs about inboxes.
+pub(super) async fn inbox(out: &Out, verb: InboxVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        InboxVerb::Create(args) => {
+            let CreateArgs { reach, address, username, domain, ttl, client_id, agent } = args;
+            let fields = [
+                ("address", address),
+                ("username", username),
+                ("domain", domain),
+                ("ttl", ttl),
+                ("client_id", client_id),
+                ("agent", agent),
+            ];
+            let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
+            let body = Value::Object(given.collect());
+            let (_, made) = Client::find(&reach)?.ask(Method::POST, "/v1/inboxes", None, Some(&body)).await?;
+            show(out, &made, INBOX);
+        }
+        InboxVerb::List { reach } => {
+            let page = Client::find(&reach)?.get("/v1/inboxes?limit=100").await?;
+            rows(out, &page, &["address", "agent", "messages", "expires at", "id"], |inbox| {
+                ["address", "agent", "messages", "expires_at", "id"].map(|name| text(&inbox[name])).to_vec()
+            });
+        }
+        InboxVerb::Show { reach, inbox } => {
+            show(out, &Client::find(&reach)?.get(&inbox_path(&inbox)).await?, INBOX);
+        }
+        InboxVerb::Messages { reach, inbox, limit } => {
+            let path = format!("{}/messages?limit={limit}", inbox_path(&inbox));
+            messages(out, &Client::find(&reach)?.get(&path).await?);
+        }
+        InboxVerb::Read { reach, message, view } => {
+            let path = format!("/v1/messages/{}?view={}", escaped(&message), escaped(&view));
+            read(out, &Client::find(&reach)?.get(&path).await?);
+        }
+        InboxVerb::Deliveries { reach, inbox } => deliveries(out, &reach, &inbox).await?,
+        InboxVerb::Expire { reach, inbox } => {
+            let body = json!({ "ttl": "0s" });
+            let (_, now) = Client::find(&reach)?.ask(Method::PATCH, &inbox_path(&inbox), None, Some(&body)).await?;
+            show(out, &now, INBOX);
+        }
+        InboxVerb::Rotate { reach, inbox } => {
+            let path = format!("{}/rotate", inbox_path(&inbox));
+            show(out, &Client::find(&reach)?.ask(Method::POST, &path, None, None).await?.1, INBOX);
+        }
+        InboxVerb::Delete { reach, inbox } => {
+            show(out, &Client::find(&reach)?.ask(Method::DELETE, &inbox_path(&inbox), None, None).await?.1, INBOX);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn messages(out: &Out, page: &Value) {
+    rows(out, page, &["received at", "from", "subject", "has", "state", "id"], |message| {
+        let has: Vec<&str> = message["has"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        vec![
+            text(&message["received_at"]),
+            text(&message["from"]["address"]),
+            text(&message["subject"]),
+            has.join(" "),
+            text(&message["state"]),
+            text(&message["id"]),
+        ]
+    });
+}
+
+fn read(out: &Out, message: &Value) {
+    if out.is_json() {
+        return out.value(message);
+    }
+    let facts = [
+        ("from", text(&message["from"]["address"])),
+        ("authenticated", text(&message["auth"]["verdict"])),
+        ("subject", text(&message["subject"])),
+        ("received at", text(&message["received_at"])),
+        ("thread", text(&message["thread_id"])),
+    ];
+    out.facts(&facts);
+    out.line("");
+    out.line(&text(&message["text"]));
+    for artifact in message["artifacts"].as_array().into_iter().flatten() {
+        out.line(&format!("{} {}  {}", text(&artifact["type"]), text(&artifact["masked"]), text(&artifact["id"])));
+    }
+}
+
+async fn deliveries(out: &Out, reach: &Reach, inbox: &str) -> anyhow::Result<()> {
+    let client = Client::find(reach)?;
+    let id = text(&client.get(&inbox_path(inbox)).await?["id"]);
+    let page = client.get(&format!("/v1/deliveries?inbox={id}&limit=100")).await?;
+    rows(out, &page, &["received at", "by", "state", "reason", "from", "id"], |delivery| {
+        ["received_at", "intake", "state", "reason", "sender", "id"].map(|name| text(&delivery[name])).to_vec()
+    });
+    Ok(())
+}
+
+/// What to wait for.
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    #[command(flatten)]
+    reach: Reach,
+    /// The inbox's id or address
+    inbox: String,
+    /// Seconds to wait
+    #[arg(long, default_value_t = 30)]
+    timeout: u64,
+    /// Only after this cursor; `0` is the very start
+    #[arg(long)]
+    after: Option<String>,
+    /// An address, or @domain
+    #[arg(long)]
+    from: Option<String>,
+    /// Part of the subject
+    #[arg(long)]
+    subject: Option<String>,
+    /// code or link
+    #[arg(long)]
+    has: Option<String>,
+    /// The id of a watch
+    #[arg(long)]
+    watch: Option<String>,
+}
+
+impl WaitArgs {
+    fn path(&self, seconds: u64) -> String {
+        let fields = [
+            ("after", &self.after),
+            ("from", &self.from),
+            ("subject", &self.subject),
+            ("has", &self.has),
+            ("watch", &self.watch),
+        ];
+        let mut path = format!("{}/wait?timeout={seconds}", inbox_path(&self.inbox));
+        for (name, value) in fields {
+            if let Some(value) = value {
+                path.push_str(&format!("&{name}={}", escaped(value)));
+            }
+        }
+        path
+    }
+}
+
+/// Waits for a message. `None` when none came.
+async fn wait_for(client: &Client, args: &WaitArgs) -> anyhow::Result<Option<Value>> {
+    let end = Instant::now() + Duration::from_secs(args.timeout);
+    loop {
+        let left = end.saturating_duration_since(Instant::now()).as_secs().min(ONE_WAIT_S);
+        let (status, arrived) = client.ask(Method::GET, &args.path(left), None, None).await?;
+        if status == 200 {
+            return Ok(Some(arrived));
+        }
+        if Instant::now() >= end || left == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// Waits for a message.
+pub(super) async fn wait(out: &Out, args: WaitArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::find(&args.reach)?;
+    let Some(arrived) = wait_for(&client, &args).await? else {
+        say(&format!("no message within {} s", args.timeout));
+        return Ok(ExitCode::from(exit::TIMEOUT));
+    };
+    if out.is_json() {
+        out.value(&arrived);
+    } else {
+        messages(out, &json!({ "data": [arrived["message"]] }));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to take, and for whom.
+#[derive(Debug, Args)]
+pub(crate) struct TakeArgs {
+    #[command(flatten)]
+    reach: Reach,
+    /// The inbox's id or address, or the id of an artifact with --artifact
+    inbox: String,
+    /// code or link
+    #[arg(long = "type", value_name = "TYPE", default_value = "code")]
+    kind: String,
+    /// The account, workflow or run it is for: the same gets it again, another does not
+    #[arg(long = "for", value_name = "WHO")]
+    purpose: String,
+    /// Only from this address, or @domain
+    #[arg(long)]
+    from: Option<String>,
+    /// Only with this in its subject
+    #[arg(long)]
+    subject: Option<String>,
+    /// The id of the watch it belongs to
+    #[arg(long)]
+    watch: Option<String>,
+    /// Wait so many seconds for it to arrive
+    #[arg(long)]
+    wait: Option<u64>,
+    /// The first argument names an artifact
+    #[arg(long, conflicts_with_all = ["from", "subject", "wait"])]
+    artifact: bool,
+}
+
+/// Takes a code or link, once.
+pub(super) async fn take(out: &Out, args: TakeArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::find(&args.reach)?;
+    let taken = if args.artifact {
+        let body = json!({ "for": args.purpose, "watch": args.watch });
+        let path = format!("/v1/artifacts/{}/consume", escaped(&args.inbox));
+        client.ask(Method::POST, &path, None, Some(&body)).await
+    } else {
+        take_from_inbox(&client, &args).await
+    };
+    match taken {
+        Ok((_, taken)) if out.is_json() => out.value(&taken),
+        Ok((_, taken)) => out.line(&text(&taken["artifact"]["value"])),
+        Err(error) if is_missing(&error) && args.wait.is_some() => {
+            say(&format!("no {} within {} s", args.kind, args.wait.unwrap_or_default()));
+            return Ok(ExitCode::from(exit::TIMEOUT));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Told>().is_some_and(|told| told.0["code"] == "not_found")
+}
+
+async fn take_from_inbox(client: &Client, args: &TakeArgs) -> anyhow::Result<(u16, Value)> {
+    if args.kind != "code" && args.kind != "link" {
+        return Err(Usage("--type is code or link".into()).into());
+    }
+    let mut body = json!({ "type": args.kind, "for": args.purpose, "watch": args.watch });
+    body["match"] = json!({ "from": args.from, "subject": args.subject });
+    let path = format!("{}/consume", inbox_path(&args.inbox));
+    let first = client.ask(Method::POST, &path, None, Some(&body)).await;
+    let Some(seconds) = args.wait.filter(|_| first.as_ref().is_err_and(is_missing)) else { return first };
+    let waiting = WaitArgs {
+        reach: args.reach.clone(),
+        inbox: args.inbox.clone(),
+        timeout: seconds,
+        after: None,
+        from: args.from.clone(),
+        subject: args.subject.clone(),
+        has: Some(args.kind.clone()),
+        watch: args.watch.clone(),
+    };
+    if wait_for(client, &waiting).await?.is_none() {
+        return first;
+    }
+    client.ask(Method::POST, &path, None, Some(&body)).await
+}

@@ -1,0 +1,193 @@
+//! `simulate inbound`: a mail arrives at an inbox, through the real SMTP door.
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use mailonce_core::{
+    address::Address,
+    id::{EmailId, TeamId},
+    port::{
+        Chance as _,
+        transport::{Meaning, Parcel, Transport as _},
+    },
+};
+use mailonce_transport::smtp::{Security, Smtp, SmtpConfig};
+use serde_json::json;
+use std::{io::Read as _, path::PathBuf, process::ExitCode};
+use uuid::Uuid;
+
+use super::{
+    Usage,
+    client::read_dev_file,
+    exit,
+    out::{Out, say},
+};
+use crate::system::SystemChance;
+
+/// The largest mail that is read from a file or stdin.
+const MAIL_BYTES: u64 = mailonce_core::limits::MAIL_BYTES as u64;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimulateVerb {
+    /// Let a mail arrive: from a template, a file, or stdin (`-`)
+    Inbound(InboundArgs),
+}
+
+/// The mail.
+#[derive(Debug, Args)]
+pub(crate) struct InboundArgs {
+    /// The recipient
+    #[arg(long, default_value = "agent@mailonce.test")]
+    to: String,
+    /// The sender
+    #[arg(long, default_value = "no-reply@example.com")]
+    from: String,
+    /// The subject of the template
+    #[arg(long)]
+    subject: Option<String>,
+    /// The text of the template
+    #[arg(long)]
+    text: Option<String>,
+    /// A one-time code in the template; a random one without a value
+    #[arg(long, num_args = 0..=1, default_missing_value = "")]
+    code: Option<String>,
+    /// A link in the template; an example without a value
+    #[arg(long, num_args = 0..=1, default_missing_value = "")]
+    link: Option<String>,
+    /// Deliver the very same mail so many times
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    duplicate: u32,
+    /// A whole mail instead of the template: a file, or - for stdin
+    #[arg(conflicts_with_all = ["subject", "text", "code", "link"])]
+    file: Option<PathBuf>,
+    /// The SMTP address; else that of a running `dev`
+    #[arg(long, env = "MAILONCE_SMTP_LISTEN", value_name = "ADDR")]
+    smtp: Option<String>,
+    /// Where to look for a running `dev`
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
+    data: PathBuf,
+}
+
+/// Lets something happen.
+pub(super) async fn simulate(out: &Out, verb: SimulateVerb) -> anyhow::Result<ExitCode> {
+    let SimulateVerb::Inbound(args) = verb;
+    let address =
+        |flag: &str, text: &str| Address::parse(text).map_err(|error| Usage(format!("--{flag} {text} {error}")));
+    let (from, to) = (address("from", &args.from)?, address("to", &args.to)?);
+    let (raw, code, link) = mail(&args, &from, &to)?;
+    let smtp = match &args.smtp {
+        Some(smtp) => smtp.clone(),
+        None => read_dev_file(&args.data)
+            .ok()
+            .and_then(|dev| dev.smtp)
+            .context("no SMTP address: start `mailonce dev` here, or pass --smtp")?,
+    };
+    for _ in 0..args.duplicate.max(1) {
+        if let Err(said) = deliver(&smtp, &from, &to, &raw).await? {
+            say(&format!("mailonce: {to} did not take it: {said}", to = to.as_str()));
+            return Ok(ExitCode::from(exit::FAILED));
+        }
+    }
+    let count = args.duplicate.max(1);
+    if out.is_json() {
+        out.value(&json!({ "to": to.as_str(), "delivered": count, "code": code, "link": link }));
+    } else {
+        let times = if count == 1 { String::new() } else { format!(", {count} times the same") };
+        out.line(&format!("delivered to {}{times}", to.as_str()));
+        let held = [("code", code), ("link", link)];
+        held.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).for_each(|(name, value)| {
+            out.line(&format!("{name} {value}"));
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The mail's bytes, and the code and link in it.
+fn mail(args: &InboundArgs, from: &Address, to: &Address) -> anyhow::Result<(Vec<u8>, Option<String>, Option<String>)> {
+    if let Some(file) = &args.file {
+        let mut raw = Vec::new();
+        if file.as_os_str() == "-" {
+            std::io::stdin().take(MAIL_BYTES).read_to_end(&mut raw)?;
+        } else {
+            let opened = std::fs::File::open(file).with_context(|| format!("reading {}", file.display()))?;
+            opened.take(MAIL_BYTES).read_to_end(&mut raw)?;
+        }
+        return Ok((crlf(&raw), None, None));
+    }
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let chance = chance();
+    let code = args.code.clone().map(|code| if code.is_empty() { format!("{:06}", chance % 1_000_000) } else { code });
+    let example = || format!("https://{}/verify?token={:016x}", from.domain(), chance as u64);
+    let link = args.link.clone().map(|link| if link.is_empty() { example() } else { link });
+    let mut body = args.text.clone().unwrap_or_default();
+    if let Some(code) = &code {
+        body.push_str(&format!("\nYour verification code is {code}.\nIt expires in 10 minutes.\n"));
+    }
+    if let Some(link) = &link {
+        body.push_str(&format!("\nPlease confirm your email address:\n{link}\n"));
+    }
+    if body.trim().is_empty() {
+        body = "Hello, this is a simulated mail.\n".into();
+    }
+    let usual = if code.is_some() {
+        "Your verification code"
+    } else if link.is_some() {
+        "Please confirm your email address"
+    } else {
+        "Hello"
+    };
+    let subject = args.subject.clone().unwrap_or_else(|| usual.to_owned());
+    let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let raw = format!(
+        "From: {from}\nTo: {to}\nSubject: {subject}\nDate: {date}\nMessage-ID: <{chance:032x}@{domain}>\n\
+         MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n{body}\n",
+        from = from.as_str(),
+        to = to.as_str(),
+        subject = plain(&subject),
+        date = jiff::fmt::rfc2822::to_string(&now)?,
+        domain = from.domain(),
+    );
+    Ok((crlf(raw.as_bytes()), code, link))
+}
+
+/// A number that nobody has seen before.
+fn chance() -> u128 {
+    let mut bytes = [0; 16];
+    SystemChance.fill(&mut bytes);
+    u128::from_be_bytes(bytes)
+}
+
+/// Every line end as mail has it.
+fn crlf(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
+    for line in raw.split_inclusive(|byte| *byte == b'\n') {
+        let bare = line.strip_suffix(b"\n").map_or(line, |line| line.strip_suffix(b"\r").unwrap_or(line));
+        out.extend_from_slice(bare);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+/// Hands it over. The inner error is what the server said.
+async fn deliver(smtp: &str, from: &Address, to: &Address, raw: &[u8]) -> anyhow::Result<Result<(), String>> {
+    let (host, port) = smtp.rsplit_once(':').context("an SMTP address is host:port")?;
+    let mut config = SmtpConfig::new("simulate", host, port.parse().context("an SMTP address is host:port")?);
+    config.tls = Security::None;
+    let client = Smtp::new(config)?;
+    let id = Uuid::from_u128(chance());
+    let parcel = Parcel {
+        team: TeamId(id),
+        email: EmailId(id),
+        handoff: 0,
+        attempt: 1,
+        return_path: from.as_str().to_owned(),
+        envelope_id: id.to_string(),
+        recipients: vec![to.as_str().to_owned()],
+        key: id,
+        bytes: raw.into(),
+    };
+    let reply = match client.approach(parcel).await {
+        Ok(ready) => ready.hand_over().await,
+        Err(reply) => reply,
+    };
+    Ok(if reply.meaning == Meaning::Accepted { Ok(()) } else { Err(reply.text) })
+}
