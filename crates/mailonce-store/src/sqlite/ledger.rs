@@ -3,8 +3,11 @@
 use mailonce_core::{
     email::Email,
     event::NewEvent,
-    id::TeamId,
-    port::store::{Result, StoreError, Watcher},
+    id::{TeamId, ordered_bits},
+    port::{
+        arrivals::{Hearer, Hint},
+        store::{Result, StoreError, Watcher},
+    },
 };
 use rusqlite::{Connection, Statement, params};
 use std::{
@@ -15,6 +18,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+use uuid::Uuid;
 
 use super::{
     accept, events,
@@ -48,8 +52,12 @@ impl Teams {
     }
 }
 
-/// Who is told of changed emails.
-pub(super) type Watchers = Arc<RwLock<Vec<Watcher>>>;
+/// Who is told of changed emails, and who of mail that came in.
+#[derive(Default)]
+pub(super) struct Listeners {
+    pub(super) watchers: RwLock<Vec<Watcher>>,
+    pub(super) hearers: RwLock<Vec<Hearer>>,
+}
 
 /// What the writer and the checkpointer tell each other about the log.
 #[derive(Default)]
@@ -74,13 +82,18 @@ pub(super) struct Ledger<'c> {
     /// Keys that do not lie in their tree yet. Looks go through it too, and most verbs only look.
     pub(super) fresh: RefCell<Hand<'c>>,
     pub(super) teams: TeamNumbers,
-    watchers: Watchers,
+    listeners: Arc<Listeners>,
     /// The number of each team's last event.
     last_event: HashMap<i64, u64>,
     /// Events of this group, not yet numbered.
     pending: Vec<(i64, Packed)>,
     /// Emails that verbs of this group changed, to tell of after the commit.
     changed: Vec<Email>,
+    /// What verbs of this group have to say to those who wait for mail, after the commit.
+    hints: Vec<Hint>,
+    /// The ordered bits of the highest id of mail that came in, and of what is written down about it.
+    highest_id: i64,
+    written_id: i64,
     log: Arc<Log>,
 }
 
@@ -89,7 +102,7 @@ impl<'c> Ledger<'c> {
         conn: &'c Connection,
         fresh: Arc<FreshKeys>,
         teams: TeamNumbers,
-        watchers: Watchers,
+        listeners: Arc<Listeners>,
         log: Arc<Log>,
     ) -> Result<Self> {
         Ok(Self {
@@ -97,10 +110,13 @@ impl<'c> Ledger<'c> {
             accepts: accept::statements(conn)?,
             fresh: RefCell::new(Hand::new(conn, fresh)?),
             teams,
-            watchers,
+            listeners,
             last_event: events::last_numbers(conn)?,
             pending: Vec::new(),
             changed: Vec::new(),
+            hints: Vec::new(),
+            highest_id: 0,
+            written_id: 0,
             log,
         })
     }
@@ -136,9 +152,32 @@ impl<'c> Ledger<'c> {
         self.changed.push(email);
     }
 
+    /// Remembers what to say to those who wait for mail, after the commit.
+    pub(super) fn note_hint(&mut self, hint: Hint) {
+        self.hints.push(hint);
+    }
+
+    /// No id may be handed out again, even after every trace of what bore it is gone.
+    pub(super) fn note_id(&mut self, id: Uuid) {
+        self.highest_id = self.highest_id.max(ordered_bits(id));
+    }
+
+    fn write_id(&self) -> Result<()> {
+        if self.highest_id > self.written_id {
+            self.execute("UPDATE install SET last_id = MAX(last_id, ?1)", [self.highest_id])?;
+        }
+        Ok(())
+    }
+
+    fn hint(&self) {
+        for hearer in self.listeners.hearers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.hints.iter().for_each(|hint| hearer(*hint));
+        }
+    }
+
     /// Tells the watchers of an email as it is committed.
     pub(super) fn tell(&self, email: &Email) {
-        for watcher in self.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for watcher in self.listeners.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             watcher(email);
         }
     }
@@ -147,12 +186,14 @@ impl<'c> Ledger<'c> {
         self.pending.clear();
         self.changed.clear();
         self.fresh.get_mut().begin();
+        self.hints.clear();
         self.execute("BEGIN IMMEDIATE", []).map(drop)
     }
 
     /// Writes the group's fresh keys, numbers its events, commits, and tells of what changed.
     pub(super) fn commit(&mut self) -> Result<()> {
         let outcome = self.fresh.get_mut().write().and_then(|()| self.write_events()).and_then(|numbers| {
+            self.write_id()?;
             self.execute("COMMIT", [])?;
             Ok(numbers)
         });
@@ -161,7 +202,9 @@ impl<'c> Ledger<'c> {
                 self.log.rows.store(self.conn.total_changes(), Ordering::Relaxed);
                 self.last_event.extend(numbers);
                 self.fresh.get_mut().publish();
+                self.written_id = self.highest_id;
                 self.changed.iter().for_each(|email| self.tell(email));
+                self.hint();
                 Ok(())
             }
             Err(error) => {
@@ -182,7 +225,7 @@ impl<'c> Ledger<'c> {
 
     /// Runs a verb so that its own failure leaves nothing behind.
     pub(super) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (events, changed) = (self.pending.len(), self.changed.len());
+        let (events, changed, hints) = (self.pending.len(), self.changed.len(), self.hints.len());
         let fresh = self.fresh.get_mut().mark();
         self.execute("SAVEPOINT verb", [])?;
         match verb(self) {
@@ -194,6 +237,7 @@ impl<'c> Ledger<'c> {
                 self.pending.truncate(events);
                 self.changed.truncate(changed);
                 self.fresh.get_mut().back_to(fresh);
+                self.hints.truncate(hints);
                 if self.conn.is_autocommit() {
                     return Err(StoreError::Corrupt(format!("the transaction ended under a verb: {error}")));
                 }
