@@ -82,7 +82,7 @@ impl Ledger {
     /// Answers every wish of a round.
     pub(super) async fn answer(&self, round: Round) {
         let Round { plain, followers, mut careful, .. } = round;
-        let (became, lost) = self.answer_plain(plain).await;
+        let (became, lost) = self.answer_plain(plain, !followers.is_empty()).await;
         let mut open = lost;
         for follower in followers {
             match follower.key().and_then(|key| became.get(&key)) {
@@ -94,8 +94,8 @@ impl Ledger {
         self.answer_careful(careful).await;
     }
 
-    /// Gives back what the keys became, for followers, and the wishes whose key was not free.
-    async fn answer_plain(&self, plain: Vec<Waiting>) -> (Became, Vec<Waiting>) {
+    /// Gives back what the keys became, if there are followers, and the wishes whose key was not free.
+    async fn answer_plain(&self, plain: Vec<Waiting>, followed: bool) -> (Became, Vec<Waiting>) {
         let (mut became, mut lost) = (HashMap::new(), Vec::new());
         if plain.is_empty() {
             return (became, lost);
@@ -118,20 +118,21 @@ impl Ledger {
         };
         for waiting in plain {
             let email = &waiting.draft.email;
-            if waiting.wish.key.is_some() && !won.contains(&email.id) {
+            if waiting.key_hash.is_some() && !won.contains(&email.id) {
                 lost.push(waiting);
                 continue;
             }
-            let email = email.clone();
-            became.extend(waiting.key().map(|key| (key, Ok(Accept::Bound(Bound::Email(email.clone()))))));
-            waiting.answer(Ok(Accept::First(email)));
+            if followed {
+                became.extend(waiting.key().map(|key| (key, Ok(Accept::Bound(Bound::Email(email.clone()))))));
+            }
+            waiting.answer_first();
         }
         (became, lost)
     }
 
     async fn answer_alone(&self, plain: Vec<Waiting>, became: &mut Became) {
         for waiting in plain {
-            let answers = insist!(self.decide(vec![(waiting.wish.clone(), waiting.now)]));
+            let answers = insist!(self.decide(vec![(waiting.wish(), waiting.now)]));
             let answer = answers.map_err(StoreError::from).and_then(|mut answers| answers.pop().ok_or_else(no_answer));
             let told = answer.clone().map(|accept| match accept {
                 Accept::First(email) => Accept::Bound(Bound::Email(email)),
@@ -146,7 +147,7 @@ impl Ledger {
     async fn bind_plain(&self, plain: &[Waiting]) -> Tried<HashSet<EmailId>> {
         let client = self.link.lane().await?;
         let (warnings, begun) = (self.link.warnings(), Instant::now());
-        let drafts = plain.iter().map(|waiting| (&waiting.draft, waiting.wish.key.map(hash_column)));
+        let drafts = plain.iter().map(|waiting| (&waiting.draft, waiting.key_hash.map(hash_column)));
         mailonce_core::failpoint!("postgres-before-round");
         let won = match insert(&client, drafts).await {
             Err(trouble @ Trouble::Store(_)) => {
@@ -195,7 +196,7 @@ impl Ledger {
         if careful.is_empty() {
             return;
         }
-        let wishes: Vec<(Wish, Time)> = careful.iter().map(|waiting| (waiting.wish.clone(), waiting.now)).collect();
+        let wishes: Vec<(Wish, Time)> = careful.iter().map(|waiting| (waiting.wish(), waiting.now)).collect();
         match insist!(self.decide(wishes.clone())) {
             Ok(answers) => {
                 for (waiting, answer) in careful.into_iter().zip(answers) {

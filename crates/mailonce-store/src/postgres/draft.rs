@@ -3,8 +3,9 @@
 use deadpool_postgres::GenericClient;
 use mailonce_core::{
     email::{Email, Guard},
-    event::NewEvent,
+    event::{Kind, NewEvent},
     id::EmailId,
+    time::Time,
 };
 use std::sync::Arc;
 use tokio_postgres::types::ToSql;
@@ -17,32 +18,36 @@ use super::{
 
 /// Binds keys in sorted order and writes what the winners became. A row without a hash binds nothing and always wins:
 /// it has no key, or its key is locked and written apart. Gives back the emails whose key was free.
+///
+/// `(… IN …) IS TRUE` keeps the winners a hash that is asked; as a bare condition they become a join by nested loops.
+/// Large columns are read where they are written and are not carried along.
 const NEW: &str = "
     WITH w AS MATERIALIZED (
-        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::int[], $7::bigint[],
-                             $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::text[]) WITH ORDINALITY
-            AS w (team, id, hash, head, digest, bind, ttl, guard, body, kind, at, data, place)
+        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::text[], $6::bigint[], $7::text[])
+            WITH ORDINALITY AS w (team, id, hash, bind, kind, at, data, place)
     ), bound AS (
         INSERT INTO keys (team, hash, bind, email)
         SELECT team, hash, bind, id FROM w WHERE hash IS NOT NULL ORDER BY team, hash
         ON CONFLICT DO NOTHING
         RETURNING email
     ), won AS MATERIALIZED (
-        SELECT * FROM w WHERE hash IS NULL OR id IN (SELECT email FROM bound)
+        SELECT team, id, kind, at, data, place FROM w WHERE hash IS NULL OR id IN (SELECT email FROM bound)
     ), e AS (
         INSERT INTO emails (team, id, rev, bind, ttl, guard, digest, head, body)
-        SELECT team, id, 1, bind, ttl, guard, digest, head, body FROM won
+        SELECT team, id, 1, bind, ttl, guard, digest, head, body
+          FROM unnest($1::uuid[], $2::uuid[], $4::int[], $8::bigint[], $9::text[], $10::bytea[], $11::text[], $12::bytea[])
+            AS e (team, id, bind, ttl, guard, digest, head, body)
+         WHERE (id IN (SELECT id FROM won)) IS TRUE
     ), h AS (
         INSERT INTO handoffs (team, email, number, attempts, fence, due_at, state, transport, recipients)
         SELECT team, email, number, 0, 0, due_at, state, transport, recipients
           FROM unnest($13::uuid[], $14::uuid[], $15::int[], $16::bigint[], $17::text[], $18::text[], $19::text[])
             AS h (team, email, number, due_at, state, transport, recipients)
-         WHERE email IN (SELECT id FROM won)
+         WHERE (email IN (SELECT id FROM won)) IS TRUE
     ), p AS (
         INSERT INTO events_pending (team, at, about, rev, kind, data)
-        SELECT team, array_agg(at ORDER BY place), array_agg(id ORDER BY place), array_agg(1 ORDER BY place),
-               array_agg(kind ORDER BY place), array_agg(data ORDER BY place)
-          FROM won GROUP BY team
+        SELECT team, array_agg(at), array_agg(id), array_agg(1), array_agg(kind), array_agg(data)
+          FROM (SELECT * FROM won ORDER BY team, place) AS sorted GROUP BY team
     )
     SELECT email FROM bound";
 
@@ -52,24 +57,34 @@ pub(super) struct Draft {
     body: Arc<[u8]>,
     head: String,
     digest: Vec<u8>,
-    event: NewEvent,
+    /// The event that tells of it.
+    kind: Kind,
+    at: Time,
     data: String,
     recipients: Vec<String>,
 }
 
 impl Draft {
     /// Writes down what a wish became.
-    pub(super) fn new(email: Email, body: Arc<[u8]>, event: NewEvent) -> Tried<Self> {
+    pub(super) fn new(email: Email, body: Arc<[u8]>, event: &NewEvent) -> Tried<Self> {
+        Self::told_by(email, body, (event.kind, event.at, write_json(&event.data)?))
+    }
+
+    /// The same, told of as it was accepted.
+    pub(super) fn of_accepted(email: Email, body: Arc<[u8]>) -> Tried<Self> {
+        let event = (email.accepted_kind(), email.head.created_at, write_json(&email.event_data())?);
+        Self::told_by(email, body, event)
+    }
+
+    fn told_by(email: Email, body: Arc<[u8]>, (kind, at, data): (Kind, Time, String)) -> Tried<Self> {
         let recipients = email.handoffs.iter().map(|handoff| write_json(&handoff.recipients)).collect::<Tried<_>>()?;
-        Ok(Self {
-            body,
-            head: write_json(&email.head)?,
-            digest: email.digest.to_bytes(),
-            data: write_json(&event.data)?,
-            event,
-            recipients,
-            email,
-        })
+        let (head, digest) = (write_json(&email.head)?, email.digest.to_bytes());
+        Ok(Self { body, head, digest, kind, at, data, recipients, email })
+    }
+
+    /// What it is made of.
+    pub(super) fn parts(&self) -> (&Email, &Arc<[u8]>) {
+        (&self.email, &self.body)
     }
 
     /// About how many bytes it is on the wire.
@@ -112,8 +127,8 @@ impl<'a> Sheet<'a> {
         self.ttl.push(email.ttl.0);
         self.guard.push(email.guard.map(Guard::word));
         self.body.push(&draft.body);
-        self.kind.push(draft.event.kind.word());
-        self.at.push(draft.event.at.0);
+        self.kind.push(draft.kind.word());
+        self.at.push(draft.at.0);
         self.data.push(&draft.data);
         for (handoff, recipients) in email.handoffs.iter().zip(&draft.recipients) {
             self.handoff.0.push(email.team.0);
@@ -132,15 +147,15 @@ impl<'a> Sheet<'a> {
             &self.team,
             &self.id,
             &self.hash,
-            &self.head,
-            &self.digest,
             &self.bind,
-            &self.ttl,
-            &self.guard,
-            &self.body,
             &self.kind,
             &self.at,
             &self.data,
+            &self.ttl,
+            &self.guard,
+            &self.digest,
+            &self.head,
+            &self.body,
             team,
             email,
             number,

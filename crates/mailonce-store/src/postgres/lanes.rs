@@ -5,7 +5,10 @@
 //! answered with what the first of them became, so a storm on one key costs one round.
 
 use mailonce_core::{
-    port::store::{Accept, Result, StoreError, Wish},
+    email::EmailHead,
+    handoff::{Handoff, State},
+    key::KeyHash,
+    port::store::{Accept, Envelope, Result, StoreError, Wish},
     time::Time,
 };
 use std::{
@@ -15,7 +18,7 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use super::{Ledger, draft::Draft, ground::scopes_of_wish, row::Scope, trouble::Tried};
+use super::{Ledger, draft::Draft, row::Scope, trouble::Tried};
 
 /// Wishes one round takes at most, followers apart.
 const ROUND: usize = 256;
@@ -24,7 +27,9 @@ const ROUND_BYTES: usize = 8 * 1024 * 1024;
 
 /// A wish in line.
 pub(super) struct Waiting {
-    pub wish: Wish,
+    pub key_hash: Option<KeyHash>,
+    slots: Vec<KeyHash>,
+    first_wins: bool,
     pub now: Time,
     /// What it becomes if its key was never seen.
     pub draft: Draft,
@@ -35,26 +40,59 @@ pub(super) struct Waiting {
 impl Waiting {
     /// A wish, and where its answer will be.
     pub(super) fn new(wish: Wish, now: Time) -> Tried<(Self, oneshot::Receiver<Result<Accept>>)> {
-        let (email, body) = wish.clone().become_email(u32::from(wish.key.is_some()), None, now);
-        let event = email.accepted_event();
-        let draft = Draft::new(email, body, event)?;
+        let (key_hash, slots, first_wins) = (wish.key, wish.slots.clone(), wish.first_wins);
+        let (email, body) = wish.become_email(u32::from(key_hash.is_some()), None, now);
+        let draft = Draft::of_accepted(email, body)?;
         let (answer, answered) = oneshot::channel();
-        Ok((Self { wish, now, draft, answer, contended: false }, answered))
+        Ok((Self { key_hash, slots, first_wins, now, draft, answer, contended: false }, answered))
+    }
+
+    /// The wish again, for the few that are not decided by one free row.
+    pub(super) fn wish(&self) -> Wish {
+        let (email, body) = self.draft.parts();
+        let later = email.handoffs.iter().find(|handoff| handoff.state == State::Scheduled);
+        let envelope = |handoff: &Handoff| Envelope {
+            transport: handoff.transport.clone(),
+            recipients: handoff.recipients.clone(),
+        };
+        Wish {
+            id: email.id,
+            team: email.team,
+            head: EmailHead::clone(&email.head),
+            digest: email.digest.clone(),
+            key: self.key_hash,
+            slots: self.slots.clone(),
+            first_wins: self.first_wins,
+            ttl: email.ttl,
+            envelopes: email.handoffs.iter().map(envelope).collect(),
+            due: later.and_then(|handoff| handoff.due_at),
+            body: Arc::clone(body),
+        }
     }
 
     /// Whether one free row decides it: no recipients of their own to look after.
     fn is_plain(&self) -> bool {
-        self.wish.slots.is_empty()
+        self.slots.is_empty()
     }
 
     /// The key it is bound under, as a scope.
     pub(super) fn key(&self) -> Option<Scope> {
-        self.wish.key.map(|key| (self.wish.team, key))
+        self.key_hash.map(|key| (self.draft.email.team, key))
+    }
+
+    /// Every row it may touch.
+    fn scopes(&self) -> Vec<Scope> {
+        self.key_hash.iter().chain(&self.slots).map(|hash| (self.draft.email.team, *hash)).collect()
     }
 
     /// Answers. A caller that went away does not mind.
     pub(super) fn answer(self, answer: Result<Accept>) {
         self.answer.send(answer).ok();
+    }
+
+    /// Answers that it is the first of its key.
+    pub(super) fn answer_first(self) {
+        self.answer.send(Ok(Accept::First(self.draft.email))).ok();
     }
 }
 
@@ -158,7 +196,7 @@ impl Line {
                 self.waiting.push_front(next);
                 break;
             }
-            let scopes: Vec<Scope> = scopes_of_wish(&next.wish).collect();
+            let scopes = next.scopes();
             // Who shares a scope with a wish that is left behind stays behind it, or that one might starve.
             if scopes.iter().any(|scope| self.busy.contains(scope) || passed.contains(scope)) {
                 contended += usize::from(!mem::replace(&mut next.contended, true));

@@ -117,7 +117,7 @@ pub(super) async fn write(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
 async fn write_fresh(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     let draft = |(id, body, event): &(EmailId, Arc<[u8]>, NewEvent)| {
         let email = ground.emails.get(id).ok_or_else(|| Trouble::unreadable("an email that was just made"))?;
-        Draft::new(email.clone(), body.clone(), event.clone())
+        Draft::new(email.clone(), body.clone(), event)
     };
     let drafts = ground.fresh.iter().map(draft).collect::<Tried<Vec<Draft>>>()?;
     // A batch may be large; the database takes it in pieces of the same transaction.

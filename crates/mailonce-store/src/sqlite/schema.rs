@@ -9,7 +9,7 @@ const MIGRATIONS: [&str; 5] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
-    include_str!("../../migrations/sqlite/0004_fresh_keys.sql"),
+    include_str!("../../migrations/sqlite/0004_accepts.sql"),
     include_str!("../../migrations/sqlite/0005_arrivals.sql"),
 ];
 

@@ -5,6 +5,10 @@
 //! end to end takes the fresh keys along in its order: neighbours share a page. A key is free only when neither
 //! memory nor the tree knows it. What lies in the tree counts: whoever changes a key's row moves the key there first.
 
+mod blocks;
+#[cfg(test)]
+mod tests;
+
 use mailonce_core::{key::KeyHash, port::store::Result};
 use rusqlite::{Connection, Statement, params};
 use std::{
@@ -16,16 +20,11 @@ use std::{
     },
 };
 
-use super::{rows::damaged, schema::told};
+use super::schema::told;
 
 const MOVE: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, 1, ?3) ON CONFLICT DO NOTHING";
 const IN_TREE: &str = "SELECT 1 FROM keys WHERE team = ?1 AND hash = ?2";
-const INSERT: &str = "INSERT INTO fresh_keys (block, keys) VALUES (?1, ?2)";
-const DROP: &str = "DELETE FROM fresh_keys WHERE block <= ?1";
-const BLOCKS: &str = "SELECT block, keys FROM fresh_keys ORDER BY block";
 
-/// Bytes of a key in a block.
-const PACKED: usize = 32;
 /// Fresh keys are this part of all keys, within bounds: the more there are, the more of them share a page of the tree.
 const PART: u64 = 16;
 // Few in tests, so that every promise is kept while keys move.
@@ -120,8 +119,8 @@ impl<'c> Hand<'c> {
         let statements = Statements {
             in_tree: prepare(IN_TREE)?,
             go: prepare(MOVE)?,
-            insert: prepare(INSERT)?,
-            drop: prepare(DROP)?,
+            insert: prepare(blocks::INSERT)?,
+            drop: prepare(blocks::DROP)?,
         };
         let mut hand = Self {
             shared,
@@ -133,7 +132,7 @@ impl<'c> Hand<'c> {
             round: Round::default(),
             next: Round::default(),
         };
-        let (found, last_block) = read_blocks(conn)?;
+        let (found, last_block) = blocks::read(conn)?;
         let mut fresh = BTreeMap::new();
         for (place, email) in found {
             if !hand.is_in_tree(place)? {
@@ -216,7 +215,7 @@ impl<'c> Hand<'c> {
     pub(super) fn write(&mut self) -> Result<()> {
         if !self.added.is_empty() {
             self.next.last_block += 1;
-            self.statements.insert.execute(params![self.next.last_block, pack(&self.added)]).map_err(told)?;
+            self.statements.insert.execute(params![self.next.last_block, blocks::pack(&self.added)]).map_err(told)?;
         }
         let fresh = self.shared.len() + self.added.len();
         let surplus = fresh.saturating_sub(self.moved.len() + self.shared.target());
@@ -262,42 +261,4 @@ impl<'c> Hand<'c> {
             all.remove(&place);
         }
     }
-}
-
-fn pack(keys: &[(Place, i64)]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(keys.len() * PACKED);
-    for ((team, hash), email) in keys {
-        packed.extend_from_slice(&team.to_be_bytes());
-        packed.extend_from_slice(hash);
-        packed.extend_from_slice(&email.to_be_bytes());
-    }
-    packed
-}
-
-/// One key of a block. `None` when it is damaged.
-fn unpack(packed: &[u8; PACKED]) -> Option<(Place, i64)> {
-    let (team, rest) = packed.split_first_chunk()?;
-    let (hash, email) = rest.split_first_chunk()?;
-    Some(((i64::from_be_bytes(*team), *hash), i64::from_be_bytes(email.try_into().ok()?)))
-}
-
-/// The keys of every block in the order of the tree, and the number of the last block.
-fn read_blocks(conn: &Connection) -> Result<(BTreeMap<Place, i64>, i64)> {
-    let mut statement = conn.prepare(BLOCKS).map_err(told)?;
-    let mut rows = statement.query([]).map_err(told)?;
-    let (mut found, mut last_block) = (BTreeMap::new(), 0);
-    while let Some(row) = rows.next().map_err(told)? {
-        last_block = row.get(0).map_err(told)?;
-        let packed = row.get_ref(1).map_err(told)?.as_blob().map_err(|_type| damaged("fresh keys"))?;
-        let (keys, torn) = packed.as_chunks::<PACKED>();
-        if !torn.is_empty() {
-            return Err(damaged("fresh keys"));
-        }
-        // A later block knows better.
-        for key in keys {
-            let (place, email) = unpack(key).ok_or_else(|| damaged("fresh keys"))?;
-            found.insert(place, email);
-        }
-    }
-    Ok((found, last_block))
 }

@@ -1,0 +1,54 @@
+//! Fresh keys on disk: a block holds those of one commit, 32 bytes each.
+
+use mailonce_core::port::store::Result;
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+use super::Place;
+use crate::sqlite::{rows::damaged, schema::told};
+
+pub(super) const INSERT: &str = "INSERT INTO fresh_keys (block, keys) VALUES (?1, ?2)";
+pub(super) const DROP: &str = "DELETE FROM fresh_keys WHERE block <= ?1";
+const ALL: &str = "SELECT block, keys FROM fresh_keys ORDER BY block";
+
+/// Bytes of a key in a block.
+const PACKED: usize = 32;
+
+/// The block of some keys.
+pub(super) fn pack(keys: &[(Place, i64)]) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(keys.len() * PACKED);
+    for ((team, hash), email) in keys {
+        packed.extend_from_slice(&team.to_be_bytes());
+        packed.extend_from_slice(hash);
+        packed.extend_from_slice(&email.to_be_bytes());
+    }
+    packed
+}
+
+/// One key of a block. `None` when it is damaged.
+fn unpack(packed: &[u8; PACKED]) -> Option<(Place, i64)> {
+    let (team, rest) = packed.split_first_chunk()?;
+    let (hash, email) = rest.split_first_chunk()?;
+    Some(((i64::from_be_bytes(*team), *hash), i64::from_be_bytes(email.try_into().ok()?)))
+}
+
+/// The keys of every block in the order of the tree, and the number of the last block.
+pub(super) fn read(conn: &Connection) -> Result<(BTreeMap<Place, i64>, i64)> {
+    let mut statement = conn.prepare(ALL).map_err(told)?;
+    let mut rows = statement.query([]).map_err(told)?;
+    let (mut found, mut last_block) = (BTreeMap::new(), 0);
+    while let Some(row) = rows.next().map_err(told)? {
+        last_block = row.get(0).map_err(told)?;
+        let packed = row.get_ref(1).map_err(told)?.as_blob().map_err(|_type| damaged("fresh keys"))?;
+        let (keys, torn) = packed.as_chunks::<PACKED>();
+        if !torn.is_empty() {
+            return Err(damaged("fresh keys"));
+        }
+        // A later block knows better.
+        for key in keys {
+            let (place, email) = unpack(key).ok_or_else(|| damaged("fresh keys"))?;
+            found.insert(place, email);
+        }
+    }
+    Ok((found, last_block))
+}

@@ -1,0 +1,114 @@
+//! No key is lost, and none is free twice.
+
+use super::*;
+use crate::sqlite::schema;
+
+const TEAM: i64 = 1;
+
+fn key(n: u64) -> KeyHash {
+    let mut hash = [0; 16];
+    // Scattered, as hashes are.
+    hash[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    KeyHash(hash)
+}
+
+fn ledger() -> (tempfile::TempDir, Connection) {
+    let home = tempfile::tempdir().unwrap();
+    let conn = schema::open_writer(&home.path().join("ledger.db"), [7; 32]).unwrap();
+    (home, conn)
+}
+
+fn commit(conn: &Connection, hand: &mut Hand<'_>, verbs: impl FnOnce(&mut Hand<'_>)) {
+    hand.begin();
+    conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+    verbs(hand);
+    hand.write().unwrap();
+    conn.execute_batch("COMMIT").unwrap();
+    hand.publish();
+}
+
+fn count(conn: &Connection, table: &str) -> usize {
+    conn.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap() as usize
+}
+
+/// The email of a key, wherever it lies; in both places it must be the same.
+fn bound(conn: &Connection, hand: &Hand<'_>, key: KeyHash) -> Option<i64> {
+    let sql = "SELECT email FROM keys WHERE team = ?1 AND hash = ?2";
+    hand.get(TEAM, key).or_else(|| conn.query_row(sql, params![TEAM, key.0], |row| row.get(0)).ok())
+}
+
+#[test]
+fn no_key_is_lost_or_free_again_while_keys_move() {
+    let (_home, conn) = ledger();
+    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+    for group in 0..200 {
+        commit(&conn, &mut hand, |hand| {
+            for n in group * 7..group * 7 + 7 {
+                assert!(hand.bind_free(TEAM, key(n), n as i64).unwrap());
+                assert!(!hand.bind_free(TEAM, key(n), 99).unwrap(), "twice in a group");
+            }
+        });
+        assert!(hand.shared.len() <= hand.shared.target() + 7);
+        if group % 50 == 49 {
+            hand = Hand::new(&conn, Arc::default()).unwrap();
+        }
+    }
+    hand.begin();
+    for n in 0..1_400 {
+        assert_eq!(bound(&conn, &hand, key(n)), Some(n as i64), "{n}");
+        assert!(!hand.bind_free(TEAM, key(n), 99).unwrap(), "{n} is free again");
+    }
+    assert!(hand.bind_free(TEAM + 1, key(0), 5).unwrap(), "another team's key");
+    assert!(count(&conn, "keys") > 1_200, "hardly any key was moved");
+    assert!(count(&conn, "fresh_keys") < 60, "blocks pile up");
+}
+
+#[test]
+fn what_was_rolled_back_is_gone() {
+    let (_home, conn) = ledger();
+    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
+    hand.begin();
+    conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(hand.bind_free(TEAM, key(2), 2).unwrap());
+    hand.settle(TEAM, key(1)).unwrap();
+    assert_eq!(hand.get(TEAM, key(1)), None, "it lies in the tree now");
+    conn.execute_batch("ROLLBACK").unwrap();
+    hand.begin();
+    assert_eq!((hand.get(TEAM, key(1)), hand.get(TEAM, key(2))), (Some(1), None));
+    assert_eq!(count(&conn, "keys"), 0);
+}
+
+#[test]
+fn a_savepoint_takes_back_its_own_part_alone() {
+    let (_home, conn) = ledger();
+    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
+    commit(&conn, &mut hand, |hand| {
+        assert!(hand.bind_free(TEAM, key(2), 2).unwrap());
+        let mark = hand.mark();
+        conn.execute_batch("SAVEPOINT verb").unwrap();
+        assert!(hand.bind_free(TEAM, key(3), 3).unwrap());
+        hand.settle(TEAM, key(1)).unwrap();
+        conn.execute_batch("ROLLBACK TO verb; RELEASE verb").unwrap();
+        hand.back_to(mark);
+    });
+    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    let left: Vec<_> = (1..=3).map(|n| hand.get(TEAM, key(n))).collect();
+    assert_eq!(left, [Some(1), Some(2), None]);
+}
+
+#[test]
+fn after_a_restart_the_tree_knows_better_than_a_block() {
+    let (_home, conn) = ledger();
+    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
+    commit(&conn, &mut hand, |hand| {
+        hand.settle(TEAM, key(1)).unwrap();
+        conn.execute("UPDATE keys SET email = 2, bind = 2", []).unwrap();
+    });
+    assert_eq!((hand.get(TEAM, key(1)), bound(&conn, &hand, key(1))), (None, Some(2)));
+    assert_eq!(count(&conn, "fresh_keys"), 1);
+    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    assert_eq!((hand.get(TEAM, key(1)), bound(&conn, &hand, key(1))), (None, Some(2)));
+}
