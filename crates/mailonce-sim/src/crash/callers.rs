@@ -68,13 +68,13 @@ impl Callers {
         while !shift.over.load(Ordering::SeqCst) {
             let n = shift.next.fetch_add(1, Ordering::SeqCst);
             let at = shift.at[(n as usize) % shift.at.len()];
-            if n < 2 || n >= DEEDS {
-                self.bait(shift, at, BAITS + n, baits);
-                baits += 1;
-                pause(if n < 2 { Duration::ZERO } else { PATIENTLY });
-            } else {
+            if (2..DEEDS).contains(&n) {
                 self.perform(&shift.source, at, shift.source.deed(n));
+                continue;
             }
+            self.bait(shift, at, BAITS + n, baits);
+            baits += 1;
+            pause(if n < 2 { Duration::ZERO } else { PATIENTLY });
         }
     }
 
@@ -90,7 +90,7 @@ impl Callers {
             Bait::Resolve if before == 0 => vec![mail(Special::Lost), Deed::Resolve(n)],
             Bait::Resolve => vec![Deed::Resolve(n)],
             // A new doubt now and then: the first may be settled before the point is reached.
-            Bait::Doubt | Bait::OldDoubt if before % 16 == 0 => vec![mail(Special::Lost)],
+            Bait::Doubt | Bait::OldDoubt if before.is_multiple_of(16) => vec![mail(Special::Lost)],
             Bait::Doubt | Bait::OldDoubt => Vec::new(),
             Bait::Hook => vec![mail(Special::No), Deed::Tell(n)],
         };

@@ -39,7 +39,13 @@ impl Plan {
         self.stores.iter().flat_map(classes).collect()
     }
 
-    /// The rounds, longest waits first. A plan with one part plays its seed itself, so that a replay is the same.
+    /// The cycles that it takes to play every part once.
+    pub fn every_cell(&self) -> usize {
+        let cycles = |(store, class): &(Store, Class)| steps(0, *store, *class, self.short).len();
+        self.parts().iter().map(cycles).sum()
+    }
+
+    /// The rounds. A plan with one part plays its seed itself, so that a replay is the same.
     pub fn rounds(&self) -> Vec<Round> {
         let parts = self.parts();
         let (mut rounds, mut left) = (Vec::new(), self.cycles);
@@ -48,9 +54,8 @@ impl Plan {
             if left == 0 {
                 break;
             }
-            let first =
-                if parts.len() == 1 { self.seed } else { Chance::at(self.seed, &[n as u64 % 7]).below(1_000_000) };
-            let seed = if n < parts.len() { first } else { Chance::at(self.seed, &[n as u64]).below(1_000_000_000) };
+            let alone = parts.len() == 1 && n == 0;
+            let seed = if alone { self.seed } else { Chance::at(self.seed, &[n as u64]).below(1_000_000_000) };
             let cycles = steps(seed, store, class, self.short).len().min(left);
             left -= cycles;
             rounds.push(Round { store, class, seed, short: self.short, cycles });

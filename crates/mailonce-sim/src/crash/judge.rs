@@ -1,24 +1,29 @@
-//! One history of everything: what was asked, what the sink got, which faults were made, and what the ledger shows.
+//! One history of everything: what was asked, what the sink got, which faults were made, and what the ledger shows. It
+//! is judged twice: here, and by a program in another language that knows the documents alone.
 
 use super::read::Shown;
-use super::round::Live;
 use super::table::Class;
 use super::world::ANSWER;
-use crate::proof::history::{Arrival, Fault, History, Hop};
-use crate::proof::{Violation, check};
+use crate::proof::history::{Arrival, Call, Fault, History, Hop};
+use crate::proof::{Promise, Violation, check};
 use crate::rig::chance::number_of;
 use crate::sink::oracle::journal::{Journal, Line, now_us};
-use anyhow::Result;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
 
 /// Milliseconds by which the clock of a ledger and ours may differ.
 const SLACK_MS: i64 = 250;
 /// How long the keyed sink remembers.
 const DAY_MS: u64 = 24 * 3_600_000;
+/// What the second judge does not look at.
+const NOT_JUDGED_TWICE: [Promise; 2] = [Promise::P10, Promise::P11];
 
 /// A fault that the rig made itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mishap {
     /// When it began.
     pub at_us: u64,
@@ -43,6 +48,77 @@ impl Mishap {
     }
 }
 
+/// What a round left to be judged.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    /// What was asked and told.
+    pub calls: Vec<Call>,
+    /// What the sink got.
+    pub lines: Vec<Line>,
+    /// What the rig did.
+    pub mishaps: Vec<Mishap>,
+    /// What the API showed in the end.
+    pub api: Value,
+}
+
+impl Record {
+    /// Writes what is not in files yet.
+    pub fn write(&self, root: &Path) -> Result<()> {
+        std::fs::write(root.join("api.json"), self.api.to_string())?;
+        let mishaps = self.mishaps.iter().map(|mishap| Ok(serde_json::to_string(mishap)? + "\n"));
+        std::fs::write(root.join("faults.jsonl"), mishaps.collect::<Result<String>>()?)?;
+        Ok(())
+    }
+
+    /// Reads what a round left.
+    pub fn read(root: &Path) -> Result<Self> {
+        let file = |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
+        let calls = file("history.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
+        let mishaps = file("faults.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
+        let lines = Journal::read(&root.join("sink.jsonl"))?;
+        Ok(Self { calls, lines, mishaps, api: serde_json::from_str(&file("api.json")?)? })
+    }
+
+    /// Everything as one history.
+    pub fn history(&self, class: Class) -> History {
+        let shown = Shown::of(&self.api);
+        History {
+            hops: BTreeMap::from([(class.word().to_owned(), hop(class))]),
+            calls: self.calls.clone(),
+            arrivals: self.lines.iter().map(arrival).chain(captures(&shown)).collect(),
+            faults: self.faults(&shown),
+            events: shown.events,
+            emails: shown.emails,
+            healed: true,
+            ..History::default()
+        }
+    }
+
+    /// Judges it.
+    pub fn judge(&self, class: Class) -> Judgement {
+        let history = self.history(class);
+        let taken = self.lines.iter().filter(|line| line.taken).count() as u64;
+        Judgement { violations: check(&history), emails: history.emails.len() as u64, taken, story: String::new() }
+    }
+
+    fn faults(&self, shown: &Shown) -> Vec<Fault> {
+        let fault = |at: u64, kind: &str, emails: Vec<String>| Fault { at, kind: kind.into(), ambiguous: true, emails };
+        let made = self.mishaps.iter().map(|mishap| fault(mishap.at_us, &mishap.what, mishap.touched(shown)));
+        // One that touched nobody would count for everybody.
+        let made = made.filter(|fault| !fault.emails.is_empty());
+        let lines = self.lines.iter().filter(|line| line.ambiguous);
+        let misbehaved = lines.map(|line| fault(line.at_us, &line.did, vec![line.email.clone()]));
+        // A machine that is busy enough makes an answer late all by itself.
+        let patience = ANSWER.as_millis() as i64 - SLACK_MS;
+        let late = |ended: Option<i64>, began: i64| ended.is_some_and(|ended| ended - began >= patience);
+        let slow = shown.attempts.iter().filter(|(_, began, ended)| late(*ended, *began));
+        let slow = slow.map(|(id, began, _)| fault(*began as u64 * 1_000, "no answer in time", vec![id.clone()]));
+        let mute = shown.emails.iter().filter(|email| email.to.iter().any(|to| to.starts_with("unknown@sandbox.")));
+        let mute = mute.map(|email| fault(0, "an address that never tells", vec![email.id.clone()]));
+        made.chain(misbehaved).chain(slow).chain(mute).collect()
+    }
+}
+
 /// What became of a round.
 #[derive(Debug, Clone, Default)]
 pub struct Judgement {
@@ -54,66 +130,30 @@ pub struct Judgement {
     pub taken: u64,
     /// What happened, cycle by cycle.
     pub story: String,
-    /// The whole history.
-    pub history: History,
-    /// Where the server showed its ledger, while it still runs.
-    pub at: Option<SocketAddr>,
 }
 
-impl Live<'_> {
-    /// Reads everything and judges it.
-    pub(super) fn judge(&self, at: SocketAddr) -> Result<Judgement> {
-        let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
-        let shown = Shown::read(at, &teams)?;
-        let lines = Journal::read(&self.world.journal())?;
-        let class = self.round().class;
-        let mut history = self.callers.client.history().clone();
-        history.hops = BTreeMap::from([(class.word().to_owned(), hop(class))]);
-        history.arrivals = lines.iter().map(arrival).chain(captures(&shown)).collect();
-        history.faults = self.faults(&shown, &lines);
-        history.events.clone_from(&shown.events);
-        history.emails.clone_from(&shown.emails);
-        history.healed = true;
-        let taken = lines.iter().filter(|line| line.taken).count() as u64;
-        let violations = check(&history);
-        let emails = history.emails.len() as u64;
-        Ok(Judgement { violations, emails, taken, history, at: Some(at), story: String::new() })
+impl Judgement {
+    /// The promises that were broken, of those that both judges look at.
+    pub fn broken(&self) -> BTreeSet<String> {
+        let promises = self.violations.iter().map(|violation| violation.rule.promise());
+        promises.filter(|promise| !NOT_JUDGED_TWICE.contains(promise)).map(|promise| format!("{promise:?}")).collect()
     }
+}
 
-    fn faults(&self, shown: &Shown, lines: &[Line]) -> Vec<Fault> {
-        let none = |emails: &Vec<String>| emails.is_empty();
-        let mishap = |mishap: &super::judge::Mishap| Fault {
-            at: mishap.at_us,
-            kind: mishap.what.clone(),
-            ambiguous: true,
-            emails: mishap.touched(shown),
-        };
-        let misbehaved = |line: &Line| Fault {
-            at: line.at_us,
-            kind: line.did.clone(),
-            ambiguous: true,
-            emails: vec![line.email.clone()],
-        };
-        // A machine that is busy enough makes an answer late all by itself.
-        let slow = shown.attempts.iter().filter(|(_, began, ended)| {
-            ended.is_some_and(|ended| ended - began >= ANSWER.as_millis() as i64 - SLACK_MS)
-        });
-        let slow = slow.map(|(id, began, _)| Fault {
-            at: (*began as u64) * 1_000,
-            kind: "no answer in time".to_owned(),
-            ambiguous: true,
-            emails: vec![id.clone()],
-        });
-        let made = self.mishaps.iter().map(mishap).filter(|fault| !none(&fault.emails));
-        let sandbox = shown.emails.iter().filter(|email| email.to.iter().any(|to| to.starts_with("unknown@sandbox.")));
-        let sandbox = sandbox.map(|email| Fault {
-            at: 0,
-            kind: "an address that never tells".to_owned(),
-            ambiguous: true,
-            emails: vec![email.id.clone()],
-        });
-        made.chain(lines.iter().filter(|line| line.ambiguous).map(misbehaved)).chain(slow).chain(sandbox).collect()
+/// What the other judge says of the files in a directory, and of the API: the promises that are broken, and its words.
+pub fn second_opinion(program: &Path, root: &Path, api: &[String]) -> Result<(BTreeSet<String>, String)> {
+    let mut command = Command::new("python3");
+    command.arg(program);
+    for (flag, file) in [("--history", "history.jsonl"), ("--sink", "sink.jsonl"), ("--faults", "faults.jsonl")] {
+        command.arg(flag).arg(root.join(file));
     }
+    let said = command.args(api).output().context("cannot run python3")?;
+    let words = String::from_utf8_lossy(&said.stdout).into_owned();
+    let why = String::from_utf8_lossy(&said.stderr).into_owned();
+    ensure!(matches!(said.status.code(), Some(0 | 1)), "the second judge could not judge: {why}");
+    let verdict: Value = serde_json::from_str(&words)?;
+    let broken = verdict["broken"].as_object().context("a verdict without an answer")?;
+    Ok((broken.keys().cloned().collect(), words))
 }
 
 fn hop(class: Class) -> Hop {
@@ -131,18 +171,18 @@ fn arrival(line: &Line) -> Arrival {
         email: line.email.clone(),
         message_id: line.message_id.clone(),
         key: line.key.clone(),
-        bytes: number_of(&line.body) >> 11,
+        bytes: number_of(&line.body),
         to: line.to.clone(),
         taken: line.taken,
     }
 }
 
 /// What the sandbox has: nothing but the ledger can tell, since both are one commit.
-fn captures(shown: &Shown) -> impl Iterator<Item = Arrival> {
+fn captures(shown: &Shown) -> Vec<Arrival> {
     let handoffs = shown.emails.iter().flat_map(|email| email.handoffs.iter().map(move |handoff| (email, handoff)));
     let out = |state: &str| matches!(state, "sent" | "delivered" | "bounced" | "complained");
-    let own = handoffs.filter(move |(_, handoff)| handoff.transport.starts_with("sandbox") && out(&handoff.state));
-    own.map(|(email, handoff)| Arrival {
+    let own = handoffs.filter(|(_, handoff)| handoff.transport.starts_with("sandbox") && out(&handoff.state));
+    let capture = own.map(|(email, handoff)| Arrival {
         at: 0,
         transport: handoff.transport.clone(),
         email: email.id.clone(),
@@ -151,5 +191,6 @@ fn captures(shown: &Shown) -> impl Iterator<Item = Arrival> {
         bytes: 0,
         to: handoff.to.clone(),
         taken: true,
-    })
+    });
+    capture.collect()
 }

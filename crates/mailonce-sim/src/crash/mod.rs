@@ -15,6 +15,7 @@ pub mod callers;
 pub mod campaign;
 pub mod client;
 pub mod deed;
+mod end;
 pub mod judge;
 pub mod read;
 pub mod round;

@@ -6,7 +6,7 @@ use crate::proof::history::{Attempt, Email, Event, Evidence, Handoff};
 use crate::rig::http::{self, Reply};
 use anyhow::{Context as _, Result, ensure};
 use mailonce_core::time::Time;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 
 /// Everything that a server shows to its teams.
@@ -48,22 +48,31 @@ pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String,
     Ok(rows.iter().map(|row| (text(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
 }
 
+/// Everything that these teams are shown, in the words of the API: `{team: {emails, events}}`.
+pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
+    let mut all = Map::new();
+    for team in teams {
+        let rows = pages(at, team, "/v1/emails?limit=100", "cursor")?;
+        let detail = |row: &Value| get(at, team, &format!("/v1/emails/{}", text(&row["id"])));
+        let emails = rows.iter().map(detail).collect::<Result<Vec<Value>>>()?;
+        let events = pages(at, team, "/v1/events?limit=1000", "after")?;
+        all.insert(team.name.clone(), json!({"emails": emails, "events": events}));
+    }
+    Ok(Value::Object(all))
+}
+
 impl Shown {
-    /// Reads all that these teams are shown.
-    pub fn read(at: SocketAddr, teams: &[Team]) -> Result<Self> {
+    /// What the API showed, in the words of a history.
+    pub fn of(api: &Value) -> Self {
         let mut shown = Self::default();
-        for team in teams {
-            for row in pages(at, team, "/v1/emails?limit=100", "cursor")? {
-                let detail = get(at, team, &format!("/v1/emails/{}", text(&row["id"])))?;
-                shown.add(team, &detail);
-            }
-            let events = pages(at, team, "/v1/events?limit=1000", "after")?;
-            shown.events.extend(events.iter().map(|row| event(team, row)));
+        for (team, all) in api.as_object().into_iter().flatten() {
+            list(&all["emails"]).iter().for_each(|detail| shown.add(team, detail));
+            shown.events.extend(list(&all["events"]).iter().map(|row| event(team, row)));
         }
-        Ok(shown)
+        shown
     }
 
-    fn add(&mut self, team: &Team, detail: &Value) {
+    fn add(&mut self, team: &str, detail: &Value) {
         let email = email(team, detail);
         for attempt in list(&detail["handoffs"]).iter().flat_map(|handoff| list(&handoff["attempts"])) {
             let times = (millis(&attempt["at"]).unwrap_or_default(), millis(&attempt["ended_at"]));
@@ -89,12 +98,12 @@ fn millis(value: &Value) -> Option<i64> {
     Time::parse(value.as_str()?).map(|time| time.0)
 }
 
-fn email(team: &Team, detail: &Value) -> Email {
+fn email(team: &str, detail: &Value) -> Email {
     let facts = list(&detail["evidence"]);
     let said = detail["text"].as_str().map(|words| meaning(&text(&detail["subject"]), words));
     Email {
         id: text(&detail["id"]),
-        team: team.name.clone(),
+        team: team.to_owned(),
         key: text(&detail["key"]),
         bind: 0,
         to: texts(&detail["to"]),
@@ -127,10 +136,10 @@ fn attempt(one: &Value) -> Attempt {
     Attempt { number, fence: None, outcome: text(&one["outcome"]) }
 }
 
-fn event(team: &Team, row: &Value) -> Event {
+fn event(team: &str, row: &Value) -> Event {
     Event {
         at: 0,
-        team: team.name.clone(),
+        team: team.to_owned(),
         seq: row["seq"].as_u64().unwrap_or_default(),
         id: text(&row["id"]),
         kind: text(&row["type"]),

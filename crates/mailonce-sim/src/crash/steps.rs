@@ -49,21 +49,21 @@ pub fn steps(seed: u64, store: Store, class: Class, short: bool) -> Vec<Step> {
         _ => 2,
     });
     if let Some(at) = rows.iter().position(|row| row.bait == Bait::Leftover) {
-        let leftover = rows.remove(at);
-        let marker = rows.iter().position(|row| row.point == "after-marker").unwrap_or(at);
-        rows.insert(marker + 1, leftover);
+        let leaves = rows.iter().copied().find(|row| row.point == "after-marker");
+        rows.splice(at..at, leaves);
     }
-    let mut steps: Vec<Step> = rows.into_iter().map(|row| step(row, &mut chance)).collect();
-    if class == Class::LookUp && !short {
-        // Doubts that will be old enough at the end.
-        steps.sort_by_key(|step| !matches!(step.row.bait, Bait::Fresh | Bait::Resolve));
-        steps.sort_by_key(|step| step.row.bait == Bait::OldDoubt);
+    let mut steps: Vec<Step> = rows.into_iter().map(|row| step(row, store, &mut chance)).collect();
+    // A leftover needs a death right before it.
+    for at in 1..steps.len() {
+        let leftover = steps[at].row.bait == Bait::Leftover;
+        steps[at - 1].stop &= !leftover;
     }
     steps
 }
 
-fn step(row: &'static Row, chance: &mut Chance) -> Step {
-    let sleeps = matches!(row.bait, Bait::Mail | Bait::Batch | Bait::Hook) && row.point != "after-marker";
-    let stop = sleeps && chance.below(6) == 0;
+fn step(row: &'static Row, store: Store, chance: &mut Chance) -> Step {
+    let sleeps = matches!(row.bait, Bait::Mail | Bait::Batch | Bait::Doubt | Bait::Hook);
+    // Where another node can take over, more of them sleep.
+    let stop = sleeps && chance.below(if store == Store::Postgres { 3 } else { 6 }) == 0;
     Step { row, stop, time: chance.between(1, row.times) }
 }

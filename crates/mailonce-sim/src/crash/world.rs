@@ -28,6 +28,8 @@ pub struct Tools {
     pub server: PathBuf,
     /// The sink's binary.
     pub sink: PathBuf,
+    /// The second judge, if there is one: `scripts/prove-history`.
+    pub judge: Option<PathBuf>,
     /// Where databases are made, if there is a place.
     pub postgres: Option<Postgres>,
 }
@@ -85,6 +87,16 @@ impl<'a> World<'a> {
         let reply = http::post(self.sink, &format!("/control/{what}"), None, &body)?;
         ensure!(reply.status == 200, "the sink answered {}: {}", reply.status, reply.body);
         Ok(())
+    }
+
+    /// Where everything lies.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The second judge, if there is one.
+    pub fn judge(&self) -> Option<&Path> {
+        self.tools.judge.as_deref()
     }
 
     /// The sink's log.

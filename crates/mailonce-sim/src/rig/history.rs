@@ -1,37 +1,19 @@
-//! What the rig asked and was told: each call with its wish, the hash of its body, and its end.
+//! What the rig asked and was told: each call with its wish and its end.
 
+use super::ledger::{Ledger, TEAM};
 use super::wish::{Kind, Wish};
+use crate::proof;
+use crate::proof::history::{Call as Judged, Verb, Wanted};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a call ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
-    /// No answer came: it may have happened or not.
-    Unknown,
-    /// `202` or `200`, with the ids in order.
-    Ok {
-        /// Whether this call made the emails.
-        first: bool,
-        /// One id per email of the wish.
-        ids: Vec<String>,
-    },
-    /// Any other answer.
-    Refused {
-        /// The status.
-        status: u16,
-        /// The word to branch on.
-        code: String,
-    },
-}
+pub use crate::proof::history::End;
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// What it asked for.
     pub wish: Wish,
-    /// The hash of the body that it sent.
-    pub body: u64,
     /// How it ended.
     pub end: End,
 }
@@ -56,9 +38,8 @@ pub struct Counts {
 
 impl History {
     /// Notes that a call begins, and says under which number.
-    pub fn invoke(&mut self, wish: Wish, body: u64) -> usize {
-        let end = End::Unknown;
-        self.calls.push(Call { wish, body, end });
+    pub fn invoke(&mut self, wish: Wish) -> usize {
+        self.calls.push(Call { wish, end: End::Info });
         self.calls.len() - 1
     }
 
@@ -94,14 +75,33 @@ impl History {
         all
     }
 
+    /// These calls and what the server shows, as the judge wants them. Events may come behind the emails they tell of,
+    /// so they are judged only in the end.
+    pub fn proof(&self, ledger: &Ledger, healed: bool) -> proof::History {
+        let calls = (1..).zip(&self.calls).map(|(at, call)| Judged {
+            ended: Some(at),
+            key: Some(call.wish.to_string()),
+            wanted: call.wish.slots().into_iter().map(|to| Wanted { to: vec![to], body: 0 }).collect(),
+            end: call.end.clone(),
+            ..Judged::new(at, TEAM, if call.wish.kind == Kind::Batch { Verb::Batch } else { Verb::Send })
+        });
+        proof::History {
+            calls: calls.collect(),
+            emails: ledger.emails.clone(),
+            events: if healed { ledger.events.clone() } else { Vec::new() },
+            healed,
+            ..proof::History::default()
+        }
+    }
+
     /// What the calls came to.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for call in &self.calls {
             match call.end {
                 End::Ok { .. } => counts.answered += 1,
-                End::Unknown => counts.unknown += 1,
-                End::Refused { .. } => counts.refused += 1,
+                End::Info => counts.unknown += 1,
+                End::Fail { .. } => counts.refused += 1,
             }
         }
         counts
@@ -113,7 +113,7 @@ pub fn end_of(wish: &Wish, status: u16, body: &[u8]) -> End {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     if !matches!(status, 200 | 202) {
         let code = value["code"].as_str().unwrap_or("no_code").to_owned();
-        return End::Refused { status, code };
+        return End::Fail { status, code };
     }
     let one = std::slice::from_ref(&value);
     let data = match wish.kind {
@@ -126,7 +126,32 @@ pub fn end_of(wish: &Wish, status: u16, body: &[u8]) -> End {
     let said_so = data.iter().all(|email| email["dedupe"]["outcome"] == word);
     if ids.len() != wish.size() || !said_so {
         let code = "answer_without_all_ids_or_outcome".to_owned();
-        return End::Refused { status, code };
+        return End::Fail { status, code };
     }
     End::Ok { first, ids }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_answered_without_an_item_is_no_answer() {
+        let batch = Wish { cycle: 0, n: 2, kind: Kind::Batch };
+        let email = r#"{"id":"a","dedupe":{"outcome":"first"}}"#;
+        let body = |items: usize| format!(r#"{{"data":[{}]}}"#, vec![email; items].join(","));
+        assert!(matches!(end_of(&batch, 202, body(20).as_bytes()), End::Ok { first: true, .. }));
+        assert!(matches!(end_of(&batch, 202, body(19).as_bytes()), End::Fail { .. }));
+        assert!(matches!(end_of(&batch, 200, body(20).as_bytes()), End::Fail { .. }));
+    }
+
+    #[test]
+    fn a_wish_that_was_answered_and_is_not_there_is_lost() {
+        let wish = Wish { cycle: 0, n: 0, kind: Kind::Single };
+        let mut history = History::default();
+        let call = history.invoke(wish);
+        history.end(call, End::Ok { first: true, ids: vec!["gone".into()] });
+        let found = proof::check(&history.proof(&Ledger::default(), false));
+        assert_eq!(found.iter().map(|found| found.rule).collect::<Vec<_>>(), [proof::Rule::Lost]);
+    }
 }

@@ -1,41 +1,21 @@
 //! What the server shows of its ledger, read by the public API alone.
 
 use super::http;
+use crate::proof::history::{Email, Event};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::net::SocketAddr;
 
-/// An email of the listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// Its id.
-    pub id: String,
-    /// Its one recipient.
-    pub to: String,
-    /// Its key as it is shown.
-    pub key: String,
-}
-
-/// An event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// Its number.
-    pub seq: u64,
-    /// Its id.
-    pub id: String,
-    /// What happened.
-    pub kind: String,
-    /// The id of what it is about.
-    pub about: String,
-}
+/// What the judge calls the one team of a rig.
+pub const TEAM: &str = "rig";
 
 /// Emails and events as they are shown.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     /// The emails.
-    pub emails: Vec<Row>,
+    pub emails: Vec<Email>,
     /// The events in the order in which they were given.
-    pub events: Vec<Told>,
+    pub events: Vec<Event>,
 }
 
 impl Ledger {
@@ -63,7 +43,7 @@ impl Ledger {
 
     /// How many emails the events tell of.
     pub fn births(&self) -> usize {
-        let born = |told: &&Told| matches!(told.kind.as_str(), "email.accepted" | "email.held");
+        let born = |told: &&Event| matches!(told.kind.as_str(), "email.accepted" | "email.held");
         self.events.iter().filter(born).count()
     }
 }
@@ -79,19 +59,24 @@ fn rows<T>(page: &Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
     data.iter().map(|value| read(value).with_context(|| format!("a row that lacks something: {value}"))).collect()
 }
 
-fn row(value: &Value) -> Option<Row> {
-    let [to] = value["to"].as_array()?.as_slice() else {
-        return None;
-    };
-    Some(Row { id: text(&value["id"])?, to: text(to)?, key: text(&value["key"])? })
+fn row(value: &Value) -> Option<Email> {
+    Some(Email {
+        id: text(&value["id"])?,
+        team: TEAM.to_owned(),
+        key: text(&value["key"])?,
+        to: value["to"].as_array()?.iter().map(text).collect::<Option<_>>()?,
+        ..Email::default()
+    })
 }
 
-fn told(value: &Value) -> Option<Told> {
-    Some(Told {
+fn told(value: &Value) -> Option<Event> {
+    Some(Event {
+        team: TEAM.to_owned(),
         seq: value["seq"].as_u64()?,
         id: text(&value["id"])?,
         kind: text(&value["type"])?,
         about: text(&value["about"]["id"])?,
+        ..Event::default()
     })
 }
 

@@ -3,13 +3,12 @@
 //! - [`campaign`] kills the server under load again and again, on the same data.
 //! - [`fault`] makes its disk full or its fsync fail.
 //! - [`post`] is a server that hands its mail to sinks, with the mails it was given.
-//! - [`check`] convicts: it compares what the rig was told ([`history`]) with what the server shows ([`ledger`]).
+//! - [`history`] is what the rig was told, [`ledger`] what the server shows; [`crate::proof`] judges both.
 //!
 //! What is sent is a pure function of a seed, so that one line replays a failure.
 
 pub mod campaign;
 pub mod chance;
-pub mod check;
 pub mod children;
 pub mod drive;
 pub mod fault;

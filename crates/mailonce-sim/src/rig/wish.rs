@@ -4,7 +4,6 @@ use super::chance::Chance;
 use super::server::API_KEY;
 use std::fmt;
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Emails of one batch.
 pub const BATCH: usize = 20;
@@ -118,8 +117,8 @@ impl Wish {
         }
     }
 
-    /// Appends the whole request, and gives the hash of its body.
-    pub fn write(&self, turn: u64, out: &mut Vec<u8>) -> u64 {
+    /// Appends the whole request.
+    pub fn write(&self, turn: u64, out: &mut Vec<u8>) {
         let body = self.body(turn);
         let path = if self.kind == Kind::Batch { "/v1/emails/batch" } else { "/v1/emails" };
         let mut head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {API_KEY}\r\n");
@@ -131,9 +130,6 @@ impl Wish {
         let _infallible = write!(head, "Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(body.as_bytes());
-        let mut hash = DefaultHasher::new();
-        body.hash(&mut hash);
-        hash.finish()
     }
 }
 

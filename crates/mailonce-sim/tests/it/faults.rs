@@ -1,9 +1,9 @@
 //! A disk that is full, and a disk that cannot sync, under the embedded engine.
 
 use crate::setting::{Place, binary, children, disk};
+use mailonce_sim::proof::check;
 use mailonce_sim::rig::campaign::say;
 use mailonce_sim::rig::chance::seed;
-use mailonce_sim::rig::check::check_settled;
 use mailonce_sim::rig::children::pause;
 use mailonce_sim::rig::drive::{Load, Shared, ask_again, until};
 use mailonce_sim::rig::fault::{Disk, Fault};
@@ -50,14 +50,14 @@ fn judge(at: SocketAddr, history: &Shared) {
     let mut ledger = Ledger::read(at).unwrap();
     // The probes are no part of the history.
     let probes: Vec<_> =
-        ledger.emails.iter().filter(|row| row.to.contains("-4294967295-")).map(|row| row.id.clone()).collect();
+        ledger.emails.iter().filter(|row| row.to[0].contains("-4294967295-")).map(|row| row.id.clone()).collect();
     ledger.emails.retain(|row| !probes.contains(&row.id));
     ledger
         .events
         .iter_mut()
         .filter(|event| probes.contains(&event.about))
         .for_each(|event| event.kind = "probe".to_owned());
-    let found = check_settled(&history.lock(), &ledger);
+    let found = check(&history.lock().proof(&ledger, true));
     let shown: Vec<_> = found.iter().take(10).map(ToString::to_string).collect();
     assert!(found.is_empty(), "{} violations:\n{}", found.len(), shown.join("\n"));
 }
@@ -67,7 +67,7 @@ fn made_and_unavailable(history: &Shared, from: usize) -> (usize, usize) {
     let history = history.lock();
     let calls = history.calls.get(from..).unwrap_or_default();
     let made = calls.iter().filter(|call| matches!(call.end, End::Ok { first: true, .. })).count();
-    let unavailable = calls.iter().filter(|call| matches!(call.end, End::Refused { status: 503, .. })).count();
+    let unavailable = calls.iter().filter(|call| matches!(call.end, End::Fail { status: 503, .. })).count();
     (made, unavailable)
 }
 

@@ -1,7 +1,5 @@
-//! The load generator and the checker, tried on what is known to behave or to misbehave; and with them the real binary.
+//! The load generator, tried on what is known to behave or to misbehave; and with them the real binary.
 
-#[cfg(test)]
-mod checker;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]

@@ -55,6 +55,12 @@ struct Args {
     /// The server's binary, built with `--features failpoints`; else the one beside this
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// The second judge, `scripts/prove-history`; else there is only one
+    #[arg(long, value_name = "FILE")]
+    judge: Option<PathBuf>,
+    /// Tell what happened in each round
+    #[arg(long)]
+    story: bool,
     /// Where the summary is written
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -81,7 +87,7 @@ fn main() -> Result<ExitCode> {
                 }
             }
         });
-        let played = plan.run(&tools, &board, tell);
+        let played = plan.run(&tools, &board, |round, judgement| tell(&args, round, judgement));
         over.store(true, Ordering::SeqCst);
         played
     });
@@ -117,7 +123,7 @@ fn conclude(args: &Args, plan: &Plan, board: &Board, played: Result<()>) -> Resu
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(round: &Round, judgement: &Result<Judgement>) {
+fn tell(args: &Args, round: &Round, judgement: &Result<Judgement>) {
     let what = match judgement {
         Ok(judgement) => format!(
             "{} emails, {} acceptances, {} violations",
@@ -128,6 +134,9 @@ fn tell(round: &Round, judgement: &Result<Judgement>) {
         Err(why) => format!("not played: {why:#}"),
     };
     eprintln!("round {} {} seed {}: {what}", round.store.word(), round.class, round.seed);
+    if let (true, Ok(judgement)) = (args.story, judgement) {
+        eprintln!("{}", judgement.story);
+    }
 }
 
 fn plan(args: &Args) -> Plan {
@@ -148,7 +157,7 @@ fn tools(args: &Args) -> Result<Tools> {
     check_points(&server)?;
     let sink = std::env::current_exe()?.with_file_name("mailonce-sink");
     let postgres = if args.store == Stores::Sqlite { None } else { Some(Postgres::from_env()?) };
-    Ok(Tools { children, server, sink, postgres })
+    Ok(Tools { children, server, sink, judge: args.judge.clone(), postgres })
 }
 
 /// The binary must have the very points that the table has.

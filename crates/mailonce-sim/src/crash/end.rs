@@ -1,0 +1,77 @@
+//! The end of a round: everything is healed, what was never answered is asked for again, and all of it is judged.
+
+use super::judge::{Judgement, Record, second_opinion};
+use super::read::{fetch, in_state};
+use super::round::Live;
+use super::table::Class;
+use crate::rig::drive::until;
+use crate::sink::oracle::journal::Journal;
+use anyhow::{Result, ensure};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long everything may take to settle in the end: 15 s until a death is noticed, and repeats after it.
+const SETTLES: Duration = Duration::from_mins(3);
+
+impl Live<'_> {
+    /// Heals everything, asks for what was never answered, waits until nothing moves any more, and judges.
+    pub(super) fn finish(&mut self) -> Result<Judgement> {
+        self.world.tell_sink("calm", None)?;
+        self.wake_sleepers(true)?;
+        if let Some(other) = self.other.take() {
+            self.kill(other, "a kill of the other node")?;
+        }
+        let server = self.start_unhurt()?;
+        self.introduce(server.at)?;
+        self.callers.ask_the_rest(server.at)?;
+        let settled = until(SETTLES, || self.is_settled(server.at))?;
+        self.story.push(format!("  settled: {settled}"));
+        let judgement = self.judge(server.at)?;
+        self.board.count(|counts| {
+            counts.rounds += 1;
+            counts.emails += judgement.emails;
+            counts.taken += judgement.taken;
+        });
+        let status = server.stop()?;
+        ensure!(status.success(), "the server ended with {status} when it was asked to");
+        Ok(judgement)
+    }
+
+    /// Whether nothing is under way any more. What is unknown at a keyed provider will be repeated.
+    fn is_settled(&self, at: SocketAddr) -> Result<bool> {
+        let moving: &[&str] = match self.round.class {
+            Class::Keyed => &["queued", "sending", "scheduled", "unknown"],
+            _ => &["queued", "sending", "scheduled"],
+        };
+        let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
+        for team in &teams {
+            for state in moving {
+                if !in_state(at, team, state)?.is_empty() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads everything and has it judged, twice where there is a second judge. The two must agree.
+    fn judge(&self, at: SocketAddr) -> Result<Judgement> {
+        let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
+        let record = Record {
+            calls: self.callers.client.history().calls.clone(),
+            lines: Journal::read(&self.world.journal())?,
+            mishaps: self.mishaps.clone(),
+            api: fetch(at, &teams)?,
+        };
+        record.write(self.world.root())?;
+        let judgement = record.judge(self.round.class);
+        if let Some(program) = self.world.judge() {
+            let credentials = teams.iter().map(|team| format!("--team={}={}", team.name, team.credential));
+            let api: Vec<String> = credentials.chain([format!("--url=http://{at}")]).collect();
+            let (broken, words) = second_opinion(program, self.world.root(), &api)?;
+            let own = judgement.broken();
+            ensure!(broken == own, "the judges differ: {own:?} here, and there {words}\n{:?}", judgement.violations);
+        }
+        Ok(judgement)
+    }
+}

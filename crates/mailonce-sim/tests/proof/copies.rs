@@ -1,0 +1,139 @@
+//! P3, P4, P6, P7, P9 and P10: forged arrivals, states and moves.
+
+use crate::honest::{CANCELLED, DOUBTED, FAILED, PLAIN, RESENT, Scribe, convicted};
+use mailonce_sim::proof::Rule;
+use mailonce_sim::proof::history::Evidence;
+
+/// The rules that are forged here.
+pub(crate) const FORGED: &[Rule] = &[
+    Rule::TakenTwice,
+    Rule::Stray,
+    Rule::TakenTooOften,
+    Rule::Unflagged,
+    Rule::FalseSuccess,
+    Rule::FalseFailure,
+    Rule::OtherBytes,
+    Rule::OtherMessageId,
+    Rule::OtherKey,
+    Rule::IllegalMove,
+    Rule::FenceBack,
+    Rule::AttemptOrder,
+];
+
+#[test]
+fn a_second_mail_is_convicted_by_whatever_way_it_came() {
+    assert_eq!(convicted(|scribe| scribe.arrive("keyed", "e0", Some("k0"), true)), [Rule::TakenTwice, Rule::Unflagged]);
+    assert_eq!(convicted(|scribe| scribe.arrive("relay", "e0", None, true)), [Rule::TakenTwice, Rule::Unflagged]);
+    let flagged = convicted(|scribe| {
+        scribe.arrive("relay", "e0", None, true);
+        scribe.history.emails[PLAIN].handoffs[0].may_duplicate = true;
+    });
+    assert_eq!(flagged, [Rule::TakenTwice], "a flag alone allows nothing");
+}
+
+#[test]
+fn a_repeat_that_was_recognised_is_no_mail() {
+    assert_eq!(convicted(|scribe| scribe.arrive("keyed", "e0", Some("k0"), false)), []);
+}
+
+#[test]
+fn a_mail_of_no_email_is_convicted() {
+    assert_eq!(convicted(|scribe| scribe.arrive("relay", "nobody", None, true)), [Rule::Stray]);
+}
+
+#[test]
+fn more_copies_than_resends_are_convicted() {
+    assert_eq!(convicted(|scribe| scribe.arrive("relay", "e1", None, true)), [Rule::TakenTooOften]);
+}
+
+#[test]
+fn a_policy_that_nobody_asked_for_or_that_acts_twice_is_convicted() {
+    assert_eq!(convicted(|scribe| scribe.history.emails[RESENT].resend = false), [Rule::TakenTooOften]);
+    let twice = |scribe: &mut Scribe| {
+        let fact = Evidence { source: "policy".into(), says: "again".into() };
+        scribe.history.emails[RESENT].handoffs[0].evidence.push(fact);
+    };
+    assert_eq!(convicted(twice), [Rule::TakenTooOften]);
+}
+
+#[test]
+fn a_resend_without_its_flag_is_convicted() {
+    let forged = convicted(|scribe| scribe.history.emails[RESENT].handoffs[0].may_duplicate = false);
+    assert_eq!(forged, [Rule::Unflagged]);
+}
+
+#[test]
+fn a_false_success_is_convicted_unless_a_person_says_so() {
+    let nowhere = |scribe: &mut Scribe| scribe.history.arrivals.retain(|arrival| arrival.email != "e0");
+    assert_eq!(convicted(nowhere), [Rule::FalseSuccess]);
+    let believed = convicted(|scribe| {
+        nowhere(scribe);
+        let fact = Evidence { source: "person".into(), says: "accepted".into() };
+        scribe.history.emails[PLAIN].handoffs[0].evidence.push(fact);
+    });
+    assert_eq!(believed, []);
+}
+
+#[test]
+fn a_false_failure_is_convicted() {
+    for id in ["e2", "e3"] {
+        assert_eq!(convicted(|scribe| scribe.arrive("relay", id, None, true)), [Rule::FalseFailure]);
+    }
+}
+
+#[test]
+fn a_mail_in_doubt_may_be_anywhere() {
+    assert_eq!(convicted(|scribe| scribe.arrive("relay", "e4", None, true)), []);
+}
+
+#[test]
+fn other_bytes_names_and_keys_are_convicted() {
+    let bytes = convicted(|scribe| scribe.history.arrivals[1].bytes = 1);
+    assert_eq!(bytes, [Rule::OtherBytes]);
+    let name = convicted(|scribe| scribe.history.arrivals[0].message_id = "<other@mailonce>".into());
+    assert_eq!(name, [Rule::OtherMessageId]);
+    let key = convicted(|scribe| scribe.history.arrivals[1].key = Some("k1".into()));
+    assert_eq!(key, [Rule::OtherKey]);
+    let shared = convicted(|scribe| scribe.arrive("keyed", "e2", Some("k0"), false));
+    assert_eq!(shared, [Rule::OtherKey]);
+}
+
+/// Appends a move from where the email stands.
+fn go(scribe: &mut Scribe, at: usize, to: &str, fence: u64) {
+    let email = scribe.history.emails[at].id.clone();
+    let last = scribe.history.moves.iter().rev().find(|step| step.email == email).unwrap().clone();
+    let at = scribe.tick();
+    scribe.history.moves.push(mailonce_sim::proof::history::Move {
+        at,
+        from: last.to.clone(),
+        to: to.into(),
+        fence,
+        ..last
+    });
+}
+
+#[test]
+fn moves_that_cannot_be_are_convicted() {
+    for (email, to) in
+        [(PLAIN, "queued"), (FAILED, "queued"), (CANCELLED, "leased"), (DOUBTED, "sending"), (RESENT, "leased")]
+    {
+        assert!(convicted(|scribe| go(scribe, email, to, 9)).contains(&Rule::IllegalMove), "{to}");
+    }
+    let jumped = convicted(|scribe| scribe.history.moves[2].from = "queued".into());
+    assert_eq!(jumped, [Rule::IllegalMove]);
+}
+
+#[test]
+fn a_fence_that_goes_back_or_stands_is_convicted() {
+    let back = convicted(|scribe| scribe.history.moves.iter_mut().rev().take(1).for_each(|step| step.fence = 0));
+    assert_eq!(back, [Rule::FenceBack]);
+    assert_eq!(convicted(|scribe| go(scribe, DOUBTED, "leased", 1)), [Rule::FenceBack]);
+}
+
+#[test]
+fn attempts_out_of_order_are_convicted() {
+    let fence = convicted(|scribe| scribe.history.emails[RESENT].handoffs[0].attempts[1].fence = Some(1));
+    assert_eq!(fence, [Rule::AttemptOrder]);
+    let number = convicted(|scribe| scribe.history.emails[RESENT].handoffs[0].attempts[1].number = 3);
+    assert_eq!(number, [Rule::AttemptOrder]);
+}

@@ -1,0 +1,224 @@
+//! A history in which nothing went wrong that was not told, to be forged.
+
+use mailonce_sim::proof::history::{
+    Arrival, Attempt, Call, Email, End, Event, Evidence, Fault, Handoff, Hop, Move, Verb, Wanted,
+};
+use mailonce_sim::proof::{History, Promise, Rule, Violation, check};
+use std::collections::BTreeSet;
+
+/// The email under a key that went out at once.
+pub(crate) const PLAIN: usize = 0;
+/// The email whose answer was lost, and that its own policy sent again.
+pub(crate) const RESENT: usize = 1;
+/// The first item of a batch of two; it failed, and the next was cancelled.
+pub(crate) const FAILED: usize = 2;
+/// The second item of the batch.
+pub(crate) const CANCELLED: usize = 3;
+/// An email of the other team, still unknown.
+pub(crate) const DOUBTED: usize = 4;
+
+/// Writes the lines of a history in their order.
+#[derive(Default)]
+pub(crate) struct Scribe {
+    pub(crate) history: History,
+    at: u64,
+}
+
+impl Scribe {
+    pub(crate) fn tick(&mut self) -> u64 {
+        self.at += 1;
+        self.at
+    }
+
+    pub(crate) fn call(&mut self, team: &str, verb: Verb, key: Option<&str>, wanted: Vec<Wanted>, end: End) {
+        let at = self.tick();
+        let call = Call { key: key.map(str::to_owned), wanted, ..Call::new(at, team, verb) };
+        let call = self.history.invoke(call);
+        let at = self.tick();
+        self.history.end(call, at, end);
+    }
+
+    /// An email with one handoff, and the states it goes through.
+    pub(crate) fn email(&mut self, team: &str, id: &str, key: &str, way: &str, states: &[&str]) {
+        let to = vec![format!("{id}@example.org")];
+        let state = (*states.last().unwrap()).to_owned();
+        let mut email = Email {
+            id: id.to_owned(),
+            team: team.to_owned(),
+            key: key.to_owned(),
+            bind: 1,
+            to: to.clone(),
+            body: Some(7),
+            message_id: format!("<{id}@mailonce>"),
+            state: if state == "leased" { "sending".into() } else { state.clone() },
+            ..Email::default()
+        };
+        let mut handoff = Handoff { transport: way.to_owned(), to, state, ..Handoff::default() };
+        let (mut from, mut fence) = ("", 0);
+        for state in states {
+            email.rev += 1;
+            fence += u64::from(*state == "leased");
+            let at = self.tick();
+            let (from_, to) = (from.to_owned(), (*state).to_owned());
+            self.history.moves.push(Move {
+                at,
+                email: id.to_owned(),
+                handoff: 0,
+                from: from_,
+                to,
+                fence,
+                rev: email.rev,
+            });
+            if *state == "sending" {
+                let number = handoff.attempts.len() as u32 + 1;
+                handoff.attempts.push(Attempt { number, fence: Some(fence), outcome: String::new() });
+            }
+            self.outcome(&mut handoff, from, state);
+            self.tell(team, id, from, state, email.rev);
+            from = state;
+        }
+        email.handoffs.push(handoff);
+        self.history.emails.push(email);
+    }
+
+    fn outcome(&mut self, handoff: &mut Handoff, from: &str, state: &str) {
+        let outcome = match (from, state) {
+            ("sending", "sent") => "accepted",
+            ("sending", "failed") => "refused",
+            ("sending", "unknown") => "unknown",
+            _ => return,
+        };
+        if let Some(attempt) = handoff.attempts.last_mut() {
+            attempt.outcome = outcome.to_owned();
+        }
+    }
+
+    fn tell(&mut self, team: &str, id: &str, from: &str, state: &str, rev: u32) {
+        let kind = match (from, state) {
+            ("", _) => "email.accepted",
+            ("unknown", "queued") => "email.resolved",
+            (_, "sent" | "failed" | "unknown" | "cancelled" | "delivered") => &format!("email.{state}"),
+            _ => return,
+        };
+        self.event(team, id, kind, rev);
+    }
+
+    pub(crate) fn event(&mut self, team: &str, about: &str, kind: &str, rev: u32) {
+        let seq = self.history.events.iter().filter(|event| event.team == team).count() as u64 + 1;
+        let at = self.tick();
+        let (team, about, kind) = (team.to_owned(), about.to_owned(), kind.to_owned());
+        let id = format!("{team}-{seq}");
+        self.history.events.push(Event { at, team, seq, id, kind, about, rev });
+    }
+
+    pub(crate) fn arrive(&mut self, way: &str, email: &str, key: Option<&str>, taken: bool) {
+        let at = self.tick();
+        self.history.arrivals.push(Arrival {
+            at,
+            transport: way.to_owned(),
+            email: email.to_owned(),
+            message_id: format!("<{email}@mailonce>"),
+            key: key.map(str::to_owned),
+            bytes: 99,
+            to: vec![format!("{email}@example.org")],
+            taken,
+        });
+    }
+
+    fn fault(&mut self, kind: &str, email: &str) {
+        let at = self.tick();
+        let (kind, emails) = (kind.to_owned(), vec![email.to_owned()]);
+        self.history.faults.push(Fault { at, kind, ambiguous: true, emails });
+    }
+}
+
+pub(crate) fn wanted(ids: &[&str]) -> Vec<Wanted> {
+    ids.iter().map(|id| Wanted { to: vec![format!("{id}@example.org")], body: 7 }).collect()
+}
+
+pub(crate) fn ok(first: bool, ids: &[&str]) -> End {
+    End::Ok { first, ids: ids.iter().map(|id| (*id).to_owned()).collect() }
+}
+
+pub(crate) fn fail(status: u16, code: &str) -> End {
+    End::Fail { status, code: code.to_owned() }
+}
+
+/// Three wishes of one team, one of another; each lost once, answered once and repeated once.
+pub(crate) fn honest() -> Scribe {
+    let mut scribe = Scribe::default();
+    scribe.history.hops.insert("relay".into(), Hop::Blind);
+    scribe.history.hops.insert("keyed".into(), Hop::Keyed(1_000));
+    for (team, verb, key, ids) in [
+        ("ours", Verb::Send, "plain", &["e0"][..]),
+        ("ours", Verb::Send, "resent", &["e1"]),
+        ("ours", Verb::Batch, "batch", &["e2", "e3"]),
+        ("theirs", Verb::Send, "plain", &["e4"]),
+    ] {
+        for end in [End::Info, ok(true, ids), ok(false, ids)] {
+            scribe.call(team, verb, Some(key), wanted(ids), end);
+        }
+    }
+    scribe.arrive("keyed", "e0", Some("k0"), true);
+    scribe.email("ours", "e0", "plain", "keyed", &["queued", "leased", "sending", "sent", "delivered"]);
+    scribe.arrive("keyed", "e0", Some("k0"), false);
+    scribe.arrive("relay", "e1", None, true);
+    scribe.fault("the answer was lost", "e1");
+    let path = ["queued", "leased", "sending", "unknown", "queued", "leased", "sending", "sent"];
+    scribe.email("ours", "e1", "resent", "relay", &path);
+    scribe.arrive("relay", "e1", None, true);
+    scribe.email("ours", "e2", "batch[0]", "relay", &["queued", "leased", "sending", "failed"]);
+    scribe.email("ours", "e3", "batch[1]", "relay", &["queued", "cancelled"]);
+    scribe.fault("the answer was lost", "e4");
+    scribe.email("theirs", "e4", "plain", "relay", &["queued", "leased", "sending", "unknown"]);
+    let history = &mut scribe.history;
+    history.emails[RESENT].resend = true;
+    let handoff = &mut history.emails[RESENT].handoffs[0];
+    handoff.may_duplicate = true;
+    handoff.evidence.push(Evidence { source: "policy".into(), says: "again".into() });
+    history.healed = true;
+    scribe
+}
+
+/// Forges the honest history and gives the rules that the judge says were broken.
+pub(crate) fn convicted(forge: impl FnOnce(&mut Scribe)) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = judged(forge).iter().map(|found| found.rule).collect();
+    rules.dedup();
+    rules
+}
+
+pub(crate) fn judged(forge: impl FnOnce(&mut Scribe)) -> Vec<Violation> {
+    let mut scribe = honest();
+    forge(&mut scribe);
+    check(&scribe.history)
+}
+
+#[test]
+fn an_honest_history_is_acquitted() {
+    assert_eq!(judged(|_| {}), []);
+}
+
+#[test]
+fn every_rule_convicts_somebody() {
+    let forged: BTreeSet<Rule> =
+        [crate::accepts::FORGED, crate::copies::FORGED, crate::settled::FORGED, crate::events::FORGED]
+            .concat()
+            .into_iter()
+            .collect();
+    let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !forged.contains(rule)).collect();
+    assert!(missing.is_empty(), "nothing is forged for {missing:?}");
+    let judged: BTreeSet<Promise> = Rule::ALL.iter().map(|rule| rule.promise()).collect();
+    assert_eq!(judged.into_iter().collect::<Vec<_>>(), Promise::JUDGED);
+}
+
+#[test]
+fn a_story_tells_only_of_its_email_and_in_order() {
+    let found = judged(|scribe| scribe.arrive("keyed", "e0", Some("k0"), true));
+    let [violation, ..] = found.as_slice() else { panic!("{found:?}") };
+    let text = violation.to_string();
+    assert!(text.starts_with("P3 TakenTwice: e0: e0@example.org has 2 copies"), "{text}");
+    assert!(!text.contains("e1") && !text.contains("e4"), "{text}");
+    let places: Vec<u64> =
+        violation.story.iter().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+    assert!(places.len() > 10 && places.is_sorted(), "{text}");
+}

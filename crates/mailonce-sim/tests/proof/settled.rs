@@ -1,0 +1,55 @@
+//! P5, P8 and P13: forged silence, forged doubt, and what was left lying.
+
+use crate::honest::{DOUBTED, convicted, wanted};
+use mailonce_sim::proof::Rule;
+use mailonce_sim::proof::history::{End, Verb};
+
+/// The rules that are forged here.
+pub(crate) const FORGED: &[Rule] = &[Rule::Silent, Rule::NeedlessDoubt, Rule::Stuck, Rule::Unanswered];
+
+#[test]
+fn an_end_without_a_word_is_convicted() {
+    for kind in ["email.failed", "email.cancelled", "email.unknown"] {
+        let forged = convicted(|scribe| {
+            for event in scribe.history.events.iter_mut().filter(|event| event.kind == kind) {
+                (event.kind, event.rev) = ("email.duplicate".into(), 0);
+            }
+        });
+        assert_eq!(forged, [Rule::Silent, Rule::Untold], "{kind}");
+    }
+}
+
+#[test]
+fn a_doubt_without_a_fault_is_convicted() {
+    assert_eq!(convicted(|scribe| scribe.history.faults.clear()), [Rule::NeedlessDoubt]);
+    let of_another = convicted(|scribe| scribe.history.faults[1].emails = vec!["e0".into()]);
+    assert_eq!(of_another, [Rule::NeedlessDoubt]);
+    let harmless = convicted(|scribe| scribe.history.faults[1].ambiguous = false);
+    assert_eq!(harmless, [Rule::NeedlessDoubt]);
+    assert_eq!(convicted(|scribe| scribe.history.faults[1].emails.clear()), [], "it may have touched any");
+}
+
+#[test]
+fn what_is_left_lying_is_convicted_only_after_healing() {
+    for (state, wrong) in [("queued", true), ("leased", true), ("sending", true), ("scheduled", true), ("held", false)]
+    {
+        for healed in [true, false] {
+            let found = convicted(|scribe| {
+                scribe.history.healed = healed;
+                scribe.history.emails[DOUBTED].handoffs[0].state = state.into();
+            });
+            assert_eq!(found.contains(&Rule::Stuck), wrong && healed, "{state}");
+        }
+    }
+    let later = convicted(|scribe| {
+        let handoff = &mut scribe.history.emails[DOUBTED].handoffs[0];
+        (handoff.state, handoff.later) = ("scheduled".into(), true);
+    });
+    assert_eq!(later, []);
+}
+
+#[test]
+fn a_wish_without_an_answer_is_convicted() {
+    let forged = convicted(|scribe| scribe.call("ours", Verb::Send, Some("new"), wanted(&["e9"]), End::Info));
+    assert_eq!(forged, [Rule::Unanswered]);
+}
