@@ -120,6 +120,10 @@ async fn another_body_that_is_answered_like_the_first_is_a_breach() {
 #[tokio::test]
 async fn what_is_done_wrong_when_a_caller_hangs_up_is_seen() {
     convicts(proven(Speaks::Mailonce, Flaw::RemembersAfterTheAnswer).await, &["cut_answer"]);
+    // Callers of a race meet between head and body as well.
+    let report = proven(Speaks::Mailonce, Flaw::BindsTheHead).await.exits(5).json();
+    assert!(with(&report, "broken").is_superset(&names(&["cut_head", "cut_body"])), "{report:#}");
+    assert!(with(&report, "held").is_superset(&names(&["twice", "other_body", "batch_twice"])), "{report:#}");
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ pub(crate) enum Flaw {
     TwoIdsInARace,
     /// Another body under the key is sent and answered like the first.
     AnswersTheSecondBody,
-    /// The key is in use from the head on, for good.
+    /// The key is in use from the head on, and stays so when the rest does not come.
     BindsTheHead,
     /// A mail is sent, and remembered only when the caller read the answer.
     RemembersAfterTheAnswer,
@@ -174,6 +174,14 @@ impl Fake {
         self.speaks == Speaks::Agentmail || self.flaw == Flaw::AnyKey || (1..=256).contains(&key.len())
     }
 
+    /// Puts a key into use, unless it is in use already.
+    fn reserve(&self, key: &str) -> bool {
+        let mut keys = self.keys.lock().unwrap();
+        let free = !matches!(keys.get(key), Some(None));
+        keys.entry(key.to_owned()).or_insert(None);
+        free
+    }
+
     /// Sends what a request holds, and gives it ids.
     async fn send(&self, body: &Value) -> Vec<String> {
         let one = std::slice::from_ref(body);
@@ -228,10 +236,16 @@ async fn serve(State(fake): State<Arc<Fake>>, request: Request) -> Response {
     if key.as_deref().is_some_and(|key| !fake.fits(key)) {
         return fake.refuse(What::BadKey);
     }
-    if let (Flaw::BindsTheHead, Some(key)) = (fake.flaw, &key) {
-        fake.keys.lock().unwrap().entry(key.clone()).or_insert(None);
+    let reserved = key.clone().filter(|_| fake.flaw == Flaw::BindsTheHead);
+    if let Some(key) = &reserved
+        && !fake.reserve(key)
+    {
+        return fake.refuse(What::InFlight);
     }
     let Some(body) = read(body).await else { return fake.refuse(What::Invalid) };
+    if let Some(key) = &reserved {
+        fake.keys.lock().unwrap().retain(|known, bound| known != key || bound.is_some());
+    }
     let route = head.uri.path().to_owned();
     if fake.flaw == Flaw::KeysByRoute {
         key = key.map(|key| format!("{key} {route}"));
@@ -289,10 +303,8 @@ async fn work(fake: &Fake, key: Option<String>, route: String, body: Value, wait
     let mut keys = fake.keys.lock().unwrap();
     if fake.flaw == Flaw::RemembersAfterTheAnswer && !waits.load(Ordering::SeqCst) {
         keys.remove(&key);
-    } else if fake.flaw != Flaw::BindsTheHead || !keys.contains_key(&key) {
-        keys.insert(key, Some(Bound { route, body, ids: ids.clone() }));
     } else {
-        keys.entry(key).and_modify(|bound| *bound = Some(Bound { route, body, ids: ids.clone() }));
+        keys.insert(key, Some(Bound { route, body, ids: ids.clone() }));
     }
     drop(keys);
     if fake.flaw == Flaw::TurnsBatches {

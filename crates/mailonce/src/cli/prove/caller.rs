@@ -21,6 +21,8 @@ use crate::cli::{
 const REPEATS: usize = 60;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Before a caller hangs up in its request, so that the server notices the part it got.
+const NOTICE: Duration = Duration::from_millis(50);
 /// Padding that gives a body a middle to break off in.
 const PADDING: &str = "One mail, however often it is asked for. ";
 
@@ -54,9 +56,9 @@ impl Caller {
         api_key: String,
         (from, to): (&str, &str),
     ) -> anyhow::Result<Arc<Self>> {
-        let mut seed = [0; 6];
+        let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
-        let run = seed.iter().map(|byte| format!("{byte:02x}")).collect();
+        let run = format!("{:012x}", u64::from_be_bytes(seed) >> 16);
         let (from, to) = (from.to_owned(), to.to_owned());
         Ok(Arc::new(Self { place, dialect, api_key, from, to, run, count: AtomicU32::new(0) }))
     }
@@ -180,17 +182,15 @@ impl Caller {
     /// Begins a call and hangs up. Nothing is read.
     pub(super) async fn hang_up(&self, call: &Call, cut: Cut) -> anyhow::Result<()> {
         let mut stream = self.place.open().await?;
-        let part = match cut {
-            Cut::Head => 0,
-            Cut::Body => call.body.len() / 2,
-            Cut::Answer(_) => call.body.len(),
+        let (part, pause) = match cut {
+            Cut::Head => (0, NOTICE),
+            Cut::Body => (call.body.len() / 2, NOTICE),
+            Cut::Answer(pause) => (call.body.len(), pause),
         };
         stream.write_all(self.place.head(call).as_bytes()).await?;
         stream.write_all(&call.body[..part]).await?;
         stream.flush().await?;
-        if let Cut::Answer(pause) = cut {
-            sleep(pause).await;
-        }
+        sleep(pause).await;
         Ok(())
     }
 }

@@ -168,16 +168,11 @@ async fn race(caller: &Arc<Caller>, callers: u32) -> Outcome {
     let firsts = answers.iter().filter(|seen| matches!(seen, Seen::Taken { replayed: Some(false), .. })).count();
     let tells = answers.iter().any(|seen| matches!(seen, Seen::Taken { replayed: Some(_), .. }));
     let held = ids.len() == 1 && taken == answers.len() && after.is_replay() && (!tells || firsts == 1);
-    let mut seen = format!("{taken} of {} callers taken; ids: {}", answers.len(), ids.len());
-    if tells {
-        seen.push_str(&format!("; firsts: {firsts}"));
-    }
-    if again > 0 {
-        seen.push_str(&format!("; {again} had to ask again"));
-    }
-    if let Some(other) = answers.iter().find(|seen| seen.ids().is_none()) {
-        seen.push_str(&format!("; {}", other.words()));
-    }
+    let mut told = vec![format!("{taken} of {} callers taken", answers.len()), format!("ids: {}", ids.len())];
+    told.extend(tells.then(|| format!("firsts: {firsts}")));
+    told.extend((again > 0).then(|| format!("{again} had to ask again")));
+    told.extend(answers.iter().find(|seen| seen.ids().is_none()).map(Seen::words));
+    let seen = told.join("; ");
     Outcome { held, seen, mails: vec![(marker, 1)] }
 }
 
