@@ -208,7 +208,7 @@ fn timeout(file: &TransportFile) -> anyhow::Result<Option<Duration>> {
 }
 
 /// Certificate authorities trusted besides the public ones, from a PEM file.
-fn authorities(file: Option<&Path>) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn authorities(file: Option<&Path>) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let Some(path) = file else { return Ok(Vec::new()) };
     let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = found.with_context(|| format!("reading certificates from {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Where a provider's API begins: scheme, host, port and path prefix.
+//! Where an API begins: scheme, host, port and path prefix.
 
 use hyper::Uri;
 
@@ -6,22 +6,25 @@ use super::BadSetting;
 
 /// A base URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Base {
-    pub(super) https: bool,
+pub struct Base {
+    /// Whether it is reached by TLS.
+    pub https: bool,
     /// Without the brackets of an IPv6 address.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub host: String,
+    /// The scheme's own, unless the URL names one.
+    pub port: u16,
     /// For the Host header: with the port only when it is not the scheme's own.
-    pub(super) authority: String,
+    pub authority: String,
     /// Without a slash at its end.
-    pub(super) prefix: String,
+    pub prefix: String,
     /// The URL in one spelling, for the account's fingerprint.
-    pub(super) url: String,
+    pub url: String,
 }
 
 impl Base {
-    pub(super) fn parse(url: &str) -> Result<Self, BadSetting> {
-        let bad = |why: &str| BadSetting(format!("base_url {url} {why}"));
+    /// Takes a URL apart. Credentials and queries are refused.
+    pub fn parse(url: &str) -> Result<Self, BadSetting> {
+        let bad = |why: &str| BadSetting(format!("`{url}` {why}"));
         let uri: Uri = url.parse().map_err(|e| bad(&format!("cannot be read: {e}")))?;
         let https = match uri.scheme_str() {
             Some("https") => true,
@@ -48,7 +51,7 @@ impl Base {
 }
 
 /// A path segment or query value, escaped.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

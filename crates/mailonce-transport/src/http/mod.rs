@@ -3,13 +3,13 @@
 //! A provider only words a mail ([`Provider::freeze`]), dresses the request ([`Provider::call`]) and reads the answer
 //! ([`Provider::judge`]). Connecting, limits and patience are [`wire`]'s; what a status means by itself is `judge`'s.
 
-mod base;
 mod form;
 mod fresh;
 mod judge;
 mod sigv4;
 mod wire;
 
+pub mod base;
 pub mod brevo;
 pub mod mailgun;
 pub mod postmark;
@@ -186,7 +186,8 @@ fn carrier<P: Provider>(
     if provider.secrets().iter().any(|secret| secret.0.trim().is_empty()) {
         return Err(BadSetting(format!("transport {} has an empty credential", setting.name)));
     }
-    let base = Base::parse(setting.base_url.as_deref().unwrap_or(usual_url))?;
+    let base = Base::parse(setting.base_url.as_deref().unwrap_or(usual_url));
+    let base = base.map_err(|BadSetting(why)| BadSetting(format!("base_url {why}")))?;
     let account = setting.account.unwrap_or_else(|| fingerprint(&[P::KIND, &setting.name, &base.url, public]));
     let door = Door::new(base, setting.guard, setting.timeout, setting.fresh, &setting.extra_roots)?;
     Ok(Arc::new(Carrier { name: setting.name, account, door, provider: Arc::new(provider) }))

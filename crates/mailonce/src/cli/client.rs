@@ -1,18 +1,15 @@
-//! The command line's way to a server: one small HTTP client.
+//! A mailonce and the credential for it, found by flags, environment or the file of a running `dev`.
 
-use anyhow::{Context as _, bail};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Request, body::Bytes, header};
-use hyper_util::{client::legacy::Client as Http, rt::TokioExecutor};
+use anyhow::Context as _;
+use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
-use super::{Reach, exit};
-
-/// Bytes of an answer that are read.
-const ANSWER_BYTES: usize = 64 * 1024 * 1024;
-const ANSWER_TIME: Duration = Duration::from_secs(90);
+use super::{
+    Reach, exit,
+    http::{Call, Place},
+};
 
 /// What a running `dev` leaves in its data directory.
 #[derive(Debug, Deserialize, Serialize)]
@@ -29,8 +26,8 @@ pub(crate) const DEV_FILE: &str = "dev.json";
 
 /// A server and the credential for it.
 pub(crate) struct Client {
-    url: String,
-    api_key: String,
+    pub(crate) place: Place,
+    pub(crate) api_key: String,
 }
 
 /// A problem that the server told us.
@@ -74,10 +71,7 @@ impl Client {
                 (dev.url, dev.api_key)
             }
         };
-        if !url.starts_with("http://") {
-            bail!("the command line speaks plain http:// in this version; put a local proxy in front of {url}");
-        }
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), api_key })
+        Ok(Self { place: Place::new(&url, reach.ca_file.as_deref())?, api_key })
     }
 
     /// Asks, and gives back the status and the JSON of the answer. Problems become errors.
@@ -88,31 +82,16 @@ impl Client {
         key: Option<&str>,
         body: Option<&Value>,
     ) -> anyhow::Result<(u16, Value)> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.url))
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.api_key))
-            .header(header::USER_AGENT, concat!("mailonce-cli/", env!("CARGO_PKG_VERSION")));
-        if let Some(key) = key {
-            request = request.header("idempotency-key", key);
-        }
-        if body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        let bytes = body.map(Value::to_string).unwrap_or_default();
-        let request = request.body(Full::new(Bytes::from(bytes))).context("this call cannot be written")?;
-        let client = Http::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-        let asking = async {
-            let response = client.request(request).await.with_context(|| format!("no answer from {}", self.url))?;
-            let status = response.status().as_u16();
-            let body = Limited::new(response.into_body(), ANSWER_BYTES).collect().await;
-            let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?.to_bytes();
-            Ok::<_, anyhow::Error>((status, body))
-        };
-        let (status, body) = tokio::time::timeout(ANSWER_TIME, asking).await.context("no answer in time")??;
-        let value: Value = match body.is_empty() && status < 300 {
-            true => Value::Null,
-            false => serde_json::from_slice(&body).with_context(|| format!("status {status} without JSON"))?,
+        let mut headers = vec![("authorization", format!("Bearer {}", self.api_key))];
+        headers.extend(key.map(|key| ("idempotency-key", key.to_owned())));
+        let body = body.map(Value::to_string).unwrap_or_default().into();
+        let answer = self.place.ask(&Call { method, path: path.to_owned(), headers, body }).await?;
+        let status = answer.status;
+        let nothing = answer.body.is_empty() && status < 300;
+        let value: Value = if nothing {
+            Value::Null
+        } else {
+            serde_json::from_slice(&answer.body).with_context(|| format!("status {status} without JSON"))?
         };
         if status >= 400 { Err(Told(value).into()) } else { Ok((status, value)) }
     }
@@ -127,10 +106,4 @@ pub(crate) fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
     let path = data.join(DEV_FILE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))
-}
-
-/// A path segment or query value, escaped.
-pub(crate) fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

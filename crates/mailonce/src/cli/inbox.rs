@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 use super::{
     Reach, Usage,
-    client::{Client, Told, escaped},
+    client::{Client, Told},
     exit,
+    http::escaped,
     look::text,
     out::{Out, say},
 };

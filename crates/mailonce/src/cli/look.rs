@@ -2,14 +2,11 @@
 
 use clap::{Args, Subcommand};
 use mailonce_core::{address::Mailbox, content::bare_sorted, intent::Intent};
+use mailonce_transport::http::base::escaped;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-use super::{
-    Reach, Usage,
-    client::{Client, escaped},
-    out::Out,
-};
+use super::{Reach, Usage, client::Client, out::Out};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyVerb {

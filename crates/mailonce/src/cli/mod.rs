@@ -4,9 +4,11 @@ mod admin;
 mod client;
 mod dev;
 mod doctor;
+mod http;
 mod inbox;
 mod look;
 mod out;
+mod prove;
 mod send;
 mod simulate;
 
@@ -46,6 +48,9 @@ pub(crate) struct Reach {
     /// Where to look for a running `dev`
     #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
     data: std::path::PathBuf,
+    /// Certificate authorities to trust besides the public ones, as PEM
+    #[arg(long, env = "MAILONCE_CA_FILE", value_name = "FILE")]
+    ca_file: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -78,6 +83,8 @@ enum Verb {
     /// Work with teams
     #[command(subcommand)]
     Team(admin::TeamVerb),
+    /// Ask any server what a retry does, and say what held
+    Prove(Box<prove::ProveArgs>),
     /// Print the OpenAPI document
     Openapi,
     /// Bring the ledger's schema up to date
@@ -107,7 +114,7 @@ impl std::error::Error for Usage {}
 
 /// Exit codes that scripts rely on.
 pub(crate) mod exit {
-    /// Nothing came in time.
+    /// Nobody answered, or nothing came in time.
     pub(crate) const TIMEOUT: u8 = 2;
     /// Accepted and held for a person.
     pub(crate) const HELD: u8 = 3;
@@ -138,6 +145,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
         Verb::Keys(verb) => admin::keys(&out, verb).await,
         Verb::Team(verb) => admin::team(&out, verb).await,
+        Verb::Prove(args) => prove::prove(&out, *args).await,
         Verb::Openapi => {
             out.raw(&crate::api::openapi_json());
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,103 @@
+//! `prove`: asks any server of a known dialect what a retry does, and says what held.
+
+mod answer;
+mod caller;
+mod cases;
+mod dialect;
+mod report;
+mod sink;
+
+use clap::Args;
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
+
+use self::{
+    caller::Caller,
+    cases::Case,
+    dialect::Dialect,
+    report::{Finding, Report},
+    sink::Sink,
+};
+use super::{Reach, Usage, client::Client, exit, http::Place, out, out::Out, out::say};
+
+/// Which server is asked, and how.
+#[derive(Debug, Args)]
+pub(crate) struct ProveArgs {
+    /// Base URL of the server, as its SDK takes it; else as client verbs find a mailonce
+    #[arg(long, value_name = "URL")]
+    target: Option<String>,
+    /// What the server speaks
+    #[arg(long, value_enum, default_value_t = Dialect::Mailonce)]
+    dialect: Dialect,
+    /// API key of the server
+    #[arg(long, env = "MAILONCE_PROVE_KEY", value_name = "KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// A sender that the server accepts; with agentmail the inbox that sends
+    #[arg(long, default_value = "prove@mailonce.test")]
+    from: String,
+    /// Who gets the mails
+    #[arg(long, default_value = "reader@mailonce.test")]
+    to: String,
+    /// Listen here by SMTP and count what arrives; point the server's relay at it
+    #[arg(long, value_name = "ADDR")]
+    sink: Option<SocketAddr>,
+    /// How many callers race with one key
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    callers: u32,
+    /// Seconds without a mail after which the sink counts
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+    quiet: u64,
+    /// Seconds to wait for mails that are still missing
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    patience: u64,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Asks everything and reports. 0 when all that is promised held, 5 when not, 2 when nobody answers.
+pub(super) async fn prove(out: &Out, args: ProveArgs) -> anyhow::Result<ExitCode> {
+    let (place, api_key) = target(&args)?;
+    if let Err(error) = place.open().await {
+        out::complain(&format!("{} cannot be reached: {error}", place.url()));
+        return Ok(ExitCode::from(exit::TIMEOUT));
+    }
+    let sink = match args.sink {
+        Some(at) => Some(Sink::listen(at).await?),
+        None => None,
+    };
+    let caller = Caller::new(place, args.dialect, api_key, (&args.from, &args.to))?;
+    caller.greet().await?;
+    let mut findings = Vec::new();
+    for case in Case::ALL {
+        say(&format!("{}: {}", case.word(), case.about()));
+        findings.push(Finding::of(case, args.dialect, cases::ask(case, &caller, args.callers).await));
+    }
+    if let Some(sink) = &sink {
+        say(&format!("counting mails at {}", sink.address()));
+        let wanted = findings.iter().flat_map(Finding::wanted).collect();
+        sink.settle(&wanted, Duration::from_secs(args.quiet), Duration::from_secs(args.patience)).await;
+        let arrived = sink.arrived();
+        if arrived.is_empty() {
+            say("no mail arrived at the sink: is the server's relay pointed at it?");
+        }
+        findings.iter_mut().for_each(|finding| finding.count(&arrived));
+    }
+    let report = Report { target: caller.url(), dialect: args.dialect, counted: sink.is_some(), findings };
+    report.show(out);
+    Ok(if report.held() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+/// The server and its credential. A mailonce is also found as every other verb finds it.
+fn target(args: &ProveArgs) -> anyhow::Result<(Place, String)> {
+    let ca_file = args.reach.ca_file.as_deref();
+    match (&args.target, &args.key) {
+        (Some(url), Some(key)) => Ok((Place::new(url, ca_file)?, key.clone())),
+        (url, key) if args.dialect == Dialect::Mailonce => {
+            let mut reach = args.reach.clone();
+            reach.url = url.clone().or(reach.url);
+            reach.api_key = key.clone().or(reach.api_key);
+            let client = Client::find(&reach).map_err(|error| Usage(format!("{error:#}")))?;
+            Ok((client.place, client.api_key))
+        }
+        _ => Err(Usage(format!("--target and --key are needed for the dialect {}", args.dialect.word())).into()),
+    }
+}
