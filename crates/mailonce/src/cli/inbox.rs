@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use mailonce_transport::http::base::escaped;
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
 use tokio::time::Instant;
@@ -10,7 +11,6 @@ use super::{
     Reach, Usage,
     client::{Client, Told},
     exit,
-    http::escaped,
     look::text,
     out::{Out, say},
 };
