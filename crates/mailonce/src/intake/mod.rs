@@ -1,0 +1,3 @@
+//! The ways in that listen.
+
+pub mod smtp;
