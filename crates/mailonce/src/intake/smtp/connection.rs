@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_OCTETS: usize = 1024 * 1024;
 
 /// Anything that carries bytes both ways.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// What all connections share.
