@@ -62,6 +62,8 @@ pub const SECRET_CHARS: usize = 16;
 pub const ALIVE_MS: i64 = 15_000;
 /// The largest mail that comes in, in octets.
 pub const MAIL_BYTES: usize = 35 * 1024 * 1024;
+/// Recipients of one mail that comes in (RFC 5321 asks for 100 at least).
+pub const ENVELOPE_RECIPIENTS: usize = 100;
 /// Labels of one message.
 pub const LABELS: usize = 50;
 /// Names by which a message finds its thread: its own and its ancestors'.

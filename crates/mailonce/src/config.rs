@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::intake::smtp::{SmtpConfig, SmtpFile};
+
 /// The file as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,13 +32,6 @@ struct File {
 struct HttpFile {
     listen: Option<String>,
     public_url: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SmtpFile {
-    listen: Option<String>,
-    domains: Option<Vec<String>>,
 }
 
 /// One way out, as it is written. Which fields a kind takes is checked in `outside`.
@@ -161,10 +156,10 @@ pub struct Config {
     pub handoff: bool,
     /// Whether the clock is believed at the start however long we were away.
     pub clock_trusted: bool,
-    /// Domains whose mail comes to us.
-    pub domains: Vec<String>,
     /// Domains that are local without being configured: those of `dev`.
     pub dev_domains: Vec<String>,
+    /// Where and how mail comes in.
+    pub smtp: SmtpConfig,
     pub(crate) transports: Vec<TransportFile>,
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
@@ -179,19 +174,12 @@ impl Config {
             None => File::default(),
         };
         let http = file.http.unwrap_or_default();
-        let smtp = file.smtp.unwrap_or_default();
         let secret_file = env("MAILONCE_STORE_FILE").map(PathBuf::from).or(file.store_file);
         let from_file = secret_file
             .map(|path| std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display())));
         let store = flags.store.clone().or(from_file.transpose()?.map(|url| url.trim().to_owned())).or(file.store);
         let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen);
         let listen = listen.unwrap_or_else(|| "127.0.0.1:6245".into());
-        let domains = smtp.domains.unwrap_or_default();
-        let smtp = flags.smtp.clone().or_else(|| env("MAILONCE_SMTP_LISTEN")).or(smtp.listen);
-        if let Some(smtp) = smtp {
-            smtp.parse::<SocketAddr>()
-                .with_context(|| format!("smtp.listen `{smtp}` is not an address such as 127.0.0.1:6225"))?;
-        }
         Ok(Self {
             data: flags.data.clone().or(file.data).unwrap_or_else(|| "./mailonce-data".into()),
             store: store_at(store.as_deref().unwrap_or("sqlite"))?,
@@ -201,8 +189,8 @@ impl Config {
             public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url),
             handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
             clock_trusted: file.clock.unwrap_or_default().trusted.unwrap_or(false),
-            domains,
             dev_domains: Vec::new(),
+            smtp: SmtpConfig::load(file.smtp.unwrap_or_default(), flags.smtp.clone(), &env)?,
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
             defaults: defaults(file.defaults.unwrap_or_default(), &env)?,
@@ -303,6 +291,8 @@ mod tests {
         let text = |file: &str| format!("{:#}", load(file, &[]).unwrap_err());
         assert!(text("stor = \"sqlite\"").contains("did you mean `store`?"));
         assert!(text("http.lisen = \"x\"").contains("did you mean `listen`?"));
+        assert!(text("smtp.hostnam = \"x\"").contains("did you mean `hostname`?"));
+        assert!(text("smtp.listen = \"nowhere\"").contains("127.0.0.1:6225"));
         assert!(text("store = \"mysql://\"").contains("postgres://"));
         assert!(text("http.listen = \"nowhere\"").contains("127.0.0.1:6245"));
         assert!(text("[[transports]]\nname = \"x\"\nkind = \"smtp\"\nhots = \"y\"").contains("did you mean `host`?"));

@@ -50,8 +50,14 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
         max_age_ms: give_up.unwrap_or(usual.max_age_ms).clamp(1_000, GIVE_UP_AT_MOST_MS),
         // A service asks unless it is told not to; `dev` tells it so.
         verify_domains: defaults.verify_domains.unwrap_or(true),
-        bounce_domain: config.domains.first().cloned(),
-        local_domains: config.domains.iter().chain(&config.dev_domains).map(|name| name.to_ascii_lowercase()).collect(),
+        bounce_domain: config.smtp.domains.first().cloned(),
+        local_domains: config
+            .smtp
+            .domains
+            .iter()
+            .chain(&config.dev_domains)
+            .map(|name| name.to_ascii_lowercase())
+            .collect(),
         authenticator: None,
         names: Arc::new(Resolver::system()),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),

@@ -8,7 +8,7 @@ use mailonce_core::{
 };
 use mailonce_engine::Engine;
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -17,6 +17,7 @@ use tokio::{
 use crate::{
     api,
     config::{Config, StoreAt},
+    intake::{FrontDesk, smtp},
     system::{SystemChance, WallClock, fresh_secret},
 };
 
@@ -68,17 +69,42 @@ pub fn about(name: &str, scopes: Vec<Scope>) -> AboutApiKey {
     }
 }
 
-/// A bound listener. Bound before anything is printed, so that what is printed is true.
-pub async fn listen(config: &Config) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(config.http).await;
-    listener.with_context(|| format!("listening on {}; is another mailonce running?", config.http))
+/// The doors. Bound before anything is printed, so that what is printed is true.
+pub struct Doors {
+    http: TcpListener,
+    smtp: Option<TcpListener>,
+}
+
+impl Doors {
+    /// Where the API is.
+    pub fn http(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.http.local_addr()?)
+    }
+
+    /// Where mail comes in, unless that is off.
+    pub fn smtp(&self) -> anyhow::Result<Option<SocketAddr>> {
+        Ok(self.smtp.as_ref().map(TcpListener::local_addr).transpose()?)
+    }
+}
+
+/// Binds the doors that the configuration names.
+pub async fn listen(config: &Config) -> anyhow::Result<Doors> {
+    let http = TcpListener::bind(config.http).await;
+    let http = http.with_context(|| format!("listening on {}; is another mailonce running?", config.http))?;
+    let smtp = match config.smtp.listen {
+        None => None,
+        Some(at) => Some(TcpListener::bind(at).await.with_context(|| {
+            format!("listening for SMTP on {at}; choose another address with --smtp, or `--smtp off`")
+        })?),
+    };
+    Ok(Doors { http, smtp })
 }
 
 /// Serves until `stop` resolves, then finishes what runs and closes the ledger. Fails when the ledger cannot be
 /// trusted any more.
 pub async fn serve(
     engine: Arc<Engine>,
-    listener: TcpListener,
+    doors: Doors,
     config: &Config,
     echo: bool,
     stop: impl Future<Output = ()>,
@@ -92,16 +118,21 @@ pub async fn serve(
     }
     loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).read_mail(ended.clone())));
+    let Doors { http, smtp } = doors;
+    let (closing, closed) = watch::channel(false);
+    let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
     let router = api::router(Arc::clone(&engine), echo);
     let graceful = GracefulShutdown::new();
     let outcome = tokio::select! {
         () = stop => Ok(()),
-        error = accept_connections(listener, router, &graceful) => Err(error),
+        error = accept_connections(http, router, &graceful) => Err(error),
         error = until_broken(&engine) => Err(anyhow::Error::from(error)),
     };
+    closing.send_replace(true);
     if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
+    loops.extend(post);
     ending.send_replace(true);
     for task in loops {
         if let Err(error) = task.await {
@@ -110,6 +141,18 @@ pub async fn serve(
     }
     engine.store().close().await;
     outcome
+}
+
+/// Lets mail come in. In `dev` with a certificate made on the spot, so that STARTTLS can be tried.
+fn open_smtp(
+    engine: &Arc<Engine>,
+    listener: TcpListener,
+    config: &Config,
+    closed: watch::Receiver<bool>,
+) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    let settings = config.smtp.settings(!config.dev_domains.is_empty())?;
+    let desk = Arc::new(FrontDesk(Arc::clone(engine)));
+    Ok(tokio::spawn(smtp::run(listener, desk, settings, closed)))
 }
 
 async fn accept_connections(listener: TcpListener, router: axum::Router, graceful: &GracefulShutdown) -> anyhow::Error {

@@ -62,14 +62,13 @@ impl Setup<'_> {
     pub fn command(&self, verb: &str, at: SocketAddr) -> Result<Command> {
         let mut command = mailonce(self.binary);
         command.arg(verb).arg("--data").arg(self.data);
-        command.arg("--http").arg(at.to_string());
+        command.arg("--http").arg(at.to_string()).arg("--smtp").arg("127.0.0.1:0");
         if let Some(store) = self.store {
             command.arg("--store").arg(store);
         }
         if self.paused {
             command.env("MAILONCE_HANDOFF", "paused");
         }
-        command.env("MAILONCE_SMTP", free_address()?.to_string());
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }

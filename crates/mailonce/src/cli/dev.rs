@@ -1,8 +1,8 @@
 //! `dev` and `serve`: the two ways to run.
 
 use anyhow::Context as _;
-use mailonce_core::team::Scope;
-use mailonce_engine::Engine;
+use mailonce_core::{email::Channel, team::Scope};
+use mailonce_engine::{Engine, inboxes::NewInbox};
 use std::{
     io::{IsTerminal as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -44,15 +44,18 @@ pub(super) async fn dev(flags: &Flags) -> anyhow::Result<ExitCode> {
     config.dev_domains.push(DEV_DOMAIN.to_owned());
     let engine = serve::open_engine(&config).await?;
     let key = dev_key(&engine, &config.data).await?;
-    let listener = serve::listen(&config).await?;
+    let doors = serve::listen(&config).await?;
     let url = match config.public_url {
         Some(_) => config.url(),
-        None => format!("http://{}", listener.local_addr()?),
+        None => format!("http://{}", doors.http()?),
     };
-    let file = leave_dev_file(&config.data, &DevFile { url: url.clone(), api_key: key.clone(), smtp: None })?;
-    greet(&config, &url, &key);
+    let smtp = doors.smtp()?.map(|at| at.to_string());
+    let inbox = dev_inbox(&engine, &key).await?;
+    let dev = DevFile { url, api_key: key, smtp };
+    let file = leave_dev_file(&config.data, &dev)?;
+    greet(&config, &dev, &inbox);
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
-    let served = serve::serve(engine, listener, &config, echo, serve::told_to_stop()).await;
+    let served = serve::serve(engine, doors, &config, echo, serve::told_to_stop()).await;
     std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
     served?;
     Ok(ExitCode::SUCCESS)
@@ -64,10 +67,11 @@ pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = configured(flags)?;
     let engine = serve::open_engine(&config).await?;
     serve::need_a_key(&engine).await?;
-    let listener = serve::listen(&config).await?;
-    tracing::info!(http = %listener.local_addr()?, store = store_word(&config), handoff = config.handoff, "serving");
+    let doors = serve::listen(&config).await?;
+    let smtp = doors.smtp()?.map_or_else(|| "off".to_owned(), |at| at.to_string());
+    tracing::info!(http = %doors.http()?, smtp, store = store_word(&config), handoff = config.handoff, "serving");
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
-    serve::serve(engine, listener, &config, echo, serve::told_to_stop()).await?;
+    serve::serve(engine, doors, &config, echo, serve::told_to_stop()).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
@@ -90,6 +94,19 @@ pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<Stri
     Ok(secret)
 }
 
+/// The inbox that is there from the first start.
+async fn dev_inbox(engine: &Engine, key: &str) -> anyhow::Result<String> {
+    let told = |problem: mailonce_core::problem::Problem| anyhow::anyhow!("making the first inbox: {}", problem.detail);
+    let caller = engine.authenticate(key, Channel::Cli).await.map_err(told)?;
+    let wish = NewInbox {
+        username: Some("agent".into()),
+        domain: Some(DEV_DOMAIN.into()),
+        client_id: Some("dev".into()),
+        ..NewInbox::default()
+    };
+    Ok(engine.create_inbox(&caller, wish, None).await.map_err(told)?.thing.address)
+}
+
 /// Leaves a file that client verbs find.
 fn leave_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::PathBuf> {
     let path = data.join(DEV_FILE);
@@ -105,7 +122,9 @@ fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     opened.and_then(|mut file| file.write_all(bytes)).with_context(|| format!("writing {}", path.display()))
 }
 
-fn greet(config: &Config, url: &str, key: &str) {
+fn greet(config: &Config, dev: &DevFile, inbox: &str) {
+    let DevFile { url, api_key: key, smtp } = dev;
+    let smtp = smtp.as_deref().unwrap_or("off");
     let place = match &config.store {
         StoreAt::Sqlite => format!("{}/ledger.db", config.data.display()),
         StoreAt::Postgres(_) => "PostgreSQL".into(),
@@ -120,6 +139,7 @@ fn greet(config: &Config, url: &str, key: &str) {
   API      {url}
   docs     {url}/docs
   key      {key}
+  inbox    {inbox}, mail comes in by SMTP at {smtp}
   ledger   {place}
   mail     {mail}
 

@@ -59,6 +59,7 @@ impl Desk {
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mailonce"));
         command.args(words).current_dir(self.path()).env_clear().kill_on_drop(true);
+        command.env("MAILONCE_SMTP_LISTEN", "127.0.0.1:0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -1,0 +1,6 @@
+//! The ways in that listen.
+
+mod reception;
+pub mod smtp;
+
+pub use reception::FrontDesk;

@@ -1,0 +1,259 @@
+//! The `smtp` part of the configuration: environment over file over what holds when nothing is said.
+
+use anyhow::{Context as _, bail, ensure};
+use mailonce_core::{address::Address, limits, time::parse_span};
+use serde::Deserialize;
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+
+use super::{
+    settings::{Patience, PerIp, Settings},
+    tls::Tls,
+};
+
+/// The host's name, when nothing names it.
+const HOSTNAME: &str = "mailonce.test";
+/// A mail that is smaller than this is none.
+const LEAST_SIZE: usize = 64 * 1024;
+
+/// The `smtp` part as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SmtpFile {
+    listen: Option<String>,
+    domains: Option<Vec<String>>,
+    hostname: Option<String>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    max_size: Option<usize>,
+    max_recipients: Option<usize>,
+    max_connections: Option<usize>,
+    max_memory: Option<usize>,
+    per_ip_connections: Option<u32>,
+    per_ip_connections_per_minute: Option<u32>,
+    per_ip_mails_per_minute: Option<u32>,
+    command_timeout: Option<String>,
+    data_timeout: Option<String>,
+    session_timeout: Option<String>,
+}
+
+/// What an operator wants of the listener.
+#[derive(Clone, Debug)]
+pub struct SmtpConfig {
+    /// Where it listens; `None` when it is `off`.
+    pub listen: Option<SocketAddr>,
+    /// The domains whose mail comes to us, as A-labels.
+    pub domains: Vec<String>,
+    /// The certificate and its key.
+    pub tls_files: Option<(PathBuf, PathBuf)>,
+    settings: Settings,
+}
+
+impl SmtpConfig {
+    /// Puts the flag, the environment and the file together.
+    pub(crate) fn load(
+        mut file: SmtpFile,
+        flag: Option<String>,
+        env: &impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Self> {
+        overlay(&mut file, env)?;
+        let listen = flag.or(file.listen.take()).unwrap_or_else(|| "127.0.0.1:6225".to_owned());
+        let domains: Result<Vec<_>, _> =
+            file.domains.take().unwrap_or_default().iter().map(|name| domain(name)).collect();
+        let domains = domains?;
+        let tls_files = match (file.tls_cert.take(), file.tls_key.take()) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => bail!("smtp.tls_cert and smtp.tls_key belong together"),
+        };
+        let named = file.hostname.take().or_else(|| domains.first().cloned());
+        let hostname = domain(&named.unwrap_or_else(|| HOSTNAME.to_owned())).context("smtp.hostname")?;
+        Ok(Self {
+            listen: match listen.as_str() {
+                "off" => None,
+                address => Some(address.parse().with_context(|| {
+                    format!("smtp.listen `{address}` is not `off` or an address such as 127.0.0.1:6225")
+                })?),
+            },
+            domains,
+            tls_files,
+            settings: settings(&hostname, &file)?,
+        })
+    }
+
+    /// How the listener behaves. Reads the certificate; without one, `self_made` makes one on the spot.
+    pub fn settings(&self, self_made: bool) -> anyhow::Result<Settings> {
+        let tls = match &self.tls_files {
+            Some((certificate, key)) => Some(Tls::from_files(certificate, key).context("smtp.tls_cert, smtp.tls_key")?),
+            None if self_made => Some(Tls::self_made(&self.settings.hostname)?),
+            None => None,
+        };
+        Ok(Settings { tls: tls.map(Arc::new), ..self.settings.clone() })
+    }
+}
+
+/// What the environment says instead of the file.
+fn overlay(file: &mut SmtpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
+    let said = |name: &str| env(&format!("MAILONCE_SMTP_{}", name.to_ascii_uppercase()));
+    over(&mut file.listen, "listen", &said)?;
+    if let Some(list) = said("domains") {
+        file.domains =
+            Some(list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect());
+    }
+    over(&mut file.hostname, "hostname", &said)?;
+    over(&mut file.tls_cert, "tls_cert", &said)?;
+    over(&mut file.tls_key, "tls_key", &said)?;
+    over(&mut file.max_size, "max_size", &said)?;
+    over(&mut file.max_recipients, "max_recipients", &said)?;
+    over(&mut file.max_connections, "max_connections", &said)?;
+    over(&mut file.max_memory, "max_memory", &said)?;
+    over(&mut file.per_ip_connections, "per_ip_connections", &said)?;
+    over(&mut file.per_ip_connections_per_minute, "per_ip_connections_per_minute", &said)?;
+    over(&mut file.per_ip_mails_per_minute, "per_ip_mails_per_minute", &said)?;
+    over(&mut file.command_timeout, "command_timeout", &said)?;
+    over(&mut file.data_timeout, "data_timeout", &said)?;
+    over(&mut file.session_timeout, "session_timeout", &said)
+}
+
+fn over<T: FromStr>(field: &mut Option<T>, name: &str, said: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
+    if let Some(text) = said(name) {
+        let Ok(value) = text.parse() else { bail!("MAILONCE_SMTP_{} cannot be `{text}`", name.to_ascii_uppercase()) };
+        *field = Some(value);
+    }
+    Ok(())
+}
+
+fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
+    let usual = Settings::new(hostname);
+    let max_size = file.max_size.unwrap_or(usual.max_size);
+    ensure!(
+        (LEAST_SIZE..=limits::MAIL_BYTES).contains(&max_size),
+        "smtp.max_size is from {LEAST_SIZE} to {} octets",
+        limits::MAIL_BYTES
+    );
+    let max_memory = file.max_memory.unwrap_or(usual.max_memory);
+    ensure!(max_memory >= 2 * max_size, "smtp.max_memory has room for two mails at least: {} octets", 2 * max_size);
+    let given = PerIp {
+        connections: file.per_ip_connections,
+        connections_per_minute: file.per_ip_connections_per_minute,
+        mails_per_minute: file.per_ip_mails_per_minute,
+    };
+    let patience = Patience::default();
+    Ok(Settings {
+        max_size,
+        max_memory,
+        max_recipients: file.max_recipients.unwrap_or(usual.max_recipients).clamp(1, 1000),
+        max_connections: file.max_connections.unwrap_or(usual.max_connections).clamp(1, 1_000_000),
+        per_ip: limited(PerIp {
+            connections: given.connections.or(usual.per_ip.connections),
+            connections_per_minute: given.connections_per_minute.or(usual.per_ip.connections_per_minute),
+            mails_per_minute: given.mails_per_minute.or(usual.per_ip.mails_per_minute),
+        }),
+        // Whoever says a number means this machine too; otherwise it is free.
+        per_ip_loopback: limited(given),
+        patience: Patience {
+            command: span("command_timeout", file.command_timeout.as_deref(), patience.command)?,
+            data: span("data_timeout", file.data_timeout.as_deref(), patience.data)?,
+            session: span("session_timeout", file.session_timeout.as_deref(), patience.session)?,
+            ..patience
+        },
+        ..usual
+    })
+}
+
+/// Nought is no limit.
+fn limited(per_ip: PerIp) -> PerIp {
+    let some = |most: Option<u32>| most.filter(|most| *most > 0);
+    PerIp {
+        connections: some(per_ip.connections),
+        connections_per_minute: some(per_ip.connections_per_minute),
+        mails_per_minute: some(per_ip.mails_per_minute),
+    }
+}
+
+fn span(name: &str, text: Option<&str>, usual: Duration) -> anyhow::Result<Duration> {
+    let Some(text) = text else { return Ok(usual) };
+    let ms = parse_span(text).filter(|ms| (1_000..=86_400_000).contains(ms));
+    let ms = ms.with_context(|| format!("smtp.{name} is a span such as 5m, from 1s to 1d, not `{text}`"))?;
+    Ok(Duration::from_millis(ms.unsigned_abs()))
+}
+
+/// A domain as A-label. The rules of addresses are its rules.
+fn domain(name: &str) -> anyhow::Result<String> {
+    let address = Address::parse(&format!("postmaster@{name}"));
+    address.map(|address| address.domain().to_owned()).with_context(|| format!("`{name}` is not a domain"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, env: &[(&str, &str)]) -> Result<SmtpConfig, String> {
+        let file: SmtpFile = toml::from_str(file).map_err(|error| error.to_string())?;
+        let env = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        SmtpConfig::load(file, None, &env).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn nothing_said_is_safe() {
+        let config = load("", &[]).unwrap();
+        assert_eq!(config.listen, Some("127.0.0.1:6225".parse().unwrap()));
+        let settings = config.settings(false).unwrap();
+        assert_eq!((settings.hostname.as_str(), settings.max_size), ("mailonce.test", limits::MAIL_BYTES));
+        assert_eq!((settings.per_ip, settings.per_ip_loopback), (PerIp::STRANGERS, PerIp::default()));
+        assert_eq!(settings.patience, Patience::default());
+        assert!(settings.tls.is_none() && config.settings(true).unwrap().tls.is_some());
+    }
+
+    #[test]
+    fn file_and_environment_are_layered() {
+        let file = "listen = \"127.0.0.1:2525\"\ndomains = [\"Agents.Example.com\", \"müller.de\"]\nmax_size = 100000\n\
+                    per_ip_connections = 7\nper_ip_mails_per_minute = 0\nsession_timeout = \"10m\"\n";
+        let config = load(file, &[]).unwrap();
+        assert_eq!(config.domains, ["agents.example.com", "xn--mller-kva.de"]);
+        assert_eq!(config.settings.hostname, "agents.example.com");
+        let settings = &config.settings;
+        assert_eq!((settings.max_size, settings.patience.session), (100_000, Duration::from_mins(10)));
+        let loopback = PerIp { connections: Some(7), ..PerIp::default() };
+        assert_eq!(settings.per_ip_loopback, loopback);
+        assert_eq!(settings.per_ip, PerIp { connections_per_minute: Some(300), ..loopback });
+        let env = [
+            ("MAILONCE_SMTP_LISTEN", "off"),
+            ("MAILONCE_SMTP_HOSTNAME", "mx.example.com"),
+            ("MAILONCE_SMTP_DOMAINS", "a.test, b.test"),
+            ("MAILONCE_SMTP_MAX_SIZE", "200000"),
+            ("MAILONCE_SMTP_PER_IP_CONNECTIONS", "0"),
+            ("MAILONCE_SMTP_COMMAND_TIMEOUT", "30s"),
+        ];
+        let config = load(file, &env).unwrap();
+        assert_eq!((config.listen, config.domains.join(" ")), (None, "a.test b.test".to_owned()));
+        assert_eq!((config.settings.hostname.as_str(), config.settings.max_size), ("mx.example.com", 200_000));
+        assert_eq!(config.settings.per_ip_loopback, PerIp::default());
+        assert_eq!(config.settings.patience.command, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_before_anything_starts() {
+        for (file, said) in [
+            ("listen = \"nowhere\"", "127.0.0.1:6225"),
+            ("domains = [\"no domain\"]", "`no domain` is not a domain"),
+            ("hostname = \"a b\"", "smtp.hostname"),
+            ("tls_cert = \"c.pem\"", "belong together"),
+            ("max_size = 1", "smtp.max_size"),
+            ("max_size = 999999999", "smtp.max_size"),
+            ("max_memory = 1", "two mails"),
+            ("data_timeout = \"soon\"", "smtp.data_timeout"),
+            ("data_timeout = \"0s\"", "smtp.data_timeout"),
+            ("max_siz = 1", "unknown field `max_siz`"),
+        ] {
+            let told = load(file, &[]).err().unwrap_or_else(|| panic!("taken: {file}"));
+            assert!(told.contains(said), "{file}\n{told}");
+        }
+        let told = load("", &[("MAILONCE_SMTP_MAX_SIZE", "big")]).unwrap_err();
+        assert!(told.contains("MAILONCE_SMTP_MAX_SIZE cannot be `big`"));
+        let lost = load("tls_cert = \"/nowhere/c.pem\"\ntls_key = \"/nowhere/k.pem\"", &[]).unwrap();
+        assert!(
+            format!("{:#}", lost.settings(true).unwrap_err()).contains("/nowhere/c.pem"),
+            "never a silent fallback"
+        );
+    }
+}

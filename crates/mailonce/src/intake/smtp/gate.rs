@@ -1,0 +1,190 @@
+//! Who may come in, and how often: limits for each network, so that one cannot keep out the others.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::time::{Duration, Instant};
+
+use super::settings::PerIp;
+
+const MINUTE: Duration = Duration::from_mins(1);
+/// Networks that are remembered at a time. More than that in a minute is a flood, and waits.
+const NETWORKS: usize = 65_536;
+
+/// Counts of one network.
+#[derive(Debug)]
+struct Guest {
+    open: u32,
+    connections: Bucket,
+    mails: Bucket,
+}
+
+/// What may still be done, refilled over a minute.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    spent: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(now: Instant) -> Self {
+        Self { spent: 0.0, at: now }
+    }
+
+    fn take(&mut self, most: Option<u32>, now: Instant) -> bool {
+        let Some(most) = most.map(f64::from) else { return true };
+        let refilled = (now - self.at).as_secs_f64() / MINUTE.as_secs_f64() * most;
+        let spent = (self.spent - refilled).max(0.0);
+        if spent + 1.0 > most {
+            return false;
+        }
+        *self = Self { spent: spent + 1.0, at: now };
+        true
+    }
+}
+
+/// The limits, and who is inside.
+#[derive(Debug)]
+pub(super) struct Gate {
+    strangers: PerIp,
+    loopback: PerIp,
+    guests: Mutex<HashMap<IpAddr, Guest>>,
+}
+
+impl Gate {
+    pub(super) fn new(strangers: PerIp, loopback: PerIp) -> Arc<Self> {
+        Arc::new(Self { strangers, loopback, guests: Mutex::default() })
+    }
+
+    /// Lets a connection in, until the visit is dropped.
+    pub(super) fn enter(self: &Arc<Self>, ip: IpAddr) -> Option<Visit> {
+        let network = network(ip);
+        let limits = if network.is_loopback() { self.loopback } else { self.strangers };
+        if limits == PerIp::default() || self.count(network, limits) {
+            return Some(Visit { gate: Arc::clone(self), network, limits });
+        }
+        None
+    }
+
+    /// Counts a connection that may come in.
+    fn count(&self, network: IpAddr, limits: PerIp) -> bool {
+        let now = Instant::now();
+        let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        if guests.len() >= NETWORKS && !guests.contains_key(&network) {
+            guests.retain(|_, guest| guest.open > 0 || now - guest.connections.at.max(guest.mails.at) < MINUTE);
+            if guests.len() >= NETWORKS {
+                return false;
+            }
+        }
+        let fresh = || Guest { open: 0, connections: Bucket::new(now), mails: Bucket::new(now) };
+        let guest = guests.entry(network).or_insert_with(fresh);
+        let may = limits.connections.is_none_or(|most| guest.open < most)
+            && guest.connections.take(limits.connections_per_minute, now);
+        guest.open += u32::from(may);
+        may
+    }
+}
+
+/// One connection that was let in.
+#[derive(Debug)]
+pub(super) struct Visit {
+    gate: Arc<Gate>,
+    network: IpAddr,
+    limits: PerIp,
+}
+
+impl Visit {
+    /// Whether its network may begin another mail.
+    pub(super) fn may_begin(&self) -> bool {
+        if self.limits.mails_per_minute.is_none() {
+            return true;
+        }
+        let mut guests = self.gate.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        guests.get_mut(&self.network).is_none_or(|guest| guest.mails.take(self.limits.mails_per_minute, Instant::now()))
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if self.limits == PerIp::default() {
+            return;
+        }
+        let mut guests = self.gate.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(guest) = guests.get_mut(&self.network) {
+            guest.open = guest.open.saturating_sub(1);
+        }
+    }
+}
+
+/// What one household has: an IPv4 address, or the first half of an IPv6 address.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) if !ip.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::from(u64::MAX) << 64)))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_may_come_so_often_and_others_do_not_notice() {
+        let limits = PerIp { connections: Some(2), connections_per_minute: Some(3), mails_per_minute: Some(1) };
+        let gate = Gate::new(limits, PerIp::default());
+        let first = gate.enter(ip("192.0.2.1")).unwrap();
+        let second = gate.enter(ip("192.0.2.1"));
+        assert!(second.is_some() && gate.enter(ip("192.0.2.1")).is_none(), "two at a time");
+        assert!(gate.enter(ip("192.0.2.2")).is_some() && gate.enter(ip("::ffff:192.0.2.1")).is_none());
+        drop(second);
+        let third = gate.enter(ip("192.0.2.1"));
+        assert!(third.is_some());
+        drop(third);
+        assert!(gate.enter(ip("192.0.2.1")).is_none(), "three in a minute");
+        tokio::time::advance(Duration::from_secs(21)).await;
+        assert!(gate.enter(ip("192.0.2.1")).is_some(), "one more after a third of it");
+        assert!(first.may_begin() && !first.may_begin());
+        tokio::time::advance(MINUTE).await;
+        assert!(first.may_begin());
+    }
+
+    #[tokio::test]
+    async fn this_machine_is_free_unless_it_is_told_otherwise() {
+        let one = PerIp { connections: Some(1), ..PerIp::default() };
+        let gate = Gate::new(one, PerIp::default());
+        let visits: Vec<_> = ["127.0.0.1", "127.0.0.1", "::1", "::1"].map(|text| gate.enter(ip(text))).into();
+        assert!(visits.iter().all(Option::is_some));
+        let gate = Gate::new(PerIp::default(), one);
+        let visit = gate.enter(ip("::1"));
+        assert!(visit.is_some() && gate.enter(ip("::1")).is_none());
+    }
+
+    #[tokio::test]
+    async fn half_an_ipv6_address_is_one_network() {
+        let gate = Gate::new(PerIp { connections: Some(1), ..PerIp::default() }, PerIp::default());
+        let visit = gate.enter(ip("2001:db8:1:2::1"));
+        assert!(visit.is_some() && gate.enter(ip("2001:db8:1:2:ffff::9")).is_none());
+        assert!(gate.enter(ip("2001:db8:1:3::1")).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_left_is_forgotten_and_a_flood_of_networks_waits() {
+        let gate = Gate::new(PerIp::STRANGERS, PerIp::default());
+        for n in 0..NETWORKS as u32 {
+            assert!(gate.enter(IpAddr::from((0x0b00_0000 + n).to_be_bytes())).is_some());
+        }
+        assert!(gate.enter(ip("192.0.2.1")).is_none(), "more networks in a minute than are remembered");
+        assert!(gate.enter(ip("11.0.0.1")).is_some(), "a known one comes in");
+        tokio::time::advance(MINUTE * 2).await;
+        assert!(gate.enter(ip("192.0.2.1")).is_some());
+        assert_eq!(gate.guests.lock().unwrap().len(), 1);
+    }
+}

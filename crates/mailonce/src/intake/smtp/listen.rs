@@ -1,0 +1,130 @@
+//! The door: connections are let in, turned away, and seen off when we stop.
+
+use std::{future::pending, io::Write as _, net::IpAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+};
+
+use super::{
+    connection::{Connection, House, Stream},
+    gate::{Gate, Visit},
+    reception::Reception,
+    reply::{self, Reply},
+    settings::Settings,
+};
+
+/// Listens until `stop` says so or nobody can say it any more. See [`Smtp::listen`].
+pub async fn run(
+    listener: TcpListener,
+    reception: Arc<dyn Reception>,
+    settings: Settings,
+    stop: watch::Receiver<bool>,
+) {
+    Smtp::new(reception, settings).listen(listener, stop).await;
+}
+
+/// A listener, and what its connections share.
+#[derive(Clone)]
+pub struct Smtp {
+    house: Arc<House>,
+    gate: Arc<Gate>,
+}
+
+impl Smtp {
+    /// A listener that listens nowhere yet.
+    pub fn new(reception: Arc<dyn Reception>, settings: Settings) -> Self {
+        let gate = Gate::new(settings.per_ip, settings.per_ip_loopback);
+        Self { house: Arc::new(House::new(settings, reception)), gate }
+    }
+
+    /// Serves connections until `stop` says so or nobody can say it any more. Then no connection is let in, those that
+    /// wait for a command are told so, and mails that are under way get [`super::Patience::farewell`] to be finished.
+    pub async fn listen(&self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let mut sessions = JoinSet::new();
+        let mut fresh = std::pin::pin!(async {
+            match self.house.settings.tls.clone() {
+                Some(tls) => tls.keep_fresh().await,
+                None => pending().await,
+            }
+        });
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = sessions.join_next() => continue,
+                _ = stop.wait_for(|stop| *stop) => break,
+                () = &mut fresh => continue,
+            };
+            match accepted {
+                Ok((stream, peer)) => match self.let_in(sessions.len(), peer.ip()) {
+                    Ok(visit) => {
+                        sessions.spawn(Self::serve_tcp(self.clone(), stream, peer.ip(), visit, stop.clone()));
+                    }
+                    Err(refusal) => turn_away(stream, refusal),
+                },
+                Err(error) => {
+                    // Out of descriptors, most likely: those that are open will end.
+                    tracing::warn!(%error, "accepting a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        drop(listener);
+        let ended = async { while sessions.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.house.settings.patience.farewell, ended).await.is_err() {
+            tracing::warn!(open = sessions.len(), "some mails were not finished in time; their senders will try again");
+        }
+        sessions.shutdown().await;
+    }
+
+    /// Serves one connection over anything that carries bytes both ways.
+    pub async fn converse(&self, mut stream: impl Stream + 'static, ip: IpAddr, stop: watch::Receiver<bool>) {
+        match self.let_in(0, ip) {
+            Ok(visit) => self.serve(Box::new(stream), ip, visit, stop).await,
+            Err(refusal) => {
+                if let Err(error) = stream.write_all(last_word(refusal).as_bytes()).await {
+                    tracing::debug!(%error, "turning a connection away");
+                }
+            }
+        }
+    }
+
+    /// Whether there is room for another connection, and its network may have one.
+    fn let_in(&self, open: usize, ip: IpAddr) -> Result<Visit, Reply> {
+        let Settings { tally, max_connections, .. } = &self.house.settings;
+        tally.connected();
+        let visit =
+            if open < *max_connections { self.gate.enter(ip).ok_or(reply::TOO_CLOSE) } else { Err(reply::FULL) };
+        if let Some(reason) = visit.as_ref().err().and_then(|refusal| refusal.reason) {
+            tally.refuse(reason);
+        }
+        visit
+    }
+
+    async fn serve_tcp(self, stream: TcpStream, ip: IpAddr, visit: Visit, stop: watch::Receiver<bool>) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "setting TCP_NODELAY");
+        }
+        self.serve(Box::new(stream), ip, visit, stop).await;
+    }
+
+    async fn serve(&self, stream: Box<dyn Stream>, ip: IpAddr, visit: Visit, stop: watch::Receiver<bool>) {
+        let open = self.house.settings.tally.opened();
+        Connection::serve(Arc::clone(&self.house), stream, ip, visit, stop).await;
+        drop(open);
+    }
+}
+
+fn last_word(refusal: Reply) -> String {
+    format!("{}\r\n", refusal.line)
+}
+
+/// Says why and closes, without a task and without waiting: a socket that was never written to has room for a line.
+fn turn_away(stream: TcpStream, refusal: Reply) {
+    let said = stream.into_std().and_then(|mut stream| stream.write_all(last_word(refusal).as_bytes()));
+    if let Err(error) = said {
+        tracing::debug!(%error, "turning a connection away");
+    }
+}

@@ -1,0 +1,36 @@
+//! The SMTP listener: mail comes in, is kept, and only then answered with `250`. No log-in and no relaying, ever.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `session` | a conversation without a socket: bytes in, replies and wishes out |
+//! | `command`, `text`, `reply` | a command line; the text of a mail; what is said |
+//! | `connection` | a session with a socket, patience and a reception |
+//! | `listen`, `gate` | the door; who may come in, and how often |
+//! | `tls` | the certificate |
+//! | `reception` | what is asked of whoever takes the mail |
+//! | `configured`, `settings` | the `smtp` part of the configuration; what it comes to |
+//! | `tally` | what is counted |
+
+mod command;
+mod configured;
+mod connection;
+mod gate;
+mod listen;
+mod reception;
+mod reply;
+mod session;
+mod settings;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tls;
+
+pub use configured::SmtpConfig;
+pub(crate) use configured::SmtpFile;
+pub use connection::Stream;
+pub use listen::{Smtp, run};
+pub use reception::{Mail, Reception, Trouble, Verdict};
+pub use settings::{Patience, PerIp, Settings};
+pub use tally::{Reason, Tally};
+pub use tls::Tls;

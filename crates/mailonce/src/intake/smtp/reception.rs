@@ -1,0 +1,53 @@
+//! What the listener asks of whoever takes the mail.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::net::IpAddr;
+
+/// What is to be said to a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// An inbox that takes mail.
+    Here,
+    /// A domain of ours, but nobody by that name.
+    Unknown,
+    /// An inbox whose time is over.
+    Expired,
+    /// A rule refuses this sender.
+    Blocked,
+    /// A domain that is not ours. Nothing is ever passed on.
+    Elsewhere,
+    /// We could not tell.
+    Trouble,
+}
+
+/// A mail as it came. The bytes are those between `DATA` and the final dot, with the doubled dots undone and nothing
+/// added: they are part of the delivery's key, and a trace line on top would make every repeat a new delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mail {
+    /// Where it came from.
+    pub ip: IpAddr,
+    /// What that host called itself.
+    pub helo: String,
+    /// The sender of the envelope, domain as A-label; empty for the null return path.
+    pub sender: String,
+    /// The recipients that were [`Verdict::Here`], each once, in the form in which addresses are compared.
+    pub recipients: Vec<String>,
+    /// The bytes.
+    pub raw: Bytes,
+}
+
+/// The mail could not be kept. The other side is told to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble;
+
+/// Whoever takes the mail.
+#[async_trait]
+pub trait Reception: Send + Sync {
+    /// Whether mail of `sender` to `address` would be taken. Both as in [`Mail`].
+    async fn recipient(&self, sender: &str, address: &str) -> Verdict;
+
+    /// Keeps a mail for all its recipients. Returns after the commit: the other side is told `250` then, and forgets
+    /// the mail. It is not dropped half-way when the other side or the listener goes away.
+    async fn take(&self, mail: Mail) -> Result<(), Trouble>;
+}

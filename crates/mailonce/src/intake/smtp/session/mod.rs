@@ -1,0 +1,363 @@
+//! One conversation, without a socket: bytes go in, replies come out, and between them the session says what it needs
+//! to know before it goes on.
+
+mod obey;
+
+use std::{net::IpAddr, sync::Arc};
+
+use super::{
+    command,
+    reception::{Mail, Trouble, Verdict},
+    reply::{self, Reply},
+    tally::Tally,
+    text::{FIRST_ROOM, Fate, Next, Text},
+};
+
+/// Octets of a command line, its end included.
+const LINE_OCTETS: usize = 2048;
+/// Octets of a line that is too long before nobody waits for its end.
+const SKIP_OCTETS: usize = 64 * 1024;
+/// Mistakes that one connection may make. The last one ends it.
+const MISTAKES: usize = 10;
+/// Recipients that may be refused on one connection: a list with dead names, but not a dictionary.
+const REFUSALS: usize = 100;
+/// Commands that may pass without a mail that was taken.
+const COMMANDS: usize = 1000;
+
+/// What is the same for every session.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) hostname: String,
+    pub(super) max_size: usize,
+    pub(super) max_recipients: usize,
+    pub(super) tls: bool,
+}
+
+/// What the session needs before it goes on. Each but `Read` and `Close` is answered by the call it names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// More bytes: [`Session::receive`].
+    Read,
+    /// May another mail begin? [`Session::may_begin`].
+    Begin,
+    /// Is this a recipient? [`Session::recipient_is`].
+    Ask { sender: String, address: String },
+    /// Room for so many octets more: [`Session::room_is`].
+    Room(usize),
+    /// Keep this: [`Session::mail_is`].
+    Take(Mail),
+    /// TLS, once all replies are out: [`Session::secured`].
+    Secure,
+    /// The end, once all replies are out.
+    Close,
+}
+
+/// An envelope that is being written.
+#[derive(Debug)]
+struct Envelope {
+    sender: String,
+    utf8: bool,
+    recipients: Vec<String>,
+}
+
+/// What the session is in the middle of.
+#[derive(Debug)]
+enum Phase {
+    Commands,
+    /// Reads on to the end of a line that was too long.
+    Skipping(usize),
+    /// Waits for an answer about this envelope.
+    Beginning(Envelope),
+    /// Waits for an answer about this recipient.
+    Asking(String),
+    /// Waits for room before the text.
+    Opening,
+    Text(Text),
+    /// Waits for room within the text.
+    Widening(Text, usize),
+    /// Waits until so many octets are kept.
+    Taking(usize),
+    Securing,
+    Closed,
+}
+
+/// A conversation.
+#[derive(Debug)]
+pub(super) struct Session {
+    rules: Arc<Rules>,
+    tally: Arc<Tally>,
+    ip: IpAddr,
+    secure: bool,
+    hello: Option<String>,
+    envelope: Option<Envelope>,
+    phase: Phase,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    mistakes: usize,
+    refusals: usize,
+    commands: usize,
+    lines: u64,
+}
+
+impl Session {
+    /// A session that has greeted.
+    pub(super) fn new(rules: Arc<Rules>, tally: Arc<Tally>, ip: IpAddr) -> Self {
+        let output = format!("220 {} ESMTP mailonce\r\n", rules.hostname).into_bytes();
+        Self {
+            rules,
+            tally,
+            ip,
+            secure: false,
+            hello: None,
+            envelope: None,
+            phase: Phase::Commands,
+            input: Vec::new(),
+            output,
+            mistakes: 0,
+            refusals: 0,
+            commands: 0,
+            lines: 0,
+        }
+    }
+
+    /// Bytes came. To be called only after [`Step::Read`], which bounds what is held of them.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// What is to be said, and is then forgotten.
+    pub(super) fn say_out(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Lines that were understood or refused so far. Who waits for a line sees by it whether one came.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Whether the text of a mail is under way.
+    pub(super) fn in_text(&self) -> bool {
+        matches!(self.phase, Phase::Text(_) | Phase::Widening(..))
+    }
+
+    /// Octets of room that a text has. What was granted above it may be given back.
+    pub(super) fn room(&self) -> usize {
+        match &self.phase {
+            Phase::Text(text) | Phase::Widening(text, _) => text.room(),
+            Phase::Taking(octets) => *octets,
+            _ => 0,
+        }
+    }
+
+    /// Goes on until something is needed.
+    pub(super) fn step(&mut self) -> Step {
+        loop {
+            let step = match std::mem::replace(&mut self.phase, Phase::Closed) {
+                Phase::Commands => self.next_line(),
+                Phase::Skipping(seen) => self.skip(seen),
+                Phase::Text(text) => self.read_text(text),
+                // Nothing goes on without the answer that was asked for.
+                _ => Some(Step::Close),
+            };
+            if let Some(step) = step {
+                return step;
+            }
+        }
+    }
+
+    /// Whether another mail may begin.
+    pub(super) fn may_begin(&mut self, may: bool) {
+        match std::mem::replace(&mut self.phase, Phase::Commands) {
+            Phase::Beginning(envelope) => {
+                self.envelope = may.then_some(envelope);
+                self.say(if may { reply::SENDER_OK } else { reply::TOO_OFTEN });
+            }
+            other => self.phase = other,
+        }
+    }
+
+    /// What is to be said to the recipient.
+    pub(super) fn recipient_is(&mut self, verdict: Verdict) {
+        match (std::mem::replace(&mut self.phase, Phase::Commands), &mut self.envelope) {
+            (Phase::Asking(address), Some(envelope)) if verdict == Verdict::Here => envelope.recipients.push(address),
+            (Phase::Asking(_), _) => self.refusals += usize::from(verdict != Verdict::Trouble),
+            (other, _) => {
+                self.phase = other;
+                return;
+            }
+        }
+        if self.refusals > REFUSALS {
+            return self.leave(reply::ENOUGH);
+        }
+        self.say(reply::recipient(verdict));
+    }
+
+    /// Whether the room that was asked for is there.
+    pub(super) fn room_is(&mut self, there: bool) {
+        match std::mem::replace(&mut self.phase, Phase::Commands) {
+            Phase::Opening if there => {
+                self.say(reply::GO_AHEAD);
+                self.phase = Phase::Text(Text::new(self.rules.max_size, FIRST_ROOM));
+            }
+            Phase::Opening => self.refuse_data(reply::NO_ROOM),
+            Phase::Widening(mut text, more) => {
+                text.room_is(there.then_some(more));
+                self.phase = Phase::Text(text);
+            }
+            other => self.phase = other,
+        }
+    }
+
+    /// Whether the mail is kept.
+    pub(super) fn mail_is(&mut self, kept: Result<(), Trouble>) {
+        match (std::mem::replace(&mut self.phase, Phase::Commands), kept) {
+            (Phase::Taking(octets), Ok(())) => {
+                self.tally.took(octets);
+                self.commands = 0;
+                self.say(reply::TAKEN);
+            }
+            (Phase::Taking(_), Err(Trouble)) => self.say(reply::TROUBLE),
+            (other, _) => self.phase = other,
+        }
+    }
+
+    /// TLS runs. All that was said before is forgotten, since anybody may have said it.
+    pub(super) fn secured(&mut self) {
+        self.secure = true;
+        self.hello = None;
+        self.envelope = None;
+        self.input = Vec::new();
+        self.phase = Phase::Commands;
+    }
+
+    /// Says a last word.
+    pub(super) fn leave(&mut self, last: Reply) {
+        self.tell(last);
+        self.phase = Phase::Closed;
+    }
+
+    fn tell(&mut self, reply: Reply) {
+        self.output.extend_from_slice(reply.line.as_bytes());
+        self.output.extend_from_slice(b"\r\n");
+        if let Some(reason) = reply.reason {
+            self.tally.refuse(reason);
+        }
+    }
+
+    /// Answers and goes on with commands, unless it was a mistake too many.
+    fn say(&mut self, reply: Reply) {
+        self.mistakes += usize::from(reply.is_mistake());
+        if reply.is_mistake() && self.mistakes >= MISTAKES {
+            return self.leave(reply::ENOUGH);
+        }
+        self.tell(reply);
+    }
+
+    fn next_line(&mut self) -> Option<Step> {
+        self.phase = Phase::Commands;
+        let Some(end) = memchr::memchr(b'\n', &self.input) else {
+            if self.input.len() >= LINE_OCTETS {
+                self.phase = Phase::Skipping(0);
+                return None;
+            }
+            if self.input.is_empty() {
+                // A connection that idles holds nothing.
+                self.input = Vec::new();
+            }
+            return Some(Step::Read);
+        };
+        let line: Vec<u8> = self.input.drain(..=end).collect();
+        self.lines += 1;
+        self.commands += 1;
+        if self.commands > COMMANDS {
+            self.leave(reply::IDLER);
+            return None;
+        }
+        if line.len() > LINE_OCTETS {
+            self.say(reply::LONG_LINE);
+            return None;
+        }
+        if !line.ends_with(b"\r\n") {
+            self.say(reply::LINE_END);
+            return None;
+        }
+        match command::read(&line) {
+            Ok(command) => self.obey(command),
+            Err(refusal) => {
+                self.say(refusal);
+                None
+            }
+        }
+    }
+
+    /// Drops bytes to the end of a line that was too long.
+    fn skip(&mut self, seen: usize) -> Option<Step> {
+        let end = memchr::memchr(b'\n', &self.input);
+        let seen = seen + end.unwrap_or(self.input.len());
+        if seen > SKIP_OCTETS {
+            self.leave(reply::LONG_LINE);
+            return None;
+        }
+        if let Some(end) = end {
+            self.input.drain(..=end);
+            self.lines += 1;
+            self.phase = Phase::Commands;
+            self.say(reply::LONG_LINE);
+            return None;
+        }
+        self.input = Vec::new();
+        self.phase = Phase::Skipping(seen);
+        Some(Step::Read)
+    }
+
+    fn read_text(&mut self, mut text: Text) -> Option<Step> {
+        let (taken, next) = text.feed(&self.input);
+        if taken == self.input.len() {
+            self.input = Vec::new();
+        } else {
+            self.input.drain(..taken);
+        }
+        match next {
+            Next::More => {
+                self.phase = Phase::Text(text);
+                Some(Step::Read)
+            }
+            Next::Room(more) => {
+                self.phase = Phase::Widening(text, more);
+                Some(Step::Room(more))
+            }
+            Next::End => self.end_text(text),
+            Next::Enough => {
+                self.leave(fate(text.fate()));
+                None
+            }
+        }
+    }
+
+    fn end_text(&mut self, text: Text) -> Option<Step> {
+        self.phase = Phase::Commands;
+        match (text.fate(), self.envelope.take()) {
+            (Fate::Kept, Some(Envelope { sender, recipients, .. })) => {
+                let raw = text.into_bytes();
+                self.phase = Phase::Taking(raw.len());
+                let helo = self.hello.clone().unwrap_or_default();
+                return Some(Step::Take(Mail { ip: self.ip, helo, sender, recipients, raw }));
+            }
+            // Whoever sends such a mail was tricked, or tries a trick. What comes after it is not to be trusted.
+            (Fate::Bare, _) => self.leave(reply::BARE),
+            (other, _) => self.say(fate(other)),
+        }
+        None
+    }
+}
+
+/// The answer to a text with this fate.
+fn fate(fate: Fate) -> Reply {
+    match fate {
+        // Only `take` earns a 250.
+        Fate::Kept => reply::TROUBLE,
+        Fate::TooLarge => reply::TOO_LARGE,
+        Fate::NoRoom => reply::NO_ROOM,
+        Fate::Bare => reply::BARE,
+    }
+}

@@ -1,0 +1,132 @@
+//! What the listener counts, for whoever shows figures.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal),* $(,)?) => {
+        /// Why something was not taken. A closed set, so that it can be a label.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason { $($(#[$doc])* $variant),* }
+
+        impl Reason {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The word for it.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Not a command, or not a well-formed one.
+    Syntax = "syntax",
+    /// A command that is not for now.
+    Sequence = "sequence",
+    /// A command or parameter that is not offered.
+    NotOffered = "not_offered",
+    /// An address that is none.
+    Address = "address",
+    /// Nobody by that name.
+    Unknown = "unknown",
+    /// An inbox whose time is over.
+    Expired = "expired",
+    /// A rule refuses the sender.
+    Blocked = "blocked",
+    /// A domain that is not ours.
+    Elsewhere = "elsewhere",
+    /// More recipients than one mail may have.
+    Recipients = "recipients",
+    /// A mail that is too large.
+    Size = "size",
+    /// A line that does not end as lines do.
+    LineEnd = "line_end",
+    /// Bytes where none may be: after STARTTLS, or after a DATA that was refused.
+    OutOfTurn = "out_of_turn",
+    /// More errors or commands than one connection may have.
+    Patience = "patience",
+    /// A network that comes too often.
+    Rate = "rate",
+    /// More connections than there is room for.
+    Busy = "busy",
+    /// More bytes than there is room for.
+    Memory = "memory",
+    /// The mail could not be kept, or nobody could tell whether it would be.
+    Trouble = "trouble",
+    /// Silence.
+    Timeout = "timeout",
+    /// TLS that failed.
+    Tls = "tls",
+    /// We stop.
+    Stopping = "stopping",
+}
+
+/// Counters that only grow, and how many sessions are open.
+#[derive(Debug, Default)]
+pub struct Tally {
+    connections: AtomicU64,
+    open: AtomicU64,
+    taken: AtomicU64,
+    octets: AtomicU64,
+    refused: [AtomicU64; Reason::ALL.len()],
+}
+
+impl Tally {
+    /// Connections so far, those that were turned away included.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Sessions that are open now.
+    pub fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Mails taken so far.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Octets of the mails taken so far.
+    pub fn octets(&self) -> u64 {
+        self.octets.load(Ordering::Relaxed)
+    }
+
+    /// Refusals for this reason so far.
+    pub fn refused(&self, reason: Reason) -> u64 {
+        self.refused[reason as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A session is open until what this returns is dropped.
+    pub(super) fn opened(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Open(Arc::clone(self))
+    }
+
+    pub(super) fn took(&self, octets: usize) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.octets.fetch_add(octets as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn refuse(&self, reason: Reason) {
+        self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A session that is open.
+pub(super) struct Open(Arc<Tally>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,121 @@
+//! Tricks: ends of data that are none, commands inside of mails, bytes where none may be.
+
+use super::{Talk, codes};
+use crate::intake::smtp::tally::Reason;
+
+/// Sequences that some server somewhere took for an end of data. None is one.
+const FALSE_ENDS: [&str; 30] = [
+    "\n.\n",
+    "\n.\r\n",
+    "\r.\r",
+    "\r.\r\n",
+    "\r\n.\n",
+    "\r\n.\r",
+    "\n.\r",
+    "\r.\n",
+    "\r\n.\r\r\n",
+    "\r\n\n.\r\n",
+    "\r\n\r.\r\n",
+    "\n\r\n.\n",
+    "\n\n.\n\n",
+    "\r\r.\r\r",
+    "\r\n.\n\r\n",
+    "\r\n.\r\0\n",
+    "\r\0\n.\r\0\n",
+    "\r\n\n.\n",
+    "\n\r.\n\r",
+    "\r\n.\r.\n",
+    "\r.\r\r\n",
+    "\n.\n\r\n",
+    "\r\r\n.\r\n",
+    "\r\r\n.\r\r\n",
+    "\n\n.\r\n",
+    "\r\n..\n",
+    "\n..\r\n",
+    "x\n.\r\n.\n",
+    "\r\n.\r \n",
+    "\r\n.\u{b}\n",
+];
+
+const SECOND: &str =
+    "MAIL FROM:<admin@in.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\nSubject: smuggled\r\n\r\nhi\r\n.\r\n";
+
+#[test]
+fn no_false_end_makes_a_second_mail() {
+    for false_end in FALSE_ENDS {
+        for whole in [true, false] {
+            let mut talk = Talk::in_text();
+            let text = format!("Subject: one\r\n\r\nhi{false_end}{SECOND}");
+            let said =
+                if whole { talk.say(&text) } else { text.bytes().map(|byte| talk.say([byte])).collect::<String>() };
+            // Everything up to the real end is one mail, and it is refused.
+            assert!(said.starts_with("554 5.6.11"), "{false_end:?}: {said}");
+            assert_eq!(codes(&said), ["554"], "{false_end:?}");
+            assert!(talk.closed && talk.taken.is_empty(), "{false_end:?}");
+            assert_eq!(talk.tally.refused(Reason::LineEnd), 1);
+        }
+    }
+}
+
+#[test]
+fn what_looks_like_an_end_but_is_text_stays_text() {
+    for (sent, kept) in [
+        ("a\r\n..\r\nb\r\n.\r\n", "a\r\n.\r\nb\r\n"),
+        ("..\r\n.\r\n", ".\r\n"),
+        (".x\r\n.\r\n", "x\r\n"),
+        ("a\r\n. \r\n.\r\n", "a\r\n \r\n"),
+        ("a\r\n.\0\r\n.\r\n", "a\r\n\0\r\n"),
+        ("a\0b\r\n.\r\n", "a\0b\r\n"),
+        ("a\r\n...\r\n.\r\n", "a\r\n..\r\n"),
+        ("a.\r\n.\r\n", "a.\r\n"),
+        (".\r\n", ""),
+        ("\r\n.\r\n", "\r\n"),
+    ] {
+        let mut talk = Talk::in_text();
+        let said = talk.say(sent);
+        assert_eq!((codes(&said), talk.texts()), (vec!["250"], vec![kept.as_bytes()]), "{sent:?}");
+        let mut talk = Talk::in_text();
+        sent.bytes().for_each(|byte| drop(talk.say([byte])));
+        assert_eq!(talk.texts(), [kept.as_bytes()], "{sent:?} byte by byte");
+    }
+}
+
+#[test]
+fn commands_in_a_mail_are_its_text() {
+    let mut talk = Talk::greeted();
+    let mail = "MAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\nRSET\r\nQUIT\r\nNOOP\r\n.\r\nNOOP\r\n";
+    assert_eq!(codes(&talk.say(mail)), ["250", "250", "354", "250", "250"], "not one command of the text was obeyed");
+    assert_eq!(talk.texts(), [b"RSET\r\nQUIT\r\nNOOP\r\n"]);
+}
+
+#[test]
+fn a_text_after_a_data_that_was_refused_is_not_obeyed() {
+    let mut talk = Talk::greeted();
+    let said = talk.say(format!("MAIL FROM:<>\r\nRCPT TO:<gone@in.test>\r\nDATA\r\n{SECOND}"));
+    assert_eq!(codes(&said), ["250", "550", "503", "421"]);
+    assert!(talk.closed && talk.taken.is_empty());
+    assert_eq!(talk.tally.refused(Reason::OutOfTurn), 1);
+    let mut talk = Talk::greeted();
+    let said = talk.say(format!("MAIL FROM:<>\r\nBDAT 200 LAST\r\n{SECOND}"));
+    assert_eq!(codes(&said), ["250", "502"]);
+    assert!(talk.closed && talk.taken.is_empty(), "chunks are not offered, so they are not read as commands");
+}
+
+#[test]
+fn nothing_that_came_before_tls_counts_after_it() {
+    let mut talk = Talk::greeted();
+    let said = talk.say("STARTTLS\r\nMAIL FROM:<eve@out.test>\r\n");
+    assert!(said.starts_with("554") && talk.closed, "injected: {said}");
+    let mut talk = Talk::greeted();
+    assert_eq!(codes(&talk.say("STARTTLS\r\n")), ["220"]);
+    assert!(talk.say("MAIL FROM:<eve@out.test>\r\n").starts_with("503"), "the greeting is forgotten");
+}
+
+#[test]
+fn a_command_line_ends_in_cr_lf() {
+    for line in ["NOOP\n", "NO\rOP\r\n", "\nNOOP\n", "NOOP\r\r\n"] {
+        let mut talk = Talk::greeted();
+        let said = talk.say(line);
+        assert!(said.starts_with("500 5.5.2"), "{line:?}: {said}");
+    }
+}
