@@ -40,6 +40,8 @@ impl Told {
         match self.0["code"].as_str().unwrap_or_default() {
             "key_mismatch" => exit::MISMATCH,
             "use_resolve" => exit::UNKNOWN,
+            // The call was right and the answer is no.
+            _ if self.0["status"] == 409 => exit::FAILED,
             _ if self.0["status"].as_u64().is_some_and(|status| (400..500).contains(&status)) => exit::USAGE,
             _ => exit::FAILED,
         }
