@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Emails that wait when the server of the restart figure is killed
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) queued: u64,
+    /// Calls that wait at a time in the waiters figure
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) waiters: usize,
     /// Remembered keys of the growth figures, the smallest first
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000", value_name = "KEYS,..")]
     pub(crate) growth: Vec<u64>,
@@ -86,6 +89,11 @@ pub(crate) enum Figure {
     PgHandoff,
     Postfix,
     Restart,
+    SmtpIn,
+    PostfixIn,
+    Dot,
+    Wait,
+    Waiters,
     Growth,
 }
 
@@ -109,6 +117,11 @@ impl Figure {
             Self::PgHandoff => "pg-handoff",
             Self::Postfix => "postfix",
             Self::Restart => "restart",
+            Self::SmtpIn => "smtp-in",
+            Self::PostfixIn => "postfix-in",
+            Self::Dot => "dot",
+            Self::Wait => "wait",
+            Self::Waiters => "waiters",
             Self::Growth => "growth",
         }
     }
@@ -117,10 +130,11 @@ impl Figure {
     fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth => &[],
+            Self::Dot | Self::Wait | Self::Waiters => &[],
             Self::PgAccept | Self::PgReplay | Self::PgBatch | Self::PgStorm | Self::Pgbench => &["postgres"],
             Self::Redis => &["redis"],
             // `smtp-sink` and `smtp-source` come with Postfix.
-            Self::Handoff | Self::Postfix | Self::Restart => &["postfix"],
+            Self::Handoff | Self::Postfix | Self::Restart | Self::SmtpIn | Self::PostfixIn => &["postfix"],
             Self::PgHandoff => &["postfix", "postgres"],
             Self::Seeds => &["postgres", "redis", "node"],
         }

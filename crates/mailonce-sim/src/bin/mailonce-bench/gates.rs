@@ -60,6 +60,7 @@ fn verdict(value: Option<f64>, good: impl Fn(f64) -> bool, enough: impl Fn(f64) 
 /// Judges a run. Each ratio compares figures of the same round, and is the median over the rounds.
 pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
     let p99 = |name: &str| results.row(name)?.median(|sample| sample.p99_ms);
+    let rss = |name: &str| results.row(name)?.median(|sample| sample.rss_mb);
     let serving = |name: &str| results.row(name)?.median(|sample| sample.serving_ms);
     let restart = format!("restart with {} queued until serving", growth::short(args.queued));
     let mut gates = vec![
@@ -71,6 +72,10 @@ pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
         Gate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
         Gate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
         Gate::ratio("handoff / postfix", results.ratio("handoff", "postfix"), 1.5, 3.0),
+        Gate::ratio("smtp-in / postfix-in", results.ratio("smtp-in", "postfix-in"), 1.5, 3.0),
+        Gate::limit("dot to 250 p99 at 1,000 mails/s", p99("dot"), "ms", 100.0, 50.0),
+        Gate::limit("mail to waiting call p99", p99("wait"), "ms", 50.0, 20.0),
+        Gate::limit("10,000 waiting calls", rss("waiters"), "MB", 200.0, 200.0),
         Gate::limit(&restart, serving("restart"), "ms", 3000.0, 2000.0),
     ];
     let (least, most) = (args.growth.iter().min(), args.growth.iter().max());

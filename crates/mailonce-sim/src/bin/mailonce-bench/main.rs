@@ -7,6 +7,7 @@ mod figures;
 mod gates;
 mod growth;
 mod handoff;
+mod inbound;
 mod mails;
 mod postfix;
 mod postgres;

@@ -19,13 +19,13 @@ const START: Duration = Duration::from_secs(30);
 /// Sessions of `smtp-source`, which keeps each open for all its mails.
 const SESSIONS: &str = "50";
 /// Bytes of a mail's body.
-const BODY: &str = "1200";
+pub(crate) const BODY: &str = "1200";
 
 /// Mails a second through Postfix, from the first that it is given until the sink has taken the last.
 pub(crate) fn measure(args: &Args, children: &Children, work: &Path) -> Result<Sample> {
     let home = tempfile::Builder::new().prefix("postfix").tempdir_in(work)?;
     let mut sink = Sink::start(children, home.path())?;
-    let postfix = Postfix::start(children, home.path(), sink.at)?;
+    let postfix = Postfix::start(children, home.path(), sink.at, "")?;
     let (count, warm_up) = (args.emails(), args.warm_up_emails());
     postfix.feed(children, warm_up)?;
     sink.wait_for(warm_up, PATIENCE).with_context(|| postfix.last_words())?;
@@ -35,6 +35,35 @@ pub(crate) fn measure(args: &Args, children: &Children, work: &Path) -> Result<S
     sink.took_no_more_than(warm_up + count)?;
     postfix.running.stop()?;
     Ok(Sample { rate: Some(count as f64 / (ended - began).as_secs_f64()), ..Sample::default() })
+}
+
+/// Mails a second that Postfix accepts and keeps, without handing them on.
+pub(crate) fn accepting(args: &Args, children: &Children, work: &Path) -> Result<Sample> {
+    let home = tempfile::Builder::new().prefix("postfix").tempdir_in(work)?;
+    let sink = Sink::start(children, home.path())?;
+    let postfix = Postfix::start(children, home.path(), sink.at, HELD)?;
+    let (count, warm_up) = (args.emails(), args.warm_up_emails());
+    postfix.feed(children, warm_up)?;
+    let began = Instant::now();
+    postfix.feed(children, count)?;
+    let took = began.elapsed();
+    sink.took_no_more_than(0)?;
+    postfix.running.stop()?;
+    Ok(Sample { rate: Some(count as f64 / took.as_secs_f64()), ..Sample::default() })
+}
+
+/// Keeps every mail in the queue.
+const HELD: &str = "smtpd_client_restrictions = check_client_access static:hold\n";
+
+/// Gives `count` mails to a server and waits until it has accepted them.
+pub(crate) fn feed(children: &Children, home: &Path, (at, to): (SocketAddr, &str), count: u64) -> Result<()> {
+    let mut command = program("smtp-source");
+    command.args(["-s", SESSIONS, "-l", BODY, "-m", &count.to_string(), "-d"]);
+    command.args(["-f", "agent@example.com", "-t", to]).arg(at.to_string());
+    let mut source = children.spawn(command, &home.join("smtp-source.log"))?;
+    let status = source.ended(PATIENCE)?.context("smtp-source did not end")?;
+    ensure!(status.success(), "smtp-source failed ({status}): {}", source.log().trim());
+    Ok(())
 }
 
 /// Whether it can be started: Postfix gives each of its programs another user, which only root may.
@@ -50,7 +79,7 @@ struct Postfix {
 }
 
 impl Postfix {
-    fn start(children: &Children, home: &Path, relay: SocketAddr) -> Result<Self> {
+    fn start(children: &Children, home: &Path, relay: SocketAddr, more: &str) -> Result<Self> {
         let (etc, data) = (home.join("etc"), home.join("data"));
         for dir in [&etc, &home.join("queue"), &data] {
             fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -62,7 +91,7 @@ impl Postfix {
         output(owner)?;
         let daemons = daemon_directory()?;
         on_free_port(|at| {
-            fs::write(etc.join("main.cf"), main_cf(home, relay))?;
+            fs::write(etc.join("main.cf"), main_cf(home, relay) + more)?;
             fs::write(etc.join("master.cf"), master_cf(at))?;
             let mut check = program("postfix");
             check.arg("-c").arg(&etc).arg("check");
@@ -81,13 +110,7 @@ impl Postfix {
 
     /// Gives it `count` mails and waits until it has accepted them.
     fn feed(&self, children: &Children, count: u64) -> Result<()> {
-        let mut command = program("smtp-source");
-        command.args(["-s", SESSIONS, "-l", BODY, "-m", &count.to_string(), "-d"]);
-        command.args(["-f", "agent@example.com", "-t", "user@example.org"]).arg(self.at.to_string());
-        let mut source = children.spawn(command, &self.home.join("smtp-source.log"))?;
-        let status = source.ended(PATIENCE)?.context("smtp-source did not end")?;
-        ensure!(status.success(), "smtp-source failed ({status}): {} {}", source.log().trim(), self.last_words());
-        Ok(())
+        feed(children, &self.home, (self.at, "user@example.org"), count).with_context(|| self.last_words())
     }
 
     fn last_words(&self) -> String {

@@ -3,6 +3,7 @@
 use crate::args::{Args, Figure};
 use crate::growth::{self, Growth};
 use crate::handoff::Handoff;
+use crate::inbound::Inbound;
 use crate::restart::Restart;
 use crate::results::{Results, Sample};
 use crate::{baselines, disk, figures, postfix, postgres};
@@ -20,6 +21,7 @@ type Measure = fn(&Args, &Server) -> Result<Sample>;
 /// What a rate counts.
 const REQUESTS: &str = "requests";
 const EMAILS: &str = "emails";
+const MAILS: &str = "mails";
 
 /// Where the ledger is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,7 @@ impl Bench<'_> {
         self.postfix();
         self.handoff(Figure::PgHandoff);
         self.restart();
+        self.inbound();
         self.growth();
     }
 
@@ -188,6 +191,35 @@ impl Bench<'_> {
                 let binary = &binary.map_err(anyhow::Error::msg)?;
                 Restart { args, children, binary, work }.measure()
             });
+        }
+    }
+
+    /// Mail that comes in, and Postfix beside it.
+    fn inbound(&mut self) {
+        type Measure = fn(&Inbound<'_>) -> Result<Sample>;
+        let (args, children, work) = (self.args, self.children, self.work);
+        let figures: [(Figure, Measure); 4] = [
+            (Figure::SmtpIn, |inbound| inbound.smtp_in()),
+            (Figure::Dot, |inbound| inbound.dot()),
+            (Figure::Wait, |inbound| inbound.wait()),
+            (Figure::Waiters, |inbound| inbound.waiters()),
+        ];
+        for (figure, measure) in figures {
+            if !args.wants(figure) {
+                continue;
+            }
+            let binary = self.binary.clone();
+            self.note(figure.name(), MAILS, || {
+                let binary = &binary.map_err(anyhow::Error::msg)?;
+                measure(&Inbound { args, children, binary, work })
+            });
+        }
+        if args.wants(Figure::PostfixIn) {
+            if postfix::is_possible() {
+                self.note(Figure::PostfixIn.name(), MAILS, || postfix::accepting(args, children, work));
+            } else {
+                self.skip(Figure::PostfixIn, "a Postfix can be started by root alone");
+            }
         }
     }
 
