@@ -15,6 +15,7 @@
 //! | [`filing`] | what a delivery goes through on its way to being a message |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
+//! | [`rule`] | what a team wants done with some mail |
 //! | [`record`] | small things a team owns that are not mail |
 //! | [`port`] | what the engine needs from the rest of the world |
 //! | [`failpoint`] | named points at which the rigs stop a process; nothing in a usual build |
@@ -41,6 +42,7 @@ pub mod port;
 pub mod problem;
 pub mod record;
 pub mod retry;
+pub mod rule;
 pub mod schedule;
 pub mod team;
 pub mod time;

@@ -10,6 +10,7 @@ use crate::{
     event::{Kind, NewEvent},
     id::{ArtifactId, DeliveryId, InboxId, MessageId, TeamId, ThreadId},
     port::authenticate::Auth,
+    rule::Evaluated,
     time::Time,
     words::words,
 };
@@ -168,6 +169,9 @@ pub struct MessageHead {
     /// What was found in it, best first. The values are in the artifacts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<(ArtifactKind, ArtifactId)>,
+    /// What rules said about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Evaluated>,
     /// What else it could hold, as JSON, best first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<serde_json::Value>,

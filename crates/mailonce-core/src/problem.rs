@@ -126,6 +126,9 @@ codes! {
     /// A recipient is on the team's list of suppressions.
     RecipientSuppressed = "recipient_suppressed", 422, Never, "A recipient is suppressed",
         "Leave out the recipient named in `field`; do not write to it again unless a person removes the suppression.";
+    /// A rule of the team blocks it.
+    BlockedByRule = "blocked_by_rule", 422, Never, "A rule does not let this mail out",
+        "Do not send it another way: read the rule named in `rule`, and ask a person if it should go out all the same.";
     /// Too many calls.
     RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
         "Wait for the seconds in Retry-After, then send the same call again.";

@@ -28,7 +28,7 @@ mod read;
 pub mod receive;
 pub mod records;
 mod returned;
-mod rules;
+pub mod rules;
 mod seal;
 mod seen;
 pub mod send;
@@ -124,6 +124,7 @@ pub struct Engine {
     making_keys: tokio::sync::Mutex<()>,
     hooks: hook::HookMemory,
     inbound: inbound::Inbound,
+    rule_book: rules::RuleBook,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -170,6 +171,7 @@ impl Engine {
             making_keys: tokio::sync::Mutex::default(),
             hooks: hook::HookMemory::default(),
             inbound,
+            rule_book: rules::RuleBook::default(),
             metrics: Metrics::default(),
         });
         local.belongs_to(&engine);

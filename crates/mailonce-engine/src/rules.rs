@@ -1,23 +1,278 @@
-//! Rules: what a team wants done with some mail.
+//! Rules: what a team wants done with some mail, asked at the door, when a mail is read, and when one is sent.
 
-use mailonce_core::{delivery::Settle, inbox::Inbox, message::NewMessage, port::store::StoreError};
+use mailonce_core::{
+    content::Content,
+    delivery::{Settle, Suppression},
+    id::TeamId,
+    inbox::Inbox,
+    message::{MessageState, NewMessage},
+    port::store::{Once, StoreError},
+    problem::{Code, Problem},
+    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule},
+    team::Scope,
+    time::Time,
+};
 use mailonce_mail::parse::Parsed;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+use uuid::Uuid;
 
-use crate::Engine;
+use crate::{
+    Asked, Caller, Engine,
+    change::taken,
+    operation,
+    records::{self, Listed, Made},
+    unavailable,
+};
+
+/// How long rules may differ from what another node made of them, in milliseconds.
+const SHARED_MS: i64 = 2_000;
+/// Teams whose rules are kept at hand.
+const TEAMS: usize = 10_000;
+
+/// The rules of teams, as they were last read.
+#[derive(Default)]
+pub(crate) struct RuleBook(Mutex<HashMap<TeamId, (Arc<[Rule]>, i64)>>);
+
+impl RuleBook {
+    fn get(&self, team: TeamId, since: i64) -> Option<Arc<[Rule]>> {
+        let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        book.get(&team).filter(|(_, read_at)| *read_at >= since).map(|(rules, _)| Arc::clone(rules))
+    }
+
+    fn put(&self, team: TeamId, rules: Arc<[Rule]>, even: i64) {
+        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if book.len() >= TEAMS {
+            book.clear();
+        }
+        book.insert(team, (rules, even));
+    }
+
+    fn forget(&self, team: TeamId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&team);
+    }
+}
+
+/// A rule as its team sees it.
+#[derive(Clone, Debug)]
+pub struct RuleView {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Its rev.
+    pub rev: u32,
+    /// When it was made.
+    pub created_at: Time,
+    /// What it says.
+    pub about: AboutRule,
+}
+
+fn view(record: &Record) -> Result<RuleView, Problem> {
+    Ok(RuleView {
+        id: record.id,
+        name: record.name.clone(),
+        rev: record.rev,
+        created_at: record.created_at,
+        about: records::read(record)?,
+    })
+}
 
 impl Engine {
+    /// Adds a rule. Its name must be free.
+    pub async fn create_rule(
+        &self,
+        caller: &Caller,
+        name: String,
+        about: &AboutRule,
+        asked: Option<Asked>,
+    ) -> Result<Made<RuleView>, Problem> {
+        caller.need(Scope::Admin)?;
+        about.check()?;
+        let (team, now) = (caller.team.id, self.now());
+        let again = self.was_asked(caller, asked.as_ref()).await?;
+        if !again && self.rules_of(team).await.map_err(unavailable)?.len() >= rule::RULES {
+            return Err(Problem::new(Code::InvalidField, format!("a team has at most {} rules", rule::RULES)));
+        }
+        let (kind, id) = (RecordKind::Rule, self.new_id(now));
+        let record =
+            Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about: records::write(about)? };
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let made = self.store.create_record(record, operation).await.map_err(unavailable)?;
+        self.rule_book.forget(team);
+        match made {
+            Once::Done(Created::Made(record)) => Ok(Made { thing: view(&record)?, first: true }),
+            Once::Done(Created::Taken(record)) => {
+                let detail = format!("there is a rule named {} already", record.name);
+                Err(Problem::field(Code::NameTaken, "name", detail).with("id", record.id.to_string()))
+            }
+            Once::Repeated(_) => {
+                let found = self.store.record_named(team, kind, &name).await.map_err(unavailable)?;
+                Ok(Made { thing: view(&found.ok_or_else(|| records::missing(kind, &name))?)?, first: false })
+            }
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+
+    /// The caller's rules, newest first.
+    pub async fn rules(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<RuleView>, Problem> {
+        caller.need(Scope::Read)?;
+        self.own_records(caller, RecordKind::Rule, before, limit, view).await
+    }
+
+    /// One rule.
+    pub async fn rule(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
+        caller.need(Scope::Read)?;
+        view(&self.own_record(caller, RecordKind::Rule, id).await?)
+    }
+
+    /// Changes a rule as it was seen.
+    pub async fn change_rule(
+        &self,
+        caller: &Caller,
+        id: Uuid,
+        rev: u32,
+        about: &AboutRule,
+    ) -> Result<RuleView, Problem> {
+        caller.need(Scope::Admin)?;
+        about.check()?;
+        let (team, kind) = (caller.team.id, RecordKind::Rule);
+        let edit = RecordEdit { team, kind, id, rev, about: records::write(about)? };
+        let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
+        self.rule_book.forget(team);
+        match changed {
+            Once::Done(RecordChange::Changed(record)) => view(&record),
+            Once::Done(RecordChange::Stale(record)) => {
+                let detail = format!("the rule {} changed since it was looked at", record.name);
+                Err(Problem::new(Code::StaleRev, detail).with("rev", record.rev))
+            }
+            Once::Done(RecordChange::Missing) => Err(records::missing(kind, &id.to_string())),
+            // No key was given.
+            Once::Repeated(_) | Once::Mismatch(_) => self.rule(caller, id).await,
+        }
+    }
+
+    /// Removes a rule.
+    pub async fn remove_rule(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
+        caller.need(Scope::Admin)?;
+        let (team, kind) = (caller.team.id, RecordKind::Rule);
+        let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
+        self.rule_book.forget(team);
+        view(&removed.ok_or_else(|| records::missing(kind, &id.to_string()))?)
+    }
+
+    /// A team's rules in their order.
+    async fn rules_of(&self, team: TeamId) -> Result<Arc<[Rule]>, StoreError> {
+        let even = self.time.even();
+        let since = if self.alone { i64::MIN } else { even - SHARED_MS };
+        if let Some(rules) = self.rule_book.get(team, since) {
+            return Ok(rules);
+        }
+        let page = self.store.records(team, RecordKind::Rule, None, rule::RULES).await?;
+        let mut rules = Vec::with_capacity(page.rows.len());
+        for record in page.rows {
+            match serde_json::from_str(&record.about) {
+                Ok(about) => rules.push(Rule { id: record.id, name: record.name, about }),
+                Err(error) => tracing::error!(%error, rule = %record.id, "a rule cannot be read and is left out"),
+            }
+        }
+        rule::sort(&mut rules);
+        let rules: Arc<[Rule]> = rules.into();
+        self.rule_book.put(team, Arc::clone(&rules), even);
+        Ok(rules)
+    }
+
     /// Whether a rule refuses mail from this sender before it is taken.
-    pub(crate) async fn is_blocked(&self, _: &Inbox, _: Option<&str>, _: &str) -> Result<bool, StoreError> {
-        Ok(false)
+    pub(crate) async fn is_blocked(
+        &self,
+        inbox: &Inbox,
+        sender: Option<&str>,
+        recipient: &str,
+    ) -> Result<bool, StoreError> {
+        let rules = self.rules_of(inbox.team).await?;
+        let sender = sender.map(str::to_ascii_lowercase).filter(|sender| !sender.is_empty());
+        let facts = Facts { from: sender.as_deref(), recipients: vec![recipient], ..Facts::default() };
+        Ok(rule::evaluate(&rules, Direction::Inbound, &facts).blocks().is_some())
     }
 
     /// Lets rules mark a message. `Some` when one of them refuses it.
     pub(crate) async fn run_rules(
         &self,
-        _: &Inbox,
-        _: &Parsed,
-        _: &mut NewMessage,
+        inbox: &Inbox,
+        parsed: &Parsed,
+        message: &mut NewMessage,
     ) -> Result<Option<Settle>, StoreError> {
+        let rules = self.rules_of(inbox.team).await?;
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let headers: Vec<(String, String)> =
+            parsed.headers.0.iter().map(|field| (field.name.clone(), field.value.clone())).collect();
+        let recipient = message.head.recipient.to_ascii_lowercase();
+        let facts = Facts {
+            from: message.head.from.as_ref().map(|from| from.address.as_str()),
+            recipients: vec![&recipient, &inbox.address],
+            subject: Some(&parsed.subject),
+            headers: Some(&headers),
+            dmarc: Some(message.head.auth.dmarc.word()),
+        };
+        let evaluated = rule::evaluate(&rules, Direction::Inbound, &facts);
+        if evaluated.blocks().is_some() {
+            return Ok(Some(Settle::Refused(Suppression::Blocked)));
+        }
+        mark(message, &evaluated);
+        message.head.rules = Some(evaluated);
         Ok(None)
+    }
+
+    /// Refuses a send that a rule of its team blocks.
+    pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<(), Problem> {
+        let rules = self.rules_of(team).await.map_err(unavailable)?;
+        if !rules.iter().any(|rule| rule.about.direction == Direction::Outbound) {
+            return Ok(());
+        }
+        let from = content.from.bare();
+        let recipients: Vec<_> =
+            [&content.to, &content.cc, &content.bcc].into_iter().flatten().map(|to| to.bare()).collect();
+        let facts = Facts {
+            from: Some(from.as_str()),
+            recipients: recipients.iter().map(|to| to.as_str()).collect(),
+            subject: Some(&content.subject),
+            headers: Some(&content.headers),
+            dmarc: None,
+        };
+        let evaluated = rule::evaluate(&rules, Direction::Outbound, &facts);
+        match evaluated.blocks() {
+            None => Ok(()),
+            Some(hit) => {
+                let detail = format!("the rule {} does not let this mail out", hit.name);
+                Err(Problem::new(Code::BlockedByRule, detail).with("rule", hit.id.to_string()))
+            }
+        }
+    }
+}
+
+/// Does what rules say to a message. Of several folders the first counts.
+fn mark(message: &mut NewMessage, evaluated: &Evaluated) {
+    for action in evaluated.actions() {
+        match (action.kind, &action.value) {
+            (ActionKind::Folder, Some(folder)) => {
+                message.marks.folder.get_or_insert_with(|| folder.clone());
+            }
+            (ActionKind::Label, Some(label)) if !message.marks.labels.contains(label) => {
+                message.marks.labels.push(label.clone());
+            }
+            (ActionKind::SkipAgent, _) => message.state = MessageState::Skipped,
+            (ActionKind::MarkRead, _) => message.marks.read = true,
+            _ => {}
+        }
     }
 }

@@ -222,7 +222,8 @@ impl Engine {
         self.check_rules(caller, named, now)?;
         let content = &named.request.content;
         self.check_sender(caller.team.id, content.from.bare().as_str()).await?;
-        self.check_recipients(caller.team.id, content).await
+        self.check_recipients(caller.team.id, content).await?;
+        self.check_team_rules(caller.team.id, content).await
     }
 
     fn check_rules(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {

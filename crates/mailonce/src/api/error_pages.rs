@@ -4,6 +4,7 @@
 pub(super) const PAGES: &[(&str, &str)] = &[
     ("already_consumed", include_str!("../../../../docs/errors/already_consumed.md")),
     ("bad_signature", include_str!("../../../../docs/errors/bad_signature.md")),
+    ("blocked_by_rule", include_str!("../../../../docs/errors/blocked_by_rule.md")),
     ("budget_spent", include_str!("../../../../docs/errors/budget_spent.md")),
     ("cursor_reset", include_str!("../../../../docs/errors/cursor_reset.md")),
     ("internal", include_str!("../../../../docs/errors/internal.md")),

@@ -13,6 +13,7 @@ use mailonce_core::{
     message::{Handle, Message, MessagePlace, MessageQuery, MessageState, Party},
     port::authenticate::Auth,
     problem::{Code, Problem},
+    rule::RuleHit,
     team::Scope,
 };
 use mailonce_engine::messages::{Body, Flag, Link, Shown, View};
@@ -94,6 +95,23 @@ pub(super) struct AutomaticBody {
     hard: bool,
 }
 
+/// A rule that matched.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RuleHitBody {
+    id: String,
+    /// Its name at the time.
+    name: String,
+    /// What was done: `folder`, `label` …
+    actions: Vec<&'static str>,
+}
+
+impl From<&RuleHit> for RuleHitBody {
+    fn from(hit: &RuleHit) -> Self {
+        let actions = hit.actions.iter().map(|action| action.kind.word()).collect();
+        Self { id: hit.id.to_string(), name: hit.name.clone(), actions }
+    }
+}
+
 /// A message, without what it says.
 #[derive(Serialize, ToSchema)]
 pub(super) struct MessageBody {
@@ -124,6 +142,8 @@ pub(super) struct MessageBody {
     labels: Vec<String>,
     folder: Option<String>,
     read: bool,
+    /// Rules that matched, in the order in which they were asked.
+    rules: Vec<RuleHitBody>,
     size: u64,
     attachments: Vec<AttachmentBody>,
     /// What was found in it: `code`, `link`.
@@ -157,6 +177,7 @@ impl MessageBody {
             labels: message.marks.labels.clone(),
             folder: message.marks.folder.clone(),
             read: message.marks.read,
+            rules: head.rules.iter().flat_map(|rules| &rules.matched).map(RuleHitBody::from).collect(),
             size: head.size,
             attachments: head.attachments.iter().enumerate().map(attachment_body).collect(),
             has: head.artifacts.iter().map(|(kind, _)| kind.word()).collect(),

@@ -15,6 +15,7 @@ mod keys;
 mod messages;
 mod problem;
 mod records;
+mod rules;
 mod sources;
 mod suppressions;
 mod system;
@@ -97,6 +98,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(domains::verify))
         .routes(routes!(suppressions::create, suppressions::list))
         .routes(routes!(suppressions::read, suppressions::remove))
+        .routes(routes!(rules::create, rules::list))
+        .routes(routes!(rules::read, rules::change, rules::remove))
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::read, sources::remove))
         .routes(routes!(sources::rotate))

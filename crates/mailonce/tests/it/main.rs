@@ -71,6 +71,7 @@ mod policy;
 mod prove;
 mod prove_fake;
 mod resend;
+mod rules;
 mod send;
 mod sources;
 mod sources_odd;

@@ -73,6 +73,11 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("get", "/v1/suppressions", Kind::Own),
     ("get", "/v1/suppressions/{address}", Kind::Named),
     ("delete", "/v1/suppressions/{address}", Kind::Named),
+    ("post", "/v1/rules", Kind::Own),
+    ("get", "/v1/rules", Kind::Own),
+    ("get", "/v1/rules/{id}", Kind::Named),
+    ("patch", "/v1/rules/{id}", Kind::Named),
+    ("delete", "/v1/rules/{id}", Kind::Named),
     ("post", "/v1/sources", Kind::Own),
     ("get", "/v1/sources", Kind::Own),
     ("get", "/v1/sources/{id}", Kind::Named),
@@ -104,6 +109,7 @@ struct Owned {
     artifact: String,
     delivery: String,
     watch: String,
+    rule: String,
 }
 
 /// A mail for the first team's inbox.
@@ -119,6 +125,12 @@ fn source(name: &str) -> Value {
     json!({ "name": name, "kind": "postmark", "transport": "sandbox", "header": { "name": "x-token", "value": TOKEN } })
 }
 
+/// A rule, as a body asks for it.
+fn rule(name: &str) -> Value {
+    let never = json!({ "field": "subject", "operator": "is", "value": "never" });
+    json!({ "name": name, "match": { "conditions": [never] }, "actions": [{ "type": "mark_read" }] })
+}
+
 impl Owned {
     async fn make(world: &World) -> Self {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
@@ -128,6 +140,7 @@ impl Owned {
         let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).word("id");
         let source = world.post("/v1/sources", &source("first")).await.is(201).word("id");
         world.post("/v1/suppressions", &json!({ "address": GONE })).await.is(201);
+        let rule = world.post("/v1/rules", &rule("first")).await.is(201).word("id");
         let inbox = world.inbox("owned").await;
         let watch = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.is(201).word("id");
         world.arrives(&["owned@agents.test"], CODE).await;
@@ -136,10 +149,10 @@ impl Owned {
         let artifact = first(format!("/v1/messages/{message}/artifacts")).await;
         let delivery = first("/v1/deliveries".into()).await;
         let key = "k".into();
-        Self { email, key, api_key, team, domain, source, inbox, message, artifact, delivery, watch }
+        Self { email, key, api_key, team, domain, source, inbox, message, artifact, delivery, watch, rule }
     }
 
-    fn ids(&self) -> [&String; 10] {
+    fn ids(&self) -> [&String; 11] {
         [
             &self.email,
             &self.api_key,
@@ -151,6 +164,7 @@ impl Owned {
             &self.artifact,
             &self.delivery,
             &self.watch,
+            &self.rule,
         ]
     }
 
@@ -167,6 +181,7 @@ impl Owned {
             Some("artifacts") => &self.artifact,
             Some("deliveries") => &self.delivery,
             Some("watches") => &self.watch,
+            Some("rules") => &self.rule,
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
@@ -186,6 +201,8 @@ impl Owned {
             ("post", "/v1/teams") => call.json(&json!({ "name": "x" })),
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
+            ("post", "/v1/rules") => call.json(&rule("own")),
+            ("patch", "/v1/rules/{id}") => call.json(&json!({ "rev": 1, "enabled": false })),
             ("post", "/v1/sources") => call.json(&source("own")),
             ("post", "/v1/sources/{id}/rotate") => call.json(&json!({ "bearer": "another-secret-of-16" })),
             ("post", "/hooks/{source_id}") => call.header("x-token", TOKEN).json(&json!({ "RecordType": "Open" })),
@@ -206,6 +223,7 @@ impl Owned {
             format!("/v1/emails/{}", self.email),
             format!("/v1/domains/{}", self.domain),
             format!("/v1/sources/{}", self.source),
+            format!("/v1/rules/{}", self.rule),
             format!("/v1/suppressions/{GONE}"),
             format!("/v1/inboxes/{}", self.inbox),
             format!("/v1/inboxes/{}/messages", self.inbox),

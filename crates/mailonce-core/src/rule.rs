@@ -1,0 +1,430 @@
+//! Rules: what a team wants done with some mail.
+//!
+//! A rule is asked more than once about a mail, with more and more known about it. Where something is not known yet, the
+//! answer is neither yes nor no: a rule blocks at the door only what it would block in any case.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{problem::FieldError, words::words};
+
+/// Rules of one team.
+pub const RULES: usize = 200;
+/// Conditions of one rule.
+pub const CONDITIONS: usize = 20;
+/// Actions of one rule.
+pub const ACTIONS: usize = 10;
+/// Values of one list.
+pub const VALUES: usize = 1000;
+/// Characters of a value.
+pub const VALUE_CHARS: usize = 512;
+
+words! {
+    /// Which mail a rule is about.
+    Direction {
+        /// Mail that comes in.
+        Inbound = "inbound",
+        /// Mail that goes out.
+        Outbound = "outbound",
+    }
+}
+
+words! {
+    /// How conditions come together.
+    Together {
+        /// Every one must hold.
+        All = "all",
+        /// One is enough.
+        Any = "any",
+    }
+}
+
+words! {
+    /// How a field is compared.
+    Operator {
+        /// The same, whatever the case.
+        Is = "is",
+        /// Not the same.
+        IsNot = "is_not",
+        /// The value is in it somewhere, whatever the case.
+        Contains = "contains",
+        /// The same as one of several.
+        InList = "in_list",
+    }
+}
+
+words! {
+    /// What is done.
+    ActionKind {
+        /// The mail is refused.
+        Block = "block",
+        /// The message goes to a folder.
+        Folder = "folder",
+        /// The message gets a label.
+        Label = "label",
+        /// No agent is to answer it.
+        SkipAgent = "skip_agent",
+        /// The message counts as read.
+        MarkRead = "mark_read",
+    }
+}
+
+/// What a condition looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Field {
+    /// The sender's address.
+    FromAddress,
+    /// The sender's domain.
+    FromDomain,
+    /// The last label of the sender's domain.
+    FromTld,
+    /// A recipient's address.
+    RecipientAddress,
+    /// A recipient's domain.
+    RecipientDomain,
+    /// The subject.
+    Subject,
+    /// A header field.
+    Header(String),
+    /// What DMARC says.
+    Dmarc,
+}
+
+impl TryFrom<String> for Field {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "from.address" => Ok(Self::FromAddress),
+            "from.domain" => Ok(Self::FromDomain),
+            "from.tld" => Ok(Self::FromTld),
+            "recipient.address" => Ok(Self::RecipientAddress),
+            "recipient.domain" => Ok(Self::RecipientDomain),
+            "subject" => Ok(Self::Subject),
+            "auth.dmarc" => Ok(Self::Dmarc),
+            other => match other.strip_prefix("header.") {
+                Some(name) if is_field_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
+                _ => {
+                    Err("is one of from.address, from.domain, from.tld, recipient.address, recipient.domain, subject, \
+                     auth.dmarc and header.NAME"
+                        .into())
+                }
+            },
+        }
+    }
+}
+
+fn is_field_name(name: &str) -> bool {
+    (1..=76).contains(&name.len()) && name.bytes().all(|byte| (33..=126).contains(&byte) && byte != b':')
+}
+
+impl From<Field> for String {
+    fn from(field: Field) -> Self {
+        match field {
+            Field::FromAddress => "from.address".into(),
+            Field::FromDomain => "from.domain".into(),
+            Field::FromTld => "from.tld".into(),
+            Field::RecipientAddress => "recipient.address".into(),
+            Field::RecipientDomain => "recipient.domain".into(),
+            Field::Subject => "subject".into(),
+            Field::Header(name) => format!("header.{name}"),
+            Field::Dmarc => "auth.dmarc".into(),
+        }
+    }
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// What it looks at.
+    pub field: Field,
+    /// How it compares.
+    pub operator: Operator,
+    /// With what; one unless it is a list.
+    pub values: Vec<String>,
+}
+
+/// One action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// What is done.
+    #[serde(rename = "type")]
+    pub kind: ActionKind,
+    /// Which folder or label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+/// What a rule says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AboutRule {
+    /// Which mail it is about.
+    pub direction: Direction,
+    /// Smaller ones come first.
+    pub priority: i32,
+    /// Whether it is asked at all.
+    pub enabled: bool,
+    /// How its conditions come together.
+    pub together: Together,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+    /// What is done when it matches.
+    pub actions: Vec<Action>,
+}
+
+/// A rule with its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub about: AboutRule,
+}
+
+/// What is known about a mail. `None` is not known yet.
+#[derive(Clone, Debug, Default)]
+pub struct Facts<'a> {
+    /// The sender's address, lower-cased.
+    pub from: Option<&'a str>,
+    /// The recipients' addresses, lower-cased.
+    pub recipients: Vec<&'a str>,
+    /// The subject.
+    pub subject: Option<&'a str>,
+    /// The header fields, names and values.
+    pub headers: Option<&'a [(String, String)]>,
+    /// What DMARC says.
+    pub dmarc: Option<&'a str>,
+}
+
+/// That a rule matched, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleHit {
+    /// Which rule.
+    pub id: Uuid,
+    /// Its name at the time.
+    pub name: String,
+    /// What was done.
+    pub actions: Vec<Action>,
+}
+
+/// What came of asking rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evaluated {
+    /// How many rules were asked.
+    pub asked: usize,
+    /// Those that matched, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub matched: Vec<RuleHit>,
+}
+
+impl Evaluated {
+    /// Every action of every rule that matched, in order.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.matched.iter().flat_map(|hit| &hit.actions)
+    }
+
+    /// The rule that blocks, if one does.
+    pub fn blocks(&self) -> Option<&RuleHit> {
+        self.matched.iter().find(|hit| hit.actions.iter().any(|action| action.kind == ActionKind::Block))
+    }
+}
+
+impl Condition {
+    /// Whether it holds; `None` while nobody knows.
+    fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
+        let domain = |address: &str| address.rsplit_once('@').map_or("", |(_, domain)| domain).to_owned();
+        let tld = |address: &str| domain(address).rsplit('.').next().unwrap_or_default().to_owned();
+        let texts: Vec<String> = match &self.field {
+            Field::FromAddress => vec![facts.from?.to_owned()],
+            Field::FromDomain => vec![domain(facts.from?)],
+            Field::FromTld => vec![tld(facts.from?)],
+            Field::RecipientAddress => facts.recipients.iter().map(ToString::to_string).collect(),
+            Field::RecipientDomain => facts.recipients.iter().map(|address| domain(address)).collect(),
+            Field::Subject => vec![facts.subject?.to_owned()],
+            Field::Dmarc => vec![facts.dmarc?.to_owned()],
+            Field::Header(name) => {
+                let named = facts.headers?.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+                named.map(|(_, value)| value.clone()).collect()
+            }
+        };
+        let same = |text: &String| self.values.iter().any(|value| value.to_lowercase() == text.to_lowercase());
+        let within = |text: &String| {
+            let text = text.to_lowercase();
+            self.values.iter().any(|value| text.contains(&value.to_lowercase()))
+        };
+        Some(match self.operator {
+            Operator::Is | Operator::InList => texts.iter().any(same),
+            Operator::IsNot => !texts.iter().any(same),
+            Operator::Contains => texts.iter().any(within),
+        })
+    }
+}
+
+impl AboutRule {
+    /// Whether it matches; `None` while nobody knows.
+    pub fn matches(&self, facts: &Facts<'_>) -> Option<bool> {
+        let mut open = false;
+        for condition in &self.conditions {
+            match (condition.holds(facts), self.together) {
+                (Some(false), Together::All) => return Some(false),
+                (Some(true), Together::Any) => return Some(true),
+                (None, _) => open = true,
+                _ => {}
+            }
+        }
+        if open { None } else { Some(self.together == Together::All) }
+    }
+
+    /// What is wrong with it. `path` is put before each field.
+    pub fn check(&self) -> Result<(), Vec<FieldError>> {
+        let mut faults = Vec::new();
+        let mut fault = |path: String, message: &str| faults.push(FieldError::new(&path, message));
+        if self.conditions.is_empty() || self.conditions.len() > CONDITIONS {
+            fault("match.conditions".into(), &format!("holds 1 to {CONDITIONS} conditions"));
+        }
+        for (at, condition) in self.conditions.iter().enumerate() {
+            let one = condition.operator != Operator::InList;
+            let most = if one { 1 } else { VALUES };
+            let path = format!("match.conditions[{at}].value");
+            if condition.values.is_empty() || condition.values.len() > most {
+                fault(path.clone(), if one { "is one text" } else { "is a list of 1 to 1000 texts" });
+            }
+            if condition.values.iter().any(|value| value.is_empty() || value.chars().count() > VALUE_CHARS) {
+                fault(path, "is 1 to 512 characters");
+            }
+        }
+        if self.actions.is_empty() || self.actions.len() > ACTIONS {
+            fault("actions".into(), &format!("holds 1 to {ACTIONS} actions"));
+        }
+        for (at, action) in self.actions.iter().enumerate() {
+            let path = format!("actions[{at}].value");
+            let wants = matches!(action.kind, ActionKind::Folder | ActionKind::Label);
+            match &action.value {
+                None if wants => fault(path, "names the folder or label"),
+                Some(_) if !wants => fault(path, "is not for this action"),
+                Some(value) if value.trim().is_empty() || value.chars().count() > 100 => {
+                    fault(path, "is 1 to 100 characters");
+                }
+                _ => {}
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+}
+
+/// Asks rules of a direction, in the order of their priority. What nobody knows yet does not match. A rule that blocks is
+/// the last.
+pub fn evaluate(rules: &[Rule], direction: Direction, facts: &Facts<'_>) -> Evaluated {
+    let mut evaluated = Evaluated::default();
+    for rule in rules.iter().filter(|rule| rule.about.enabled && rule.about.direction == direction) {
+        evaluated.asked += 1;
+        if rule.about.matches(facts) == Some(true) {
+            let hit = RuleHit { id: rule.id, name: rule.name.clone(), actions: rule.about.actions.clone() };
+            evaluated.matched.push(hit);
+            if evaluated.blocks().is_some() {
+                break;
+            }
+        }
+    }
+    evaluated
+}
+
+/// Puts rules in the order in which they are asked.
+pub fn sort(rules: &mut [Rule]) {
+    rules.sort_by(|a, b| (a.about.priority, a.id).cmp(&(b.about.priority, b.id)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(field: &str, operator: Operator, values: &[&str]) -> Condition {
+        let field = Field::try_from(field.to_owned()).unwrap();
+        Condition { field, operator, values: values.iter().map(ToString::to_string).collect() }
+    }
+
+    fn rule(id: u128, priority: i32, together: Together, conditions: Vec<Condition>, kind: ActionKind) -> Rule {
+        let actions = vec![Action { kind, value: None }];
+        let about = AboutRule { direction: Direction::Inbound, priority, enabled: true, together, conditions, actions };
+        Rule { id: Uuid::from_u128(id), name: format!("r{id}"), about }
+    }
+
+    fn facts<'a>(headers: &'a [(String, String)]) -> Facts<'a> {
+        Facts {
+            from: Some("Ann@mail.shop.example"),
+            recipients: vec!["agent@a.test", "b@b.test"],
+            subject: Some("Your INVOICE 17"),
+            headers: Some(headers),
+            dmarc: Some("fail"),
+        }
+    }
+
+    #[test]
+    fn each_field_and_operator_means_what_it_says() {
+        let headers = [("List-Id".to_owned(), "<news.shop.example>".to_owned())];
+        let facts = facts(&headers);
+        for (field, operator, values, holds) in [
+            ("from.address", Operator::Is, &["ann@mail.shop.example"][..], true),
+            ("from.domain", Operator::Is, &["mail.shop.example"], true),
+            ("from.domain", Operator::Is, &["shop.example"], false),
+            ("from.tld", Operator::InList, &["test", "example"], true),
+            ("recipient.address", Operator::Is, &["b@b.test"], true),
+            ("recipient.domain", Operator::IsNot, &["b.test"], false),
+            ("subject", Operator::Contains, &["invoice"], true),
+            ("subject", Operator::IsNot, &["your invoice 17"], false),
+            ("header.list-id", Operator::Contains, &["NEWS"], true),
+            ("header.x-none", Operator::Contains, &["x"], false),
+            ("header.x-none", Operator::IsNot, &["x"], true),
+            ("auth.dmarc", Operator::Is, &["fail"], true),
+        ] {
+            let condition = condition(field, operator, values);
+            assert_eq!(condition.holds(&facts), Some(holds), "{field} {operator:?} {values:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_yet_neither_matches_nor_fails() {
+        let from = condition("from.domain", Operator::Is, &["shop.example"]);
+        let subject = condition("subject", Operator::Contains, &["spam"]);
+        let early = Facts { from: Some("x@shop.example"), ..Facts::default() };
+        let other = Facts { from: Some("x@else.example"), ..Facts::default() };
+        let all = rule(1, 0, Together::All, vec![from.clone(), subject.clone()], ActionKind::Block);
+        assert_eq!((all.about.matches(&early), all.about.matches(&other)), (None, Some(false)));
+        let any = rule(1, 0, Together::Any, vec![from, subject], ActionKind::Block);
+        assert_eq!((any.about.matches(&early), any.about.matches(&other)), (Some(true), None));
+        assert!(evaluate(&[all], Direction::Inbound, &early).matched.is_empty());
+    }
+
+    #[test]
+    fn rules_are_asked_by_priority_until_one_blocks() {
+        let always = || vec![condition("from.tld", Operator::Is, &["example"])];
+        let mut rules = [
+            rule(3, 50, Together::All, always(), ActionKind::MarkRead),
+            rule(2, 20, Together::All, always(), ActionKind::Block),
+            rule(1, 10, Together::All, always(), ActionKind::SkipAgent),
+        ];
+        sort(&mut rules);
+        let evaluated = evaluate(&rules, Direction::Inbound, &facts(&[]));
+        assert_eq!(evaluated.matched.iter().map(|hit| hit.name.as_str()).collect::<Vec<_>>(), ["r1", "r2"]);
+        assert_eq!(evaluated.asked, 2);
+        assert!(evaluate(&rules, Direction::Outbound, &facts(&[])).matched.is_empty());
+        rules[1].about.enabled = false;
+        assert_eq!(evaluate(&rules, Direction::Inbound, &facts(&[])).matched.len(), 2);
+    }
+
+    #[test]
+    fn a_rule_that_makes_no_sense_is_refused_with_its_field() {
+        let mut rule =
+            rule(1, 0, Together::All, vec![condition("subject", Operator::Is, &["a", "b"])], ActionKind::Folder);
+        rule.about.actions.push(Action { kind: ActionKind::Block, value: Some("x".into()) });
+        let faults = rule.about.check().unwrap_err();
+        let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
+        assert_eq!(paths, ["match.conditions[0].value", "actions[0].value", "actions[1].value"]);
+        for bad in ["form.address", "header.", "header.a b", "auth.spf"] {
+            assert!(Field::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Rules: what is done with some mail.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    problem::{Code, FieldError, Problem},
+    rule::{AboutRule, Action, ActionKind, Condition, Direction, Field, Operator, Together},
+    team::Scope,
+};
+use mailonce_engine::rules::RuleView;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    records::{PageQuery, made},
+    wire::words,
+};
+
+/// Where a rule without a priority stands.
+const PRIORITY: i32 = 100;
+
+/// One text or several.
+#[derive(Clone, Deserialize, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Values {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// A condition.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConditionBody {
+    /// `from.address from.domain from.tld recipient.address recipient.domain subject header.NAME auth.dmarc`.
+    field: String,
+    /// `is is_not contains in_list`.
+    operator: String,
+    /// One text; a list with `in_list`.
+    value: Values,
+}
+
+/// When a rule matches.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleMatchBody {
+    /// `all` (default) or `any`.
+    #[serde(default)]
+    operator: Option<String>,
+    conditions: Vec<ConditionBody>,
+}
+
+/// What is done.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ActionBody {
+    /// `block folder label skip_agent mark_read`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The folder or label.
+    #[serde(default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+}
+
+/// A rule to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewRuleBody {
+    name: String,
+    /// `inbound` (default) or `outbound`.
+    #[serde(default)]
+    direction: Option<String>,
+    /// Smaller ones come first; 100 by default.
+    #[serde(default)]
+    priority: Option<i32>,
+    #[serde(default)]
+    enabled: Option<bool>,
+    #[serde(rename = "match")]
+    matching: RuleMatchBody,
+    actions: Vec<ActionBody>,
+}
+
+/// What to change of a rule. Absent members stay.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RulePatchBody {
+    /// The rev that was seen.
+    rev: u32,
+    #[serde(default)]
+    priority: Option<i32>,
+    #[serde(default)]
+    enabled: Option<bool>,
+    #[serde(default, rename = "match")]
+    matching: Option<RuleMatchBody>,
+    #[serde(default)]
+    actions: Option<Vec<ActionBody>>,
+}
+
+/// A rule.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RuleBody {
+    id: String,
+    name: String,
+    rev: u32,
+    created_at: String,
+    direction: &'static str,
+    priority: i32,
+    enabled: bool,
+    #[serde(rename = "match")]
+    matching: RuleMatchBody,
+    actions: Vec<ActionBody>,
+}
+
+impl From<RuleView> for RuleBody {
+    fn from(rule: RuleView) -> Self {
+        let AboutRule { direction, priority, enabled, together, conditions, actions } = rule.about;
+        Self {
+            id: rule.id.to_string(),
+            name: rule.name,
+            rev: rule.rev,
+            created_at: rule.created_at.to_string(),
+            direction: direction.word(),
+            priority,
+            enabled,
+            matching: RuleMatchBody {
+                operator: Some(together.word().to_owned()),
+                conditions: conditions.into_iter().map(condition_body).collect(),
+            },
+            actions: actions
+                .into_iter()
+                .map(|action| ActionBody { kind: action.kind.word().to_owned(), value: action.value })
+                .collect(),
+        }
+    }
+}
+
+fn condition_body(condition: Condition) -> ConditionBody {
+    let Condition { field, operator, mut values } = condition;
+    let value = match operator {
+        Operator::InList => Values::Several(values),
+        _ => Values::One(values.pop().unwrap_or_default()),
+    };
+    ConditionBody { field: field.into(), operator: operator.word().to_owned(), value }
+}
+
+/// Rules, newest first. They are asked in the order of their priority.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RulePage {
+    data: Vec<RuleBody>,
+    next_cursor: Option<String>,
+}
+
+fn fault(path: impl Into<String>, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(&path.into(), message)])
+}
+
+fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>), Problem> {
+    let together = match body.operator.as_deref() {
+        None => Together::All,
+        Some(word) => Together::parse(word).ok_or_else(|| fault("match.operator", "is all or any"))?,
+    };
+    let condition = |(at, condition): (usize, ConditionBody)| {
+        let path = |field: &str| format!("match.conditions[{at}].{field}");
+        let field = Field::try_from(condition.field).map_err(|why| fault(path("field"), why))?;
+        let wrong = || fault(path("operator"), "is is, is_not, contains or in_list");
+        let operator = Operator::parse(&condition.operator).ok_or_else(wrong)?;
+        let values = match condition.value {
+            Values::One(value) => vec![value],
+            Values::Several(values) => values,
+        };
+        Ok(Condition { field, operator, values })
+    };
+    let conditions = body.conditions.into_iter().enumerate().map(condition).collect::<Result<_, Problem>>()?;
+    Ok((together, conditions))
+}
+
+fn actions(bodies: Vec<ActionBody>) -> Result<Vec<Action>, Problem> {
+    let action = |(at, body): (usize, ActionBody)| {
+        let wrong = || fault(format!("actions[{at}].type"), "is block, folder, label, skip_agent or mark_read");
+        Ok(Action { kind: ActionKind::parse(&body.kind).ok_or_else(wrong)?, value: body.value })
+    };
+    bodies.into_iter().enumerate().map(action).collect()
+}
+
+fn rule_id(text: &str) -> Result<Uuid, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no rule {text}")))
+}
+
+/// Add a rule.
+#[utoipa::path(post, path = "/v1/rules", tag = "rules", request_body = NewRuleBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 201, description = "Added", body = RuleBody), (status = 200, description = "Added before under this key", body = RuleBody),
+        (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let NewRuleBody { name, direction, priority, enabled, matching, actions: what } = body.parse()?;
+    let asked = door.asked("rules", "", &body.canonical()?);
+    words("name", &name)?;
+    if name.trim().is_empty() {
+        return Err(fault("name", "is empty").into());
+    }
+    let direction = match direction.as_deref() {
+        None => Direction::Inbound,
+        Some(word) => Direction::parse(word).ok_or_else(|| fault("direction", "is inbound or outbound"))?,
+    };
+    let (together, conditions) = conditions(matching)?;
+    let (priority, enabled) = (priority.unwrap_or(PRIORITY), enabled.unwrap_or(true));
+    let about = AboutRule { direction, priority, enabled, together, conditions, actions: actions(what)? };
+    let rule = app.engine.create_rule(&door.caller, name, &about, asked).await?;
+    Ok(made(rule.first, Json(RuleBody::from(rule.thing))))
+}
+
+/// List rules, newest first.
+#[utoipa::path(get, path = "/v1/rules", tag = "rules", params(PageQuery),
+    responses((status = 200, description = "A page", body = RulePage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let (before, limit) = query.0.read()?;
+    let page = app.engine.rules(&door.caller, before, limit).await?;
+    let data = page.rows.into_iter().map(RuleBody::from).collect();
+    Ok(Json(RulePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read one rule.
+#[utoipa::path(get, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
+    responses((status = 200, description = "The rule", body = RuleBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let rule = app.engine.rule(&door.caller, rule_id(&id)?).await?;
+    Ok(Json(RuleBody::from(rule)).into_response())
+}
+
+/// Change a rule as it was seen.
+#[utoipa::path(patch, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)), request_body = RulePatchBody,
+    responses((status = 200, description = "The rule as it is now", body = RuleBody),
+        (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let mut rule = app.engine.rule(&door.caller, rule_id(&id)?).await?;
+    let RulePatchBody { rev, priority, enabled, matching, actions: what } = body.parse()?;
+    if let Some(matching) = matching {
+        (rule.about.together, rule.about.conditions) = conditions(matching)?;
+    }
+    if let Some(what) = what {
+        rule.about.actions = actions(what)?;
+    }
+    rule.about.priority = priority.unwrap_or(rule.about.priority);
+    rule.about.enabled = enabled.unwrap_or(rule.about.enabled);
+    let rule = app.engine.change_rule(&door.caller, rule.id, rev, &rule.about).await?;
+    Ok(Json(RuleBody::from(rule)).into_response())
+}
+
+/// Remove a rule.
+#[utoipa::path(delete, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
+    responses((status = 200, description = "What it was", body = RuleBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let rule = app.engine.remove_rule(&door.caller, rule_id(&id)?).await?;
+    Ok(Json(RuleBody::from(rule)).into_response())
+}

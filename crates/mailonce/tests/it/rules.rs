@@ -1,0 +1,104 @@
+//! Rules: what is done with some mail, at the door, when it is read, and when one is sent.
+
+use mailonce_core::delivery::Received;
+use serde_json::{Value, json};
+
+use crate::{
+    call::{delete, patch, post},
+    world::{World, mail, mail_with},
+};
+
+fn rule(name: &str, condition: &Value, actions: &Value) -> Value {
+    json!({ "name": name, "match": { "conditions": [condition] }, "actions": actions })
+}
+
+fn mail_in(from: &str, subject: &str) -> String {
+    format!("From: {from}\nMessage-ID: <{subject}@x>\nSubject: {subject}\nX-Kind: bulk\n\nhello\n")
+}
+
+async fn first_message(world: &World, inbox: &str) -> Value {
+    world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).rows().remove(0)
+}
+
+over_memory_and_sqlite! {
+    async fn rules_put_labels_and_folders_on_messages_and_the_message_says_so(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let header = json!({ "field": "header.x-kind", "operator": "is", "value": "bulk" });
+        let actions = json!([{ "type": "label", "value": "news" }, { "type": "folder", "value": "later" }]);
+        let made = world.post("/v1/rules", &rule("bulk", &header, &actions)).await.is(201);
+        let subject = json!({ "field": "subject", "operator": "contains", "value": "NOPE" });
+        world.post("/v1/rules", &rule("none", &subject, &json!([{ "type": "mark_read" }]))).await.is(201);
+        let domain = json!({ "field": "from.domain", "operator": "in_list", "value": ["shop.test", "x.test"] });
+        let quiet = json!([{ "type": "skip_agent" }, { "type": "mark_read" }]);
+        world.post("/v1/rules", &rule("quiet", &domain, &quiet)).await.is(201);
+        world.arrives(&["a@agents.test"], &mail_in("ann@shop.test", "one")).await;
+        let message = first_message(&world, &inbox).await;
+        assert_eq!(message["labels"], json!(["news"]));
+        assert_eq!((&message["folder"], &message["read"]), (&json!("later"), &json!(true)));
+        assert_eq!(message["state"], "skipped");
+        let names: Vec<&str> = message["rules"].as_array().unwrap().iter().map(|hit| hit["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["bulk", "quiet"]);
+        let path = format!("/v1/rules/{}", made.word("id"));
+        world.call(patch(&path).json(&json!({ "rev": 1, "enabled": false }))).await.is(200);
+        world.call(patch(&path).json(&json!({ "rev": 1, "enabled": true }))).await.refused(409, "stale_rev");
+        world.arrives(&["a@agents.test"], &mail_in("ann@shop.test", "two")).await;
+        assert_eq!(first_message(&world, &inbox).await["labels"], json!([]));
+        world.call(delete(&path)).await.is(200);
+        world.get(&path).await.is(404);
+    }
+
+    async fn a_block_refuses_at_the_door_what_it_can_and_the_rest_when_it_is_read(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let block = json!([{ "type": "block" }]);
+        let sender = json!({ "field": "from.domain", "operator": "is", "value": "shop.test" });
+        world.post("/v1/rules", &rule("sender", &sender, &block)).await.is(201);
+        let subject = json!({ "field": "subject", "operator": "contains", "value": "lottery" });
+        world.post("/v1/rules", &rule("words", &subject, &block)).await.is(201);
+        // The envelope says shop.test: the listener refuses it, and a hook leaves a row.
+        let door = world.arrives(&["a@agents.test"], &mail_in("ann@else.test", "one")).await;
+        assert!(matches!(door[..], [Received::Refused(_)]));
+        let mut mail = crate::world::incoming(&["a@agents.test"], &mail_in("ann@else.test", "The lottery"));
+        mail.sender = Some("x@else.test".into());
+        let kept = world.engine.take_mail(mail).await.unwrap();
+        assert!(matches!(kept[..], [Received::Kept(_)]));
+        world.engine.read_waiting().await.unwrap();
+        assert!(world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).rows().is_empty());
+        let rows = world.get(&format!("/v1/deliveries?inbox={inbox}")).await.is(200).rows();
+        assert!(rows.iter().all(|row| row["state"] == "refused" && row["reason"] == "blocked"), "{rows:?}");
+        assert_eq!(rows.len(), 2);
+    }
+
+    async fn an_outbound_block_refuses_a_send_and_never_a_retry_of_what_was_accepted(world) {
+        let before = world.send("k", &mail()).await.is(202);
+        let to = json!({ "field": "recipient.domain", "operator": "is", "value": "example.com" });
+        let mut body = rule("quiet", &to, &json!([{ "type": "block" }]));
+        body["direction"] = json!("outbound");
+        let made = world.post("/v1/rules", &body).await.is(201);
+        let refused = world.send("k2", &mail()).await.refused(422, "blocked_by_rule");
+        assert_eq!(refused["rule"], made["id"]);
+        assert_eq!(world.send("k", &mail()).await.is(200).word("id"), before.word("id"));
+        world.send("k2", &mail_with(json!({ "to": "ann@elsewhere.test" }))).await.is(202);
+    }
+
+    async fn what_is_no_rule_is_refused_with_its_field(world) {
+        let good = json!({ "field": "subject", "operator": "is", "value": "x" });
+        let act = json!([{ "type": "mark_read" }]);
+        for (body, field) in [
+            (rule("a", &json!({ "field": "topic", "operator": "is", "value": "x" }), &act), "match.conditions[0].field"),
+            (rule("a", &json!({ "field": "subject", "operator": "like", "value": "x" }), &act), "match.conditions[0].operator"),
+            (rule("a", &json!({ "field": "subject", "operator": "is", "value": ["x", "y"] }), &act), "match.conditions[0].value"),
+            (rule("a", &good, &json!([{ "type": "explode" }])), "actions[0].type"),
+            (rule("a", &good, &json!([{ "type": "label" }])), "actions[0].value"),
+            (rule("a", &good, &json!([])), "actions"),
+            (rule(" ", &good, &act), "name"),
+        ] {
+            world.post("/v1/rules", &body).await.refused(422, "invalid_field").at(field);
+        }
+        let keyed = || post("/v1/rules").key("r").json(&rule("a", &good, &act));
+        let made = world.call(keyed()).await.is(201);
+        assert_eq!(world.call(keyed()).await.is(200).word("id"), made.word("id"));
+        world.post("/v1/rules", &rule("a", &good, &act)).await.refused(409, "name_taken");
+    }
+}
