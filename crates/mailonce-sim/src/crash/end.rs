@@ -22,7 +22,7 @@ impl Live<'_> {
             self.kill(other, "a kill of the other node")?;
         }
         let server = self.start_unhurt()?;
-        self.introduce(server.at)?;
+        self.introduce(server.at, SETTLES)?;
         self.callers.ask_the_rest(server.at)?;
         let settled = until(SETTLES, || self.is_settled(server.at))?;
         self.story.push(format!("  settled: {settled}"));
