@@ -47,6 +47,7 @@ impl Engine {
                 continue;
             }
             tokio::select! {
+                biased;
                 () = way.wake.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => {}

@@ -70,6 +70,7 @@ impl Engine {
                 Err(error) => tracing::warn!(%error, "looking for unknown outcomes"),
             }
             tokio::select! {
+                biased;
                 () = self.doubted.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => {}

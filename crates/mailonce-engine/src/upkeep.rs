@@ -63,6 +63,7 @@ impl Engine {
                 Err(error) => tracing::warn!(%error, "saying that this process lives"),
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(LIVE_EVERY) => {}
                 _ = stop.changed() => {}
             }
@@ -84,6 +85,7 @@ impl Engine {
                 }
             }
             tokio::select! {
+                biased;
                 () = self.ways.sandbox.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => {}
@@ -98,6 +100,7 @@ impl Engine {
         let mut touches = tokio::time::interval(TOUCH_EVERY);
         while !*stop.borrow() {
             tokio::select! {
+                biased;
                 _ = notes.tick() => self.write_suppressed().await,
                 _ = sweeps.tick() => self.sweep().await,
                 _ = touches.tick() => self.touch().await,
