@@ -60,7 +60,7 @@ impl<'a> View<'a> {
     }
 
     fn sort_call(&mut self, call: &'a Call) {
-        let refused = matches!(call.end, End::Fail { .. });
+        let refused = matches!(call.end, End::Fail { status, .. } if status != 503);
         match (call.verb, &call.key, &call.about) {
             (Verb::Send | Verb::Batch, key, _) => {
                 if let Some(key) = key {
