@@ -9,9 +9,9 @@ use mailonce_core::{
     doubt,
     email::Email,
     handoff::{Evidence, Handoff, Says, Source},
-    id::EmailId,
+    id::{EmailId, NodeId},
     port::{
-        store::{Acted, LeaseWish, Leased, Once},
+        store::{Acted, LeaseWish, Leased, Once, StoreError},
         transport::{Meaning, Parcel, Phase, Reply, Shape},
     },
     time::Time,
@@ -71,36 +71,50 @@ impl Engine {
         if room == 0 {
             return false;
         }
-        let wish = self.lease_wish(way, room);
+        let node = self.holder.current();
+        let wish = self.lease_wish(way, &node, room);
         let room = wish.max;
         crate::failpoint!("before-lease");
-        match self.store.lease(wish, self.now()).await {
-            Ok(leased) => {
-                if !leased.is_empty() {
-                    crate::failpoint!("after-lease");
-                }
-                let more = leased.len() == room;
-                for leased in leased {
-                    let guard = way.begin(self.throttled_domain(way, &leased));
-                    let (engine, way) = (Arc::clone(self), Arc::clone(way));
-                    under_way.spawn(async move { engine.deliver(way, leased, guard).await });
-                }
-                more
-            }
-            Err(error) => {
-                tracing::warn!(%error, "leasing");
-                false
-            }
+        let leased = self.lease(wish, &node).await;
+        if !leased.is_empty() {
+            crate::failpoint!("after-lease");
+        }
+        let more = leased.len() == room;
+        for leased in leased {
+            let guard = way.begin(self.throttled_domain(way, &leased));
+            let (engine, way, node) = (Arc::clone(self), Arc::clone(way), Arc::clone(&node));
+            under_way.spawn(async move {
+                engine.deliver(way, leased, guard).await;
+                drop(node);
+            });
+        }
+        more
+    }
+
+    /// Leases. What the ledger does not confirm may be leased all the same, and nobody could say what it is: so it is
+    /// left to whoever takes over from a name that is not heard of any more.
+    async fn lease(&self, wish: LeaseWish, node: &Arc<NodeId>) -> Vec<Leased> {
+        self.store.lease(wish, self.now()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "leasing");
+            self.lost_lease(&error, node);
+            Vec::new()
+        })
+    }
+
+    /// Goes on under another name when a lease may be lost.
+    pub(crate) fn lost_lease(&self, error: &StoreError, node: &Arc<NodeId>) {
+        if matches!(error, StoreError::Unknown(_)) {
+            self.holder.renew(node, &*self.chance);
         }
     }
 
     /// A wish that cannot bring more for one domain than it may still have, whatever is due.
-    fn lease_wish(&self, way: &Way, max: usize) -> LeaseWish {
+    fn lease_wish(&self, way: &Way, node: &NodeId, max: usize) -> LeaseWish {
         let throttled = self.outside.per_domain.filter(|_| way.capability().shape == Shape::PerRecipient);
         let (but, most) = throttled.map_or((Vec::new(), max), |most| way.throttle(most));
         LeaseWish {
             transport: way.transport.name().to_owned(),
-            node: self.node,
+            node: *node,
             max: max.min(most),
             but,
             scheduled: self.time.is_sure(),
@@ -112,7 +126,8 @@ impl Engine {
         if !self.ways.has_other(way.transport.name(), self.time.even()) {
             return false;
         }
-        let Ok(leased) = self.store.lease(self.lease_wish(way, LEASED_AT_ONCE), self.now()).await else { return false };
+        let node = self.holder.current();
+        let leased = self.lease(self.lease_wish(way, &node, LEASED_AT_ONCE), &node).await;
         let mut moved = false;
         for leased in &leased {
             let Some(handoff) = leased.email.handoffs.get(usize::from(leased.number)) else { continue };

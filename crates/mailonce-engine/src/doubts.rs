@@ -7,7 +7,7 @@ use mailonce_core::{
     doubt::{self, Next},
     email::{Email, EmailState},
     handoff::{Evidence, Says, Source},
-    id::{EmailId, TeamId},
+    id::{EmailId, NodeId, TeamId},
     port::{
         store::{Acted, Once},
         transport::{Asked as LookUp, Found, Recovery},
@@ -117,9 +117,16 @@ impl Engine {
         }
         let under_way = way.begin(None);
         let account = way.transport.account().to_owned();
-        let act = Act::Repeat { number, holder: self.node, account };
-        let acted = self.store.act(email.team, email.id, act, None, self.now()).await;
-        let Ok(Once::Done(Acted::Email(Verdict::Done, held))) = acted else { return };
+        let node = self.holder.current();
+        let act = Act::Repeat { number, holder: *node, account };
+        let held = match self.store.act(email.team, email.id, act, None, self.now()).await {
+            Ok(Once::Done(Acted::Email(Verdict::Done, held))) => held,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "repeating");
+                return self.lost_lease(&error, &node);
+            }
+        };
         crate::failpoint!("repeat");
         let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
         match self.store.leased(email.team, email.id, number).await {
@@ -127,12 +134,12 @@ impl Engine {
             Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
             Ok(Some(leased)) => Box::pin(Arc::clone(self).deliver(Arc::clone(way), leased, under_way)).await,
             // The lease ends with this process at the latest; until then nobody else may try.
-            Ok(None) | Err(_) => self.give_back(email, number).await,
+            Ok(None) | Err(_) => self.give_back(email, number, *node).await,
         }
     }
 
-    async fn give_back(&self, email: &Email, number: u16) {
-        let act = Act::Crash { number, holder: self.node };
+    async fn give_back(&self, email: &Email, number: u16, holder: NodeId) {
+        let act = Act::Crash { number, holder };
         self.insist(email.team, email.id, act).await;
     }
 

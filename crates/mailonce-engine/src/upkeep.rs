@@ -23,9 +23,12 @@ impl Engine {
     /// Takes over what processes that ended left behind. Before the first hand-over of this one.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let mut all = Recovered::default();
-        self.store.heartbeat(self.node, self.now()).await?;
+        for node in self.holder.alive() {
+            self.store.heartbeat(node, self.now()).await?;
+        }
         loop {
-            let some = self.store.recover(self.node, RECOVERED_AT_ONCE, self.now()).await?;
+            let node = *self.holder.current();
+            let some = self.store.recover(node, RECOVERED_AT_ONCE, self.now()).await?;
             all.queued += some.queued;
             all.unknown += some.unknown;
             if some.queued + some.unknown == 0 {

@@ -80,8 +80,9 @@ fn check_intents(view: &View<'_>, found: &mut Vec<Violation>) {
     for email in view.history.emails.iter().filter(|email| !email.intent.is_empty()) {
         for to in email.to.iter().filter(|to| view.copies(&email.id, to) > 0) {
             let other = holders.insert((&email.team, &email.intent, to), email);
-            // A key that was forgotten may be bound again.
-            if let Some(other) = other.filter(|other| view.lives((&other.team, &other.key)) == 1) {
+            // What was forgotten stands for nobody.
+            let remembered = |email: &Email| view.lives((&email.team, &email.key)) == 1;
+            if let Some(other) = other.filter(|other| remembered(other) && remembered(email)) {
                 let subject = Subject { emails: BTreeSet::from([&*other.id, &*email.id]), key: None };
                 let why = format!("{} and {} went to {to}", other.id, email.id);
                 found.push(view.of(Rule::Overlapped, &email.intent, why, &subject));

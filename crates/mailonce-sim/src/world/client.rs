@@ -84,7 +84,7 @@ impl Clients {
         let mut call = Call::new(0, &team, wish.verb());
         (call.key, call.wanted, call.forgives) = (key.clone(), wish.wanted(words), wish.forgives());
         call.may_fail = vec!["key_mismatch".into()];
-        let began = self.shared.now();
+        let began = self.shared.first_asked(&(team, key.clone()));
         let call = self.shared.invoke(call);
         let caller = &self.callers[wish.team];
         let end = match &wish.name {

@@ -24,6 +24,8 @@ const ROUNDS: usize = 48;
 const ROUND_MS: u64 = 620;
 /// How long a process counts as alive after it was last heard of, and some.
 const UNHEARD_MS: i64 = 16_000;
+/// A stretch after which a node may be thought dead, in milliseconds.
+const NOTICED_MS: i64 = 10_000;
 /// The longest stretch that is skipped at once after healing, in milliseconds.
 const LONGEST_MS: i64 = 7 * 3_600_000;
 
@@ -168,13 +170,17 @@ fn leap(town: &Town) {
     } else {
         shared.pick(&[0, 0, 1_000, 3_000])
     };
-    if ms >= 10_000 {
-        // Nodes are not heard of for so long: one may take over from another that lives.
-        let touched = if town.nodes.len() > 1 { shared.on_the_wire(None) } else { Vec::new() };
+    skip(town, ms);
+}
+
+/// Lets time pass at once. When nodes are not heard of for long, one may take over from another that lives.
+fn skip(town: &Town, ms: i64) {
+    if ms >= NOTICED_MS {
+        let touched = if town.nodes.len() > 1 { town.shared.on_the_wire(None) } else { Vec::new() };
         let touched = if touched.is_empty() { vec!["nobody".to_owned()] } else { touched };
-        shared.fault(FaultKind::Leap, touched);
+        town.shared.fault(FaultKind::Leap, touched);
     }
-    shared.leap(ms);
+    town.shared.leap(ms);
 }
 
 /// After healing: every wish is asked for once more, providers tell all they have to tell, and time passes until
@@ -194,9 +200,9 @@ async fn settle(town: &mut Town, clients: &Clients, wishes: &[Wish]) -> Result<(
             reading::Rest::Over => {}
             reading::Rest::At(due) => {
                 let now = town.nodes[0].engine.now().0;
-                town.shared.leap((due - now).clamp(0, LONGEST_MS) + 1);
+                skip(town, (due - now).clamp(0, LONGEST_MS) + 1);
             }
-            reading::Rest::Held => town.shared.leap(UNHEARD_MS),
+            reading::Rest::Held => skip(town, UNHEARD_MS),
         }
     }
     town.shared.heal();

@@ -34,6 +34,8 @@ struct Inner {
     known: BTreeMap<(EmailId, u16), Known>,
     /// When scheduled emails are due by the true time.
     due: BTreeMap<EmailId, i64>,
+    /// When each wish was asked for first.
+    asked: BTreeMap<(String, String), i64>,
     /// Emails whose keys were forgotten in time.
     forgotten: BTreeSet<EmailId>,
 }
@@ -62,6 +64,7 @@ impl Shared {
                 history: History::default(),
                 known: BTreeMap::new(),
                 due: BTreeMap::new(),
+                asked: BTreeMap::new(),
                 forgotten: BTreeSet::new(),
             }),
         })
@@ -124,6 +127,13 @@ impl Shared {
         if self.plan.nodes == 1 && !ends {
             self.inner().due.entry(id).or_insert(at);
         }
+    }
+
+    /// When a wish was asked for first: now, if it has no key.
+    pub(super) fn first_asked(&self, (team, key): &(String, Option<String>)) -> i64 {
+        let now = self.now();
+        let Some(key) = key else { return now };
+        *self.inner().asked.entry((team.clone(), key.clone())).or_insert(now)
     }
 
     /// Whether a scheduled email comes before its time.

@@ -142,6 +142,8 @@ impl Town {
                 self.nodes[node].skew.fetch_add(jump, Ordering::Relaxed);
             }
             if self.shared.plan.has(FaultKind::ClockJump) && self.shared.below(8) == 0 {
+                // An operator sets the clock right and says so.
+                self.nodes[node].skew.store(0, Ordering::Relaxed);
                 self.nodes[node].engine.confirm_time();
             }
         }

@@ -65,12 +65,14 @@ impl Wish {
             _ => vec![(0..shared.between(1, 2)).map(own).collect()],
         };
         let way = shared.below(5) == 0;
+        // Wishes of one intent may meet, and another time would be another meaning.
+        let later = shared.below(6) == 0 && !matches!(name, Name::Intent(_));
         Self {
             team: shared.below(shared.plan.teams as u64) as usize,
             name,
             to,
             resend: shared.below(3) == 0,
-            later: (shared.below(6) == 0).then(|| shared.between(1, 90)),
+            later: later.then(|| shared.between(1, 90)),
             ttl: (shared.below(4) == 0).then_some(20 * 60_000),
             way: way.then(|| "hop0".to_owned()),
         }
