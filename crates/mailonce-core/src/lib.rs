@@ -30,6 +30,8 @@ pub mod id;
 pub mod intent;
 pub mod key;
 pub mod limits;
+#[doc(hidden)]
+pub mod mutant;
 pub mod port;
 pub mod problem;
 pub mod record;
