@@ -38,6 +38,8 @@ pub mod intent;
 pub mod key;
 pub mod limits;
 pub mod message;
+#[doc(hidden)]
+pub mod mutant;
 pub mod port;
 pub mod problem;
 pub mod record;

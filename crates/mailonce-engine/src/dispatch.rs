@@ -9,9 +9,9 @@ use mailonce_core::{
     doubt,
     email::Email,
     handoff::{Evidence, Handoff, Says, Source},
-    id::EmailId,
+    id::{EmailId, NodeId},
     port::{
-        store::{Acted, LeaseWish, Leased, Once},
+        store::{Acted, LeaseWish, Leased, Once, StoreError},
         transport::{Meaning, Parcel, Phase, Reply, Shape},
     },
     time::Time,
@@ -47,6 +47,7 @@ impl Engine {
                 continue;
             }
             tokio::select! {
+                biased;
                 () = way.wake.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => {}
@@ -70,36 +71,53 @@ impl Engine {
         if room == 0 {
             return false;
         }
-        let wish = self.lease_wish(way, room);
+        let node = self.holder.current();
+        let wish = self.lease_wish(way, &node, room);
         let room = wish.max;
-        mailonce_core::failpoint!("before-lease");
-        match self.store.lease(wish, self.now()).await {
-            Ok(leased) => {
-                if !leased.is_empty() {
-                    mailonce_core::failpoint!("after-lease");
-                }
-                let more = leased.len() == room;
-                for leased in leased {
-                    let guard = way.begin(self.throttled_domain(way, &leased));
-                    let (engine, way) = (Arc::clone(self), Arc::clone(way));
-                    under_way.spawn(async move { engine.deliver(way, leased, guard).await });
-                }
-                more
-            }
-            Err(error) => {
-                tracing::warn!(%error, "leasing");
-                false
-            }
+        crate::failpoint!("before-lease");
+        let leased = self.lease(wish, &node).await;
+        if !leased.is_empty() {
+            crate::failpoint!("after-lease");
+        }
+        let more = leased.len() == room;
+        for leased in leased {
+            let guard = way.begin(self.throttled_domain(way, &leased));
+            let (engine, way, node) = (Arc::clone(self), Arc::clone(way), Arc::clone(&node));
+            under_way.spawn(async move {
+                engine.deliver(way, leased, guard).await;
+                drop(node);
+            });
+        }
+        more
+    }
+
+    /// Leases. What the ledger does not confirm may be leased all the same, and nobody could say what it is: so it is
+    /// left to whoever takes over from a name that is not heard of any more.
+    async fn lease(&self, wish: LeaseWish, node: &Arc<NodeId>) -> Vec<Leased> {
+        let leased = match self.be_heard().await {
+            Ok(()) => self.store.lease(wish, self.now()).await.inspect_err(|error| self.lost_lease(error, node)),
+            Err(error) => Err(error),
+        };
+        leased.unwrap_or_else(|error| {
+            tracing::warn!(%error, "leasing");
+            Vec::new()
+        })
+    }
+
+    /// Goes on under another name when a lease may be lost.
+    pub(crate) fn lost_lease(&self, error: &StoreError, node: &Arc<NodeId>) {
+        if matches!(error, StoreError::Unknown(_)) {
+            self.holder.renew(node, &*self.chance);
         }
     }
 
     /// A wish that cannot bring more for one domain than it may still have, whatever is due.
-    fn lease_wish(&self, way: &Way, max: usize) -> LeaseWish {
+    fn lease_wish(&self, way: &Way, node: &NodeId, max: usize) -> LeaseWish {
         let throttled = self.outside.per_domain.filter(|_| way.capability().shape == Shape::PerRecipient);
         let (but, most) = throttled.map_or((Vec::new(), max), |most| way.throttle(most));
         LeaseWish {
             transport: way.transport.name().to_owned(),
-            node: self.node,
+            node: *node,
             max: max.min(most),
             but,
             scheduled: self.time.is_sure(),
@@ -111,7 +129,8 @@ impl Engine {
         if !self.ways.has_other(way.transport.name(), self.time.even()) {
             return false;
         }
-        let Ok(leased) = self.store.lease(self.lease_wish(way, LEASED_AT_ONCE), self.now()).await else { return false };
+        let node = self.holder.current();
+        let leased = self.lease(self.lease_wish(way, &node, LEASED_AT_ONCE), &node).await;
         let mut moved = false;
         for leased in &leased {
             let Some(handoff) = leased.email.handoffs.get(usize::from(leased.number)) else { continue };
@@ -155,7 +174,7 @@ impl Engine {
             }
         };
         let parcel = self.parcel(&try_, &bytes);
-        mailonce_core::failpoint!("approach");
+        crate::failpoint!("approach");
         let ready = match way.transport.approach(parcel).await {
             Ok(ready) => ready,
             Err(reply) => return self.settle(&way, &try_, None, try_.began, reply).await,
@@ -164,7 +183,10 @@ impl Engine {
             drop(ready);
             return self.park(&try_, "the provider's window closed").await;
         }
-        mailonce_core::failpoint!("before-marker");
+        crate::failpoint!("before-marker");
+        if let Err(error) = self.be_heard().await {
+            tracing::warn!(%error, "saying that this process lives");
+        }
         let marked_at = self.now();
         let wire = fresh.then(|| Arc::clone(&bytes));
         let marked = self.store.act(
@@ -176,13 +198,13 @@ impl Engine {
         );
         match marked.await {
             Ok(Once::Done(Acted::Email(Verdict::Done, email))) => {
-                mailonce_core::failpoint!("after-marker");
+                crate::failpoint!("after-marker");
                 let attempt = email.handoffs.get(usize::from(leased.number)).map(|handoff| handoff.attempts);
                 let patience = Duration::from_millis(way.capability().patience_ms.max(1) as u64);
                 let reply = tokio::time::timeout(patience, ready.hand_over())
                     .await
                     .unwrap_or_else(|_late| Reply::new(Meaning::Unknown, Phase::Final, None, "no answer in time"));
-                mailonce_core::failpoint!("after-answer");
+                crate::failpoint!("after-answer");
                 self.settle(&way, &try_, attempt, marked_at, reply).await;
             }
             Ok(_) => {
@@ -251,7 +273,7 @@ impl Engine {
             plan: self.outside.plan(self.chance.number()),
         };
         let settled = self.insist(try_.email.team, try_.email.id, act).await;
-        mailonce_core::failpoint!("after-settle");
+        crate::failpoint!("after-settle");
         if accepted && way.transport.name() == FAULTS {
             self.misbehave(try_).await;
         }

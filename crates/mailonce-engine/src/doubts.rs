@@ -7,7 +7,7 @@ use mailonce_core::{
     doubt::{self, Next},
     email::{Email, EmailState},
     handoff::{Evidence, Says, Source},
-    id::{EmailId, TeamId},
+    id::{EmailId, NodeId, TeamId},
     port::{
         store::{Acted, Once},
         transport::{Asked as LookUp, Found, Recovery},
@@ -70,6 +70,7 @@ impl Engine {
                 Err(error) => tracing::warn!(%error, "looking for unknown outcomes"),
             }
             tokio::select! {
+                biased;
                 () = self.doubted.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => {}
@@ -116,22 +117,32 @@ impl Engine {
         }
         let under_way = way.begin(None);
         let account = way.transport.account().to_owned();
-        let act = Act::Repeat { number, holder: self.node, account };
-        let acted = self.store.act(email.team, email.id, act, None, self.now()).await;
-        let Ok(Once::Done(Acted::Email(Verdict::Done, held))) = acted else { return };
-        mailonce_core::failpoint!("repeat");
+        let node = self.holder.current();
+        if let Err(error) = self.be_heard().await {
+            return tracing::warn!(%error, "saying that this process lives");
+        }
+        let act = Act::Repeat { number, holder: *node, account };
+        let held = match self.store.act(email.team, email.id, act, None, self.now()).await {
+            Ok(Once::Done(Acted::Email(Verdict::Done, held))) => held,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "repeating");
+                return self.lost_lease(&error, &node);
+            }
+        };
+        crate::failpoint!("repeat");
         let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
         match self.store.leased(email.team, email.id, number).await {
             // Taken over meanwhile: whoever holds it now does not need us.
             Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
             Ok(Some(leased)) => Box::pin(Arc::clone(self).deliver(Arc::clone(way), leased, under_way)).await,
             // The lease ends with this process at the latest; until then nobody else may try.
-            Ok(None) | Err(_) => self.give_back(email, number).await,
+            Ok(None) | Err(_) => self.give_back(email, number, *node).await,
         }
     }
 
-    async fn give_back(&self, email: &Email, number: u16) {
-        let act = Act::Crash { number, holder: self.node };
+    async fn give_back(&self, email: &Email, number: u16, holder: NodeId) {
+        let act = Act::Crash { number, holder };
         self.insist(email.team, email.id, act).await;
     }
 
@@ -158,9 +169,9 @@ impl Engine {
             once: None,
         };
         let next = Some(doubt::look_again_at(handoff, email.head.on_unknown, now));
-        mailonce_core::failpoint!("before-look-up");
+        crate::failpoint!("before-look-up");
         let found = way.transport.look_up(asked).await;
-        mailonce_core::failpoint!("after-look-up");
+        crate::failpoint!("after-look-up");
         match found {
             Found::Yes { remote_id, text } => {
                 let name = remote_id.map(|id| format!(" ({id})")).unwrap_or_default();

@@ -266,9 +266,9 @@ impl Engine {
             detail: report.reason.clone(),
             once: Some(once(source, report)),
         };
-        mailonce_core::failpoint!("hook-before-note");
+        crate::failpoint!("hook-before-note");
         let acted = self.store.act(source.team, email.id, Act::Fact(fact), None, self.now()).await;
-        mailonce_core::failpoint!("hook-after-note");
+        crate::failpoint!("hook-after-note");
         self.doubted.notify_one();
         Ok(matches!(acted.map_err(unavailable)?, Once::Done(Acted::Email(Verdict::Done, _))))
     }

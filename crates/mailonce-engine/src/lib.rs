@@ -14,7 +14,9 @@ mod dispatch;
 pub mod domains;
 pub mod doubts;
 #[doc(hidden)]
+pub mod failpoint;
 mod freeze;
+mod holder;
 pub mod hook;
 mod inbound;
 pub mod inboxes;
@@ -45,7 +47,7 @@ pub mod ways;
 
 use mailonce_core::{
     email::Channel,
-    id::{IdMaker, NodeId},
+    id::IdMaker,
     key::InstallSecret,
     limits,
     port::{
@@ -64,6 +66,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use doubts::AtWork;
+use holder::Holder;
 use metrics::Metrics;
 use seen::Seen;
 use suppressed::Suppressions;
@@ -102,8 +105,8 @@ pub struct Engine {
     epoch: u32,
     ids: Mutex<IdMaker>,
     time: Timekeeper,
-    /// This run of the program.
-    node: NodeId,
+    /// Under which name this run of the program leases.
+    holder: Holder,
     outside: Outside,
     ways: Ways,
     /// Whether hand-off rests by an operator's wish.
@@ -140,8 +143,6 @@ impl Engine {
         let install = store.install().await?;
         // Emails carry the time of their acceptance in their ids.
         let last = install.seen_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
-        let mut node = [0; 16];
-        chance.fill(&mut node);
         let seen = Arc::new(Seen::default());
         let watcher = Arc::clone(&seen);
         let alone = store.watch(Box::new(move |email| watcher.learn(email)));
@@ -152,7 +153,7 @@ impl Engine {
         let engine = Arc::new(Self {
             store,
             time: Timekeeper::new(clock, last),
-            node: NodeId(uuid::Builder::from_random_bytes(node).into_uuid()),
+            holder: Holder::new(&*chance),
             ways: Ways::new(&transports, outside.routing.clone(), Arc::clone(&inbound.inbox_domains)),
             outside,
             paused: AtomicBool::new(false),

@@ -23,17 +23,33 @@ impl Engine {
     /// Takes over what processes that ended left behind. Before the first hand-over of this one.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let mut all = Recovered::default();
-        self.store.heartbeat(self.node, self.now()).await?;
-        mailonce_core::failpoint!("heartbeat");
+        self.say_alive().await?;
+        crate::failpoint!("heartbeat");
         loop {
-            let some = self.store.recover(self.node, RECOVERED_AT_ONCE, self.now()).await?;
+            let node = *self.holder.current();
+            let some = self.store.recover(node, RECOVERED_AT_ONCE, self.now()).await?;
             all.queued += some.queued;
             all.unknown += some.unknown;
             if some.queued + some.unknown == 0 {
                 return Ok(all);
             }
-            mailonce_core::failpoint!("recovered");
+            crate::failpoint!("recovered");
         }
+    }
+
+    async fn say_alive(&self) -> Result<(), StoreError> {
+        let (names, even) = (self.holder.alive(), self.time.even());
+        for name in &names {
+            self.store.heartbeat(*name, self.now()).await?;
+        }
+        names.first().into_iter().for_each(|name| self.holder.heard(*name, even));
+        Ok(())
+    }
+
+    /// Says that this process lives, if it was silent for a while: it slept, or goes by another name. Others would take
+    /// over at once whatever it took without that.
+    pub(crate) async fn be_heard(&self) -> Result<(), StoreError> {
+        if self.holder.is_heard(self.time.even()) { Ok(()) } else { self.say_alive().await }
     }
 
     /// Hands over what is due, by every way, until `stop` changes.
@@ -65,6 +81,7 @@ impl Engine {
                 Err(error) => tracing::warn!(%error, "saying that this process lives"),
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(LIVE_EVERY) => {}
                 _ = stop.changed() => {}
             }
@@ -79,7 +96,7 @@ impl Engine {
                     Ok(count) => {
                         self.metrics.captured(count);
                         if count > 0 {
-                            mailonce_core::failpoint!("captured");
+                            crate::failpoint!("captured");
                         }
                         if count == CAPTURED_AT_ONCE {
                             continue;
@@ -89,6 +106,7 @@ impl Engine {
                 }
             }
             tokio::select! {
+                biased;
                 () = self.ways.sandbox.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => {}
@@ -103,6 +121,7 @@ impl Engine {
         let mut touches = tokio::time::interval(TOUCH_EVERY);
         while !*stop.borrow() {
             tokio::select! {
+                biased;
                 _ = notes.tick() => self.write_suppressed().await,
                 _ = sweeps.tick() => self.sweep().await,
                 _ = touches.tick() => self.touch().await,
@@ -130,7 +149,7 @@ impl Engine {
         if !self.time.is_sure() {
             return;
         }
-        mailonce_core::failpoint!("before-sweep");
+        crate::failpoint!("before-sweep");
         loop {
             match self.store.sweep(SWEPT_AT_ONCE, self.now()).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEPT_AT_ONCE => {}
@@ -138,7 +157,7 @@ impl Engine {
                 Err(error) => return tracing::warn!(%error, "sweeping"),
             }
         }
-        mailonce_core::failpoint!("after-sweep");
+        crate::failpoint!("after-sweep");
     }
 
     async fn touch(&self) {

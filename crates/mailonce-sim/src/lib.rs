@@ -5,6 +5,7 @@
 //! - [`load`] is the load generator of the benches (`scripts/bench`, binary `mailonce-bench`) and of the rigs.
 //! - [`proof`] judges what rigs saw by the promises P1 to P16.
 //! - [`rig`] starts the real binary, hurts it, and judges what it kept (`tests/it`).
+//! - [`world`] simulates worlds: the real engine, and everything around it made from a seed (`tests/worlds`).
 //! - [`sink`] is the next hop that mail is handed to, and that misbehaves as it is told (`tests/smtp`,
 //!   `tests/providers`).
 
@@ -13,3 +14,5 @@ pub mod load;
 pub mod proof;
 pub mod rig;
 pub mod sink;
+#[cfg(feature = "worlds")]
+pub mod world;

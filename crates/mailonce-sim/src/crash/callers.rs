@@ -104,6 +104,9 @@ impl Callers {
                 // Before there are two teams, the second one's wishes are the first one's.
                 wish.team = wish.team.min(held(&self.teams).len() - 1);
                 held(&self.wishes).push(wish.clone());
+                if wish.is_brief() {
+                    self.client.may_forget(&self.team(wish.team), &wish);
+                }
                 self.ask(at, &wish);
             }
             Deed::Again(which) => {
@@ -112,7 +115,9 @@ impl Callers {
                 }
             }
             Deed::Otherwise(which) => {
-                let other = self.earlier(which).and_then(|wish| Some((wish.team, deed::otherwise(&wish)?)));
+                // Under a key that is not surely bound, other words would be the first.
+                let bound = self.earlier(which).filter(|wish| self.is_told(wish));
+                let other = bound.and_then(|wish| Some((wish.team, deed::otherwise(&wish)?)));
                 if let Some((team, ask)) = other {
                     self.client.ask(at, &self.team(team), &ask);
                 }
@@ -139,8 +144,14 @@ impl Callers {
     fn earlier(&self, which: u64) -> Option<Wish> {
         let wishes = held(&self.wishes);
         let wish = wishes.get((which % wishes.len().max(1) as u64) as usize)?;
-        let brief = wish.ask.body.as_ref().is_some_and(|body| body["ttl"].is_string());
-        (!brief).then(|| wish.clone())
+        (!wish.is_brief()).then(|| wish.clone())
+    }
+
+    /// Whether a wish was surely granted.
+    fn is_told(&self, wish: &Wish) -> bool {
+        let history = self.client.history();
+        let told = |end: &End| matches!(end, End::Ok { .. });
+        history.calls.iter().any(|call| call.key == wish.ask.key && told(&call.end))
     }
 
     /// An email that was told of, with its team: the latest for the highest number.

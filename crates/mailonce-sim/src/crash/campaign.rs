@@ -45,9 +45,10 @@ impl Plan {
         self.parts().iter().map(cycles).sum()
     }
 
-    /// The rounds. A plan with one part plays its seed itself, so that a replay is the same.
+    /// The rounds, those that wait longest first. A plan with one part plays its seed itself, so that a replay is the same.
     pub fn rounds(&self) -> Vec<Round> {
-        let parts = self.parts();
+        let mut parts = self.parts();
+        parts.sort_by_key(|(store, _)| *store == Store::Sqlite);
         let (mut rounds, mut left) = (Vec::new(), self.cycles);
         for n in 0.. {
             let Some((store, class)) = parts.get(n % parts.len().max(1)).copied() else { break };

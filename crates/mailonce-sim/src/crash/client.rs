@@ -1,5 +1,6 @@
 //! Callers: they ask, and whatever they asked and were told becomes a line of the history at once.
 
+use super::deed::Wish;
 use crate::proof::history::{Call, End, History, Verb, Wanted};
 use crate::rig::http::{self, Reply};
 use crate::sink::oracle::journal::now_us;
@@ -68,22 +69,18 @@ impl Client {
     pub fn ask(&self, at: SocketAddr, team: &Team, ask: &Ask) -> Option<Option<Reply>> {
         let mut stream = http::connect(at).ok()?;
         held(&self.open).extend(stream.try_clone());
-        let call = self.history().invoke(Call {
-            at: now_us(),
-            ended: None,
-            team: team.name.clone(),
-            verb: ask.verb,
-            key: ask.key.clone(),
-            about: ask.about.clone(),
-            wanted: ask.wanted.clone(),
-            forgives: false,
-            may_fail: ask.may_fail.iter().map(ToString::to_string).collect(),
-            end: End::Info,
-        });
+        let call = self.history().invoke(call(team, ask));
         let reply = http::converse(&mut stream, &request(at, team, ask)).ok();
         let end = reply.as_ref().map_or(End::Info, |reply| end_of(ask, reply));
         self.end(call, end);
         Some(reply)
+    }
+
+    /// Notes that a key may be forgotten any time from now on, by its own wish.
+    pub fn may_forget(&self, team: &Team, wish: &Wish) {
+        let ask = Ask { verb: Verb::Forget, wanted: Vec::new(), ..wish.ask.clone() };
+        let call = self.history().invoke(call(team, &ask));
+        self.end(call, End::Info);
     }
 
     fn end(&self, call: usize, end: End) {
@@ -103,6 +100,24 @@ impl Client {
             // It may be closed already.
             let _closed = stream.shutdown(Shutdown::Both);
         }
+    }
+}
+
+/// A call that begins now.
+fn call(team: &Team, ask: &Ask) -> Call {
+    Call {
+        at: now_us(),
+        ended: None,
+        team: team.name.clone(),
+        verb: ask.verb,
+        key: ask.key.clone(),
+        about: ask.about.clone(),
+        wanted: ask.wanted.clone(),
+        forgives: false,
+        may_fail: ask.may_fail.iter().map(ToString::to_string).collect(),
+        // What belongs to somebody else is not there.
+        must_fail: ask.may_fail.contains(&"not_found"),
+        end: End::Info,
     }
 }
 

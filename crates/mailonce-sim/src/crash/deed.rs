@@ -18,6 +18,13 @@ pub struct Wish {
     pub ask: Ask,
 }
 
+impl Wish {
+    /// Whether its key is soon forgotten.
+    pub fn is_brief(&self) -> bool {
+        self.ask.body.as_ref().is_some_and(|body| body["ttl"].is_string())
+    }
+}
+
 /// What is to be done next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deed {
@@ -194,7 +201,7 @@ pub fn cancel(id: &str) -> Ask {
 
 /// Sends an email again on purpose.
 pub fn resend(id: &str) -> Ask {
-    let may_fail = &["not_terminal", "use_resolve", "recipient_suppressed"];
+    let may_fail = &["not_terminal", "use_resolve", "recipient_suppressed", "budget_spent"];
     about(Verb::Resend, "resend", id, json!({"reason": "a person asked for it"}), may_fail)
 }
 

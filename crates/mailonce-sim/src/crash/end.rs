@@ -8,10 +8,13 @@ use crate::rig::drive::until;
 use crate::sink::oracle::journal::Journal;
 use anyhow::{Result, ensure};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long everything may take to settle in the end: 15 s until a death is noticed, and repeats after it.
 const SETTLES: Duration = Duration::from_mins(3);
+
+/// How long it usually takes at most; whatever still moves then is told.
+const USUAL: Duration = Duration::from_secs(45);
 
 impl Live<'_> {
     /// Heals everything, asks for what was never answered, waits until nothing moves any more, and judges.
@@ -22,10 +25,19 @@ impl Live<'_> {
             self.kill(other, "a kill of the other node")?;
         }
         let server = self.start_unhurt()?;
-        self.introduce(server.at)?;
+        self.introduce(server.at, SETTLES)?;
         self.callers.ask_the_rest(server.at)?;
-        let settled = until(SETTLES, || self.is_settled(server.at))?;
-        self.story.push(format!("  settled: {settled}"));
+        let (began, mut late) = (Instant::now(), Vec::new());
+        let settled = until(SETTLES, || {
+            let moving = self.moving(server.at)?;
+            if began.elapsed() < USUAL || late.is_empty() {
+                late.clone_from(&moving);
+            }
+            Ok(moving.is_empty())
+        })?;
+        let took = began.elapsed().as_secs();
+        self.story
+            .push(format!("  settled after {took} s: {settled}; after {} s: {late:?}", took.min(USUAL.as_secs())));
         let judgement = self.judge(server.at)?;
         self.board.count(|counts| {
             counts.rounds += 1;
@@ -37,21 +49,20 @@ impl Live<'_> {
         Ok(judgement)
     }
 
-    /// Whether nothing is under way any more. What is unknown at a keyed provider will be repeated.
-    fn is_settled(&self, at: SocketAddr) -> Result<bool> {
-        let moving: &[&str] = match self.round.class {
+    /// What is under way, with its state. What is unknown at a keyed provider will be repeated.
+    fn moving(&self, at: SocketAddr) -> Result<Vec<(String, &'static str)>> {
+        let states: &[&'static str] = match self.round.class {
             Class::Keyed => &["queued", "sending", "scheduled", "unknown"],
             _ => &["queued", "sending", "scheduled"],
         };
         let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
+        let mut moving = Vec::new();
         for team in &teams {
-            for state in moving {
-                if !in_state(at, team, state)?.is_empty() {
-                    return Ok(false);
-                }
+            for state in states {
+                moving.extend(in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
             }
         }
-        Ok(true)
+        Ok(moving)
     }
 
     /// Reads everything and has it judged, twice where there is a second judge. The two must agree.

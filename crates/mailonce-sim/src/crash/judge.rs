@@ -174,6 +174,7 @@ fn arrival(line: &Line) -> Arrival {
         bytes: number_of(&line.body),
         to: line.to.clone(),
         taken: line.taken,
+        ..Arrival::default()
     }
 }
 
@@ -191,6 +192,7 @@ fn captures(shown: &Shown) -> Vec<Arrival> {
         bytes: 0,
         to: handoff.to.clone(),
         taken: true,
+        ..Arrival::default()
     });
     capture.collect()
 }

@@ -48,7 +48,7 @@ pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String,
     Ok(rows.iter().map(|row| (text(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
 }
 
-/// Everything that these teams are shown, in the words of the API: `{team: {emails, events}}`.
+/// Everything that these teams are shown, in the words of the API: `{team: {emails, events, transports}}`.
 pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
     let mut all = Map::new();
     for team in teams {
@@ -56,7 +56,8 @@ pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
         let detail = |row: &Value| get(at, team, &format!("/v1/emails/{}", text(&row["id"])));
         let emails = rows.iter().map(detail).collect::<Result<Vec<Value>>>()?;
         let events = pages(at, team, "/v1/events?limit=1000", "after")?;
-        all.insert(team.name.clone(), json!({"emails": emails, "events": events}));
+        let transports = get(at, team, "/v1/transports")?["data"].take();
+        all.insert(team.name.clone(), json!({"emails": emails, "events": events, "transports": transports}));
     }
     Ok(Value::Object(all))
 }
@@ -66,14 +67,20 @@ impl Shown {
     pub fn of(api: &Value) -> Self {
         let mut shown = Self::default();
         for (team, all) in api.as_object().into_iter().flatten() {
-            list(&all["emails"]).iter().for_each(|detail| shown.add(team, detail));
+            let keyed = list(&all["transports"]).iter().filter(|way| way["recovery"] == "key");
+            let keyed: Vec<String> = keyed.map(|way| text(&way["name"])).collect();
+            list(&all["emails"]).iter().for_each(|detail| shown.add(team, detail, &keyed));
             shown.events.extend(list(&all["events"]).iter().map(|row| event(team, row)));
         }
         shown
     }
 
-    fn add(&mut self, team: &str, detail: &Value) {
-        let email = email(team, detail);
+    fn add(&mut self, team: &str, detail: &Value, keyed: &[String]) {
+        let mut email = email(team, detail);
+        // Where a key is taken, the repeat has told by now.
+        for handoff in &mut email.handoffs {
+            handoff.decidable = keyed.contains(&handoff.transport);
+        }
         for attempt in list(&detail["handoffs"]).iter().flat_map(|handoff| list(&handoff["attempts"])) {
             let times = (millis(&attempt["at"]).unwrap_or_default(), millis(&attempt["ended_at"]));
             self.attempts.push((email.id.clone(), times.0, times.1));
@@ -113,6 +120,7 @@ fn email(team: &str, detail: &Value) -> Email {
         rev: detail["rev"].as_u64().unwrap_or_default() as u32,
         resend: detail["on_unknown"] == "resend",
         handoffs: list(&detail["handoffs"]).iter().map(|one| handoff(one, facts)).collect(),
+        ..Email::default()
     }
 }
 
@@ -127,8 +135,13 @@ fn handoff(one: &Value, facts: &[Value]) -> Handoff {
         may_duplicate: one["may_duplicate"] == true,
         later: false,
         attempts: list(&one["attempts"]).iter().map(attempt).collect(),
-        evidence: own.map(|fact| Evidence { source: text(&fact["source"]), says: text(&fact["says"]) }).collect(),
+        evidence: own.map(fact).collect(),
+        ..Handoff::default()
     }
+}
+
+fn fact(one: &Value) -> Evidence {
+    Evidence { source: text(&one["source"]), says: text(&one["says"]), ..Evidence::default() }
 }
 
 fn attempt(one: &Value) -> Attempt {

@@ -15,6 +15,7 @@ use crate::sink::oracle::callback::Where;
 use crate::sink::oracle::journal::now_us;
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -28,6 +29,10 @@ const ASLEEP: [(Store, Duration); 2] =
     [(Store::Sqlite, Duration::from_millis(700)), (Store::Postgres, Duration::from_millis(16_500))];
 /// How long a node that woke up may go on before it is killed.
 const AWAKE: Duration = Duration::from_secs(1);
+/// How long a server that may fall asleep any moment is waited for.
+const SOON: Duration = Duration::from_millis(1_500);
+/// How often a point is tried that was not reached.
+const TRIES: usize = 3;
 /// Cycles between two deaths of the other node.
 const OTHER_DIES: usize = 9;
 const HOOK_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLXNlY3JldC0x";
@@ -108,28 +113,37 @@ impl Round {
 impl Live<'_> {
     fn play(&mut self) -> Result<Judgement> {
         let Round { seed, store, class, short, cycles } = *self.round;
-        for (n, step) in steps(seed, store, class, short).iter().take(cycles).enumerate() {
+        let mut steps: VecDeque<(Step, usize)> =
+            steps(seed, store, class, short).into_iter().map(|step| (step, 1)).collect();
+        steps.truncate(cycles);
+        let mut n = 0;
+        while let Some((step, tries)) = steps.pop_front() {
             self.wake_sleepers(false)?;
-            self.mind_the_other(n, step)?;
-            self.cycle(n, step).with_context(|| format!("in cycle {n}, {}", step.armed()))?;
+            self.mind_the_other(n, &step)?;
+            let reached = self.cycle(n, &step).with_context(|| format!("in cycle {n}, {}", step.armed()))?;
+            if !reached && tries < TRIES {
+                // Whether another node or a hook was faster is by chance.
+                steps.push_back((Step { time: 1, ..step }, tries + 1));
+            }
+            n += 1;
         }
         self.finish()
     }
 
-    /// One life of a server.
-    fn cycle(&mut self, n: usize, step: &Step) -> Result<()> {
+    /// One life of a server. Whether it came to its point.
+    fn cycle(&mut self, n: usize, step: &Step) -> Result<bool> {
         let began = Instant::now();
         let mut server = match self.world.start(Some(&step.armed()))? {
             Started::Ready(server) => server,
             Started::Ended(status, log) => {
                 self.died(step, status, &log)?;
                 self.tell(n, step, began, "died at the start");
-                return Ok(());
+                return Ok(true);
             }
         };
         if !server.is_frozen() {
             // It may die of it; the next one is asked again.
-            let _maybe = self.introduce(server.at);
+            let _maybe = self.introduce(server.at, SOON);
         }
         let reached = self.load(&mut server, n, step)?;
         let word = match reached {
@@ -148,7 +162,7 @@ impl Live<'_> {
             }
         };
         self.tell(n, step, began, word);
-        Ok(())
+        Ok(reached.is_some())
     }
 
     fn tell(&mut self, n: usize, step: &Step, began: Instant, word: &str) {
@@ -258,15 +272,15 @@ impl Live<'_> {
     }
 
     /// Makes the second team and the source of events, once, and tells the sink where hooks go now.
-    pub(super) fn introduce(&self, at: SocketAddr) -> Result<()> {
+    pub(super) fn introduce(&self, at: SocketAddr, patience: Duration) -> Result<()> {
         if self.callers.teams.lock().is_ok_and(|teams| teams.len() < 2) {
-            let made = http::post(at, "/v1/teams", Some("team-b"), &json!({"name": "b"}))?;
+            let made = http::post_within(patience, at, "/v1/teams", Some("team-b"), &json!({"name": "b"}))?;
             let credential = made.body["api_key"].as_str().with_context(|| format!("no team: {}", made.body))?;
             self.callers.teams.lock().map(|mut teams| teams.push(deed::team(1, credential))).ok();
         }
         let body =
             json!({"name": "oracle", "kind": "resend", "transport": self.round.class.word(), "secret": HOOK_SECRET});
-        let made = http::post(at, "/v1/sources", Some("source"), &body)?;
+        let made = http::post_within(patience, at, "/v1/sources", Some("source"), &body)?;
         let path = made.body["path"].as_str().with_context(|| format!("no source: {}", made.body))?.to_owned();
         let hook = Where { at, path, secret: HOOK_SECRET.to_owned() };
         self.world.tell_sink("hooks", Some(&hook))?;

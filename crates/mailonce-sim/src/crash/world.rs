@@ -30,6 +30,8 @@ pub struct Tools {
     pub sink: PathBuf,
     /// The second judge, if there is one: `scripts/prove-history`.
     pub judge: Option<PathBuf>,
+    /// A wrong turn that every server takes, to see that somebody notices.
+    pub mutant: Option<String>,
     /// Where databases are made, if there is a place.
     pub postgres: Option<Postgres>,
 }
@@ -75,6 +77,7 @@ impl<'a> World<'a> {
         let data = self.root.join(if self.store == Store::Sqlite { "data" } else { &name });
         let store = self.database.as_ref().map(|database| database.url.as_str());
         let mut env: Vec<(&str, OsString)> = vec![("MAILONCE_CONFIG", self.config.clone().into())];
+        env.extend(self.tools.mutant.as_ref().map(|name| ("MAILONCE_MUTANT", name.into())));
         env.extend(point.map(|point| ("MAILONCE_FAILPOINT", point.into())));
         let setup = Setup { binary: &self.tools.server, data: &data, store, paused: false, env: &env };
         let log = self.root.join(format!("{name}.log"));

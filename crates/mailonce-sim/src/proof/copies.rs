@@ -16,6 +16,7 @@ pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
     }
     check_bytes(view, found);
     check_keys(view, found);
+    check_intents(view, found);
     for arrival in view.history.arrivals.iter().filter(|arrival| arrival.taken) {
         if !view.by_id.contains_key(arrival.email.as_str()) {
             let subject = Subject::id(&arrival.email);
@@ -52,6 +53,9 @@ fn check_recipient(view: &View<'_>, email: &Email, to: &String, found: &mut Vec<
     if copies == 0 && !believed && handoffs.iter().any(|handoff| is_out(&handoff.state)) {
         found.push(view.of_email(Rule::FalseSuccess, email, format!("{to} has nothing")));
     }
+    if copies > 0 && view.is_told_cancelled(&email.id) {
+        found.push(view.of_email(Rule::FalseFailure, email, format!("it was called cancelled, and {to} has it")));
+    }
     let unsent = |handoff: &&Handoff| matches!(handoff.state.as_str(), "failed" | "cancelled");
     if copies > 0 && handoffs.iter().all(unsent) {
         found.push(view.of_email(Rule::FalseFailure, email, format!("{to} has {copies} copies")));
@@ -66,6 +70,23 @@ fn check_policy(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
             let asks = if email.resend { "resend" } else { "hold" };
             let why = format!("the policy `{asks}` sent handoff {} again {policy} times", handoff.number);
             found.push(view.of_email(Rule::TakenTooOften, email, why));
+        }
+    }
+}
+
+/// One intent goes to one recipient by one email.
+fn check_intents(view: &View<'_>, found: &mut Vec<Violation>) {
+    let mut holders: BTreeMap<(&str, &str, &str), &Email> = BTreeMap::new();
+    for email in view.history.emails.iter().filter(|email| !email.intent.is_empty()) {
+        for to in email.to.iter().filter(|to| view.copies(&email.id, to) > 0) {
+            let other = holders.insert((&email.team, &email.intent, to), email);
+            // What was forgotten stands for nobody.
+            let remembered = |email: &Email| view.lives((&email.team, &email.key)) == 1;
+            if let Some(other) = other.filter(|other| remembered(other) && remembered(email)) {
+                let subject = Subject { emails: BTreeSet::from([&*other.id, &*email.id]), key: None };
+                let why = format!("{} and {} went to {to}", other.id, email.id);
+                found.push(view.of(Rule::Overlapped, &email.intent, why, &subject));
+            }
         }
     }
 }

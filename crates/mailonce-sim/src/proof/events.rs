@@ -16,6 +16,7 @@ pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
         moves.entry(&step.email).or_default().push(step);
     }
     for email in &view.history.emails {
+        check_once(view, email, found);
         check_told(view, email, found);
         if let Some(moves) = moves.get(email.id.as_str()) {
             check_changes(view, email, moves, found);
@@ -46,6 +47,17 @@ fn check_numbers(view: &View<'_>, found: &mut Vec<Violation>) {
 
 fn is_birth(event: &Event) -> bool {
     matches!(event.kind.as_str(), "email.accepted" | "email.held")
+}
+
+/// A fact that has a name counts once.
+fn check_once(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
+    let facts = email.handoffs.iter().flat_map(|handoff| &handoff.evidence);
+    let mut names = BTreeSet::new();
+    for fact in facts.filter(|fact| !fact.once.is_empty()) {
+        if !names.insert(&fact.once) {
+            found.push(view.of_email(Rule::CountedTwice, email, &fact.once));
+        }
+    }
 }
 
 /// An email's acceptance is told once and first, its hand-overs once each, and its rev rises.

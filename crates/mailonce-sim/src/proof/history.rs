@@ -20,6 +20,8 @@ pub struct History {
     pub faults: Vec<Fault>,
     /// Changes of handoffs in the order of their commits, if the rig sees them.
     pub moves: Vec<Move>,
+    /// What processes said that time is, if the rig asked.
+    pub readings: Vec<Reading>,
     /// The emails as they are in the end.
     pub emails: Vec<Email>,
     /// The events as they are in the end: each team's in its order.
@@ -115,12 +117,14 @@ pub struct Call {
     pub forgives: bool,
     /// Codes with which it may be refused. Any other refusal is a violation.
     pub may_fail: Vec<String>,
+    /// Whether it must be refused, or not be answered: the rig knows that what it asks for is not allowed.
+    pub must_fail: bool,
     /// How it ended.
     pub end: End,
 }
 
 /// One mail or request that reached a next hop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// When.
     pub at: u64,
@@ -138,6 +142,8 @@ pub struct Arrival {
     pub to: Vec<String>,
     /// Whether it became a mail. A repeat that was recognised, or a request that was refused, did not.
     pub taken: bool,
+    /// Whether it came before the time that the email was scheduled for.
+    pub early: bool,
 }
 
 /// A fault that the rig made.
@@ -172,6 +178,17 @@ pub struct Move {
     pub rev: u32,
 }
 
+/// What a process said that time is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// When.
+    pub at: u64,
+    /// Which process: one life of a node.
+    pub process: String,
+    /// Ledger time, in milliseconds.
+    pub time: i64,
+}
+
 /// An email as it is in the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Email {
@@ -195,6 +212,8 @@ pub struct Email {
     pub rev: u32,
     /// Whether it asks to be resent when its outcome stays unknown.
     pub resend: bool,
+    /// The intent it is about, version and period included; empty without one.
+    pub intent: String,
     /// Its handoffs.
     pub handoffs: Vec<Handoff>,
 }
@@ -214,6 +233,8 @@ pub struct Handoff {
     pub may_duplicate: bool,
     /// Whether its time has not come yet.
     pub later: bool,
+    /// Whether its next hop would have told by now what became of it, so that it must not be unknown any more.
+    pub decidable: bool,
     /// Its attempts, in order.
     pub attempts: Vec<Attempt>,
     /// Facts about it, in the order in which they were learnt.
@@ -238,6 +259,8 @@ pub struct Evidence {
     pub source: String,
     /// What it says.
     pub says: String,
+    /// The name under which it counts once; empty without one.
+    pub once: String,
 }
 
 /// An event.
@@ -311,6 +334,7 @@ impl Call {
             wanted: Vec::new(),
             forgives: false,
             may_fail: Vec::new(),
+            must_fail: false,
             end: End::Info,
         }
     }

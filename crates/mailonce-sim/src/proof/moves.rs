@@ -1,4 +1,4 @@
-//! P10: every change is legal, and fences never go back.
+//! P10: every change is legal, and neither fences nor time go back.
 //!
 //! The table is written here a second time on purpose: a judge that asks the accused which moves are legal learns
 //! nothing.
@@ -28,6 +28,29 @@ pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
     }
     for email in &view.history.emails {
         check_attempts(view, email, found);
+    }
+    check_time(view, found);
+    for call in view.history.calls.iter().filter(|call| call.must_fail && call.told().is_some()) {
+        let about = call.about.as_deref().or(call.key.as_deref()).unwrap_or("no key");
+        let key = call.key.as_deref().map(|key| (call.team.as_str(), key));
+        let subject = Subject { emails: call.about.iter().map(String::as_str).collect(), key };
+        found.push(view.of(Rule::Unearned, about, format!("{:?} had to be refused", call.verb), &subject));
+    }
+}
+
+/// Ledger time never goes back, and nothing leaves before its time.
+fn check_time(view: &View<'_>, found: &mut Vec<Violation>) {
+    let mut last: BTreeMap<&str, i64> = BTreeMap::new();
+    for reading in &view.history.readings {
+        let before = last.insert(&reading.process, reading.time).unwrap_or(i64::MIN);
+        if reading.time < before {
+            let why = format!("{} after {before}", reading.time);
+            found.push(view.of(Rule::TimeBack, &reading.process, why, &Subject::default()));
+        }
+    }
+    for arrival in view.history.arrivals.iter().filter(|arrival| arrival.early) {
+        let subject = Subject::id(&arrival.email);
+        found.push(view.of(Rule::Early, &arrival.email, "it left before its time", &subject));
     }
 }
 

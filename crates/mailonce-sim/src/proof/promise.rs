@@ -109,6 +109,8 @@ rules! {
         TakenTwice,
         /// A mail was taken of an email that is not in the ledger.
         Stray,
+        /// Two emails of one intent went to one recipient.
+        Overlapped,
     }
     P4 {
         /// A recipient got more copies than resends on record allow.
@@ -147,6 +149,12 @@ rules! {
         FenceBack,
         /// Attempts whose numbers or fences do not rise.
         AttemptOrder,
+        /// A call did what it had to be refused.
+        Unearned,
+        /// A scheduled mail left before its time.
+        Early,
+        /// Ledger time went back.
+        TimeBack,
     }
     P11 {
         /// The numbers of a team's events do not go 1, 2, 3 …
@@ -159,6 +167,8 @@ rules! {
         Untold,
         /// Events about an email that is not there.
         Ghost,
+        /// A fact that counts once is on record twice.
+        CountedTwice,
         /// An event that was read before reads differently now, or is gone.
         Rewritten,
     }

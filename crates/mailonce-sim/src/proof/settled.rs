@@ -1,6 +1,6 @@
 //! P5, P8 and P13: nothing ends without a word, nothing is unknown without a reason, nothing is left lying.
 
-use super::history::{Email, End, Handoff};
+use super::history::{Email, End, Evidence, Handoff};
 use super::promise::Rule;
 use super::story::Violation;
 use super::view::View;
@@ -26,6 +26,7 @@ fn is_settled(handoff: &Handoff) -> bool {
     match handoff.state.as_str() {
         "leased" | "sending" | "queued" => false,
         "scheduled" => handoff.later,
+        "unknown" => !handoff.decidable,
         _ => true,
     }
 }
@@ -54,6 +55,12 @@ fn check_doubt(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
         || view.events(&email.id).iter().any(|event| event.kind == "email.unknown");
     if doubted && !view.ambiguous(&email.id) {
         found.push(view.of_email(Rule::NeedlessDoubt, email, "no fault made its outcome unknown"));
+    }
+    let proves = |fact: &Evidence| matches!(fact.says.as_str(), "accepted" | "delivered" | "bounced" | "complained");
+    let proven = |handoff: &&Handoff| handoff.state == "unknown" && handoff.evidence.iter().any(proves);
+    if let Some(handoff) = email.handoffs.iter().find(proven) {
+        let why = format!("handoff {} is unknown although its arrival is on record", handoff.number);
+        found.push(view.of_email(Rule::NeedlessDoubt, email, why));
     }
 }
 

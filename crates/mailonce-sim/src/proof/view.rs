@@ -27,6 +27,7 @@ pub(super) struct View<'a> {
     pub(super) emails: BTreeMap<Slot<'a>, Vec<&'a Email>>,
     forgets: BTreeMap<(&'a str, &'a str), usize>,
     resends: BTreeSet<(&'a str, &'a str)>,
+    cancels: BTreeSet<&'a str>,
     arrivals: BTreeMap<&'a str, Vec<&'a Arrival>>,
     events: BTreeMap<&'a str, Vec<&'a Event>>,
 }
@@ -41,6 +42,7 @@ impl<'a> View<'a> {
             emails: BTreeMap::new(),
             forgets: BTreeMap::new(),
             resends: BTreeSet::new(),
+            cancels: BTreeSet::new(),
             arrivals: BTreeMap::new(),
             events: BTreeMap::new(),
         };
@@ -58,7 +60,7 @@ impl<'a> View<'a> {
     }
 
     fn sort_call(&mut self, call: &'a Call) {
-        let refused = matches!(call.end, End::Fail { .. });
+        let refused = matches!(call.end, End::Fail { status, .. } if status != 503);
         match (call.verb, &call.key, &call.about) {
             (Verb::Send | Verb::Batch, key, _) => {
                 if let Some(key) = key {
@@ -70,8 +72,14 @@ impl<'a> View<'a> {
             }
             (Verb::Forget, Some(key), _) if !refused => *self.forgets.entry((&call.team, key)).or_default() += 1,
             (Verb::Resend, _, Some(about)) if !refused => drop(self.resends.insert((&call.team, about))),
+            (Verb::Cancel, _, Some(about)) if matches!(call.end, End::Ok { .. }) => drop(self.cancels.insert(about)),
             _ => {}
         }
+    }
+
+    /// Whether a caller was told that an email is cancelled.
+    pub(super) fn is_told_cancelled(&self, email: &str) -> bool {
+        self.cancels.contains(email)
     }
 
     /// How often a key can have been bound: once, and once more after each time it may have been forgotten.

@@ -71,6 +71,11 @@ pub fn get(at: SocketAddr, path: &str) -> Result<Reply> {
 
 /// A `POST` of JSON under our key, and under an idempotency key when one is given.
 pub fn post(at: SocketAddr, path: &str, key: Option<&str>, body: &Value) -> Result<Reply> {
+    post_within(PATIENCE, at, path, key, body)
+}
+
+/// The same with another patience.
+pub fn post_within(patience: Duration, at: SocketAddr, path: &str, key: Option<&str>, body: &Value) -> Result<Reply> {
     let body = body.to_string();
     let key = key.map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
     let head = format!(
@@ -78,7 +83,10 @@ pub fn post(at: SocketAddr, path: &str, key: Option<&str>, body: &Value) -> Resu
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    exchange(at, [head.as_bytes(), body.as_bytes()].concat().as_slice()).with_context(|| format!("POST {path}"))
+    let mut stream = connect(at)?;
+    stream.set_read_timeout(Some(patience))?;
+    let request = [head.as_bytes(), body.as_bytes()].concat();
+    converse(&mut stream, &request).with_context(|| format!("POST {path}"))
 }
 
 /// The status that a plain `GET` is answered with, when it is answered.

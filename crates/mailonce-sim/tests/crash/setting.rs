@@ -16,5 +16,5 @@ pub(crate) fn tools(postgres: Option<Postgres>) -> Tools {
     children.watch_signals(None).unwrap();
     let server = built_binary().unwrap_or_else(|why| panic!("{why:#}"));
     let sink = PathBuf::from(env!("CARGO_BIN_EXE_mailonce-sink"));
-    Tools { children, server, sink, judge: Some(judge()), postgres }
+    Tools { children, server, sink, judge: Some(judge()), mutant: None, postgres }
 }

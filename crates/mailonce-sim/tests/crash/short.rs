@@ -12,7 +12,7 @@ use std::path::Path;
 /// Deaths that there must be at least.
 const KILLS: u64 = 150;
 /// Rounds side by side: those on PostgreSQL mostly wait until a silence is long enough.
-const JOBS: usize = 4;
+const JOBS: usize = 6;
 
 #[test]
 fn wherever_the_server_dies_nothing_is_twice_and_nothing_is_lost() {

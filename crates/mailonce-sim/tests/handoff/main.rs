@@ -8,13 +8,13 @@
 //! | `bent` | transports without manners: bytes stay frozen, silence is unknown |
 //! | `cancels` | cancel against dispatch |
 //! | `clocks` | clocks that jump by hours and years |
-//! | `kills` | the real binary dies at every point of a hand-over and starts again |
-//! | `nodes` | one of two nodes dies or sleeps at every point, and the other takes over |
+//! | `kills` | the real binary dies where there is no named point |
+//! | `nodes` | one of two nodes sleeps until the provider forgot, and the other takes over |
 //! | `queue` | a long queue after a kill, and one slow domain in it |
 //! | `paused` | a worker that sleeps between the marker and the wire until the provider forgot |
 //!
 //! The rigs over the real binary need it built with `--features failpoints`, and `nodes` a PostgreSQL
-//! (`scripts/services`). `MAILONCE_LONG=1` plays every cell.
+//! (`scripts/services`). Deaths at named points are in `tests/crash`.
 //!
 //! `world` is an engine with a clock moved by hand, `hop` a next hop with the transport to it.
 

@@ -197,3 +197,28 @@ async fn a_repeat_that_slept_until_its_window_closed_is_not_made() {
         assert_eq!((hop.taken().len(), world.state(id).await), (1, EmailState::Unknown), "{kind}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_was_silent_is_heard_before_it_takes_work() {
+    for kind in [Kind::Memory, Kind::Sqlite] {
+        let (place, clock) = (Place::new(kind), Hands::new());
+        let hop = Next::Relay.open("out", &clock).await;
+        let (asleep, wake) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let sleepy: Arc<dyn Transport> = Arc::new(Sleepy {
+            inner: Arc::clone(&hop.transport),
+            before_marker: false,
+            asleep: Arc::clone(&asleep),
+            wake: Arc::clone(&wake),
+        });
+        let first = World::at(&place, vec![sleepy], &["out"], Arc::clone(&clock)).await;
+        // Longer than others wait for a sign of life; its next one is not due for a while.
+        clock.pass(20 * SECOND);
+        let id = first.send("order-1", None, OnUnknown::Hold).await;
+        asleep.acquire().await.unwrap().forget();
+        let second = World::at(&place, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
+        assert_eq!(second.state(id).await, EmailState::Sending, "{kind}: what it had just taken was taken over");
+        wake.add_permits(1);
+        second.until(id, "the answer", |email| email.state() == EmailState::Sent).await;
+        assert_eq!(hop.taken().len(), 1, "{kind}");
+    }
+}

@@ -1,13 +1,14 @@
 //! P3, P4, P6, P7, P9 and P10: forged arrivals, states and moves.
 
-use crate::honest::{CANCELLED, DOUBTED, FAILED, PLAIN, RESENT, Scribe, convicted};
+use crate::honest::{CANCELLED, DOUBTED, FAILED, PLAIN, RESENT, Scribe, convicted, fail, ok};
 use mailonce_sim::proof::Rule;
-use mailonce_sim::proof::history::Evidence;
+use mailonce_sim::proof::history::{Call, End, Evidence, Reading, Verb};
 
 /// The rules that are forged here.
 pub(crate) const FORGED: &[Rule] = &[
     Rule::TakenTwice,
     Rule::Stray,
+    Rule::Overlapped,
     Rule::TakenTooOften,
     Rule::Unflagged,
     Rule::FalseSuccess,
@@ -18,6 +19,9 @@ pub(crate) const FORGED: &[Rule] = &[
     Rule::IllegalMove,
     Rule::FenceBack,
     Rule::AttemptOrder,
+    Rule::Unearned,
+    Rule::Early,
+    Rule::TimeBack,
 ];
 
 #[test]
@@ -50,7 +54,7 @@ fn more_copies_than_resends_are_convicted() {
 fn a_policy_that_nobody_asked_for_or_that_acts_twice_is_convicted() {
     assert_eq!(convicted(|scribe| scribe.history.emails[RESENT].resend = false), [Rule::TakenTooOften]);
     let twice = |scribe: &mut Scribe| {
-        let fact = Evidence { source: "policy".into(), says: "again".into() };
+        let fact = Evidence { source: "policy".into(), says: "again".into(), ..Evidence::default() };
         scribe.history.emails[RESENT].handoffs[0].evidence.push(fact);
     };
     assert_eq!(convicted(twice), [Rule::TakenTooOften]);
@@ -68,7 +72,7 @@ fn a_false_success_is_convicted_unless_a_person_says_so() {
     assert_eq!(convicted(nowhere), [Rule::FalseSuccess]);
     let believed = convicted(|scribe| {
         nowhere(scribe);
-        let fact = Evidence { source: "person".into(), says: "accepted".into() };
+        let fact = Evidence { source: "person".into(), says: "accepted".into(), ..Evidence::default() };
         scribe.history.emails[PLAIN].handoffs[0].evidence.push(fact);
     });
     assert_eq!(believed, []);
@@ -136,4 +140,69 @@ fn attempts_out_of_order_are_convicted() {
     assert_eq!(fence, [Rule::AttemptOrder]);
     let number = convicted(|scribe| scribe.history.emails[RESENT].handoffs[0].attempts[1].number = 3);
     assert_eq!(number, [Rule::AttemptOrder]);
+}
+
+#[test]
+fn two_emails_of_one_intent_to_one_recipient_are_convicted() {
+    let overlapping = |forge: &dyn Fn(&mut Scribe)| {
+        convicted(|scribe| {
+            scribe.history.emails[PLAIN].intent = "order 1".into();
+            scribe.history.emails[RESENT].intent = "order 1".into();
+            forge(scribe);
+        })
+    };
+    assert_eq!(overlapping(&|_| {}), [], "they went to different people");
+    let shared = overlapping(&|scribe| {
+        for email in &mut scribe.history.emails[PLAIN..=RESENT] {
+            email.to = vec!["e0@example.org".into()];
+            email.handoffs[0].to = email.to.clone();
+        }
+        scribe.history.arrivals.iter_mut().for_each(|arrival| arrival.to = vec!["e0@example.org".into()]);
+        scribe.history.calls.iter_mut().filter(|call| call.team == "ours" && call.verb == Verb::Send).for_each(
+            |call| {
+                call.wanted[0].to = vec!["e0@example.org".into()];
+            },
+        );
+    });
+    assert_eq!(shared, [Rule::Overlapped]);
+}
+
+/// A call about the plain email that ended so.
+fn about_plain(verb: Verb, end: End, must_fail: bool) -> Vec<Rule> {
+    convicted(|scribe| {
+        let at = scribe.tick();
+        let mut call = Call::new(at, "ours", verb);
+        (call.about, call.end, call.must_fail) = (Some("e0".into()), end, must_fail);
+        call.may_fail = vec!["too_late".into()];
+        scribe.history.invoke(call);
+    })
+}
+
+#[test]
+fn a_caller_that_was_told_a_false_cancel_convicts() {
+    assert_eq!(about_plain(Verb::Cancel, ok(false, &["e0"]), false), [Rule::FalseFailure]);
+    assert_eq!(about_plain(Verb::Cancel, fail(409, "too_late"), false), []);
+}
+
+#[test]
+fn a_call_that_had_to_be_refused_convicts() {
+    assert_eq!(about_plain(Verb::Resolve, ok(false, &["e0"]), true), [Rule::Unearned]);
+    assert_eq!(about_plain(Verb::Resolve, fail(409, "too_late"), true), []);
+    assert_eq!(about_plain(Verb::Resolve, End::Info, true), []);
+}
+
+#[test]
+fn an_early_mail_and_time_that_goes_back_are_convicted() {
+    assert_eq!(convicted(|scribe| scribe.history.arrivals[0].early = true), [Rule::Early]);
+    let times = |times: [i64; 2], processes: [&str; 2]| {
+        convicted(|scribe| {
+            for (time, process) in times.into_iter().zip(processes) {
+                let at = scribe.tick();
+                scribe.history.readings.push(Reading { at, process: process.into(), time });
+            }
+        })
+    };
+    assert_eq!(times([2, 1], ["a", "a"]), [Rule::TimeBack]);
+    assert_eq!(times([2, 1], ["a", "b"]), []);
+    assert_eq!(times([1, 2], ["a", "a"]), []);
 }

@@ -1,10 +1,12 @@
 //! P11: forged, lost, repeated and rewritten events.
 
-use crate::honest::{Scribe, convicted, honest};
+use crate::honest::{PLAIN, Scribe, convicted, honest};
+use mailonce_sim::proof::history::Evidence;
 use mailonce_sim::proof::{Rule, check_reread};
 
 /// The rules that are forged here.
-pub(crate) const FORGED: &[Rule] = &[Rule::Gap, Rule::Births, Rule::Told, Rule::Untold, Rule::Ghost, Rule::Rewritten];
+pub(crate) const FORGED: &[Rule] =
+    &[Rule::Gap, Rule::Births, Rule::Told, Rule::Untold, Rule::Ghost, Rule::CountedTwice, Rule::Rewritten];
 
 #[test]
 fn gaps_and_repeats_in_the_numbers_are_convicted() {
@@ -70,4 +72,19 @@ fn events_that_changed_or_went_are_convicted() {
         let found = check_reread(&before, &now);
         assert_eq!(found.iter().map(|found| found.rule).collect::<Vec<_>>(), [Rule::Rewritten]);
     }
+}
+
+#[test]
+fn a_named_fact_on_record_twice_is_convicted() {
+    let named = |names: [&str; 2]| {
+        convicted(|scribe| {
+            for once in names {
+                let (source, says, once) = ("provider_event".into(), "delivered".into(), once.to_owned());
+                scribe.history.emails[PLAIN].handoffs[0].evidence.push(Evidence { source, says, once });
+            }
+        })
+    };
+    assert_eq!(named(["n1", "n1"]), [Rule::CountedTwice]);
+    assert_eq!(named(["n1", "n2"]), []);
+    assert_eq!(named(["", ""]), []);
 }

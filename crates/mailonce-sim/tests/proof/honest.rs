@@ -122,6 +122,7 @@ impl Scribe {
             bytes: 99,
             to: vec![format!("{email}@example.org")],
             taken,
+            early: false,
         });
     }
 
@@ -175,7 +176,7 @@ pub(crate) fn honest() -> Scribe {
     history.emails[RESENT].resend = true;
     let handoff = &mut history.emails[RESENT].handoffs[0];
     handoff.may_duplicate = true;
-    handoff.evidence.push(Evidence { source: "policy".into(), says: "again".into() });
+    handoff.evidence.push(Evidence { source: "policy".into(), says: "again".into(), ..Evidence::default() });
     history.healed = true;
     scribe
 }

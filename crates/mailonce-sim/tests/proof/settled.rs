@@ -2,7 +2,7 @@
 
 use crate::honest::{DOUBTED, convicted, wanted};
 use mailonce_sim::proof::Rule;
-use mailonce_sim::proof::history::{End, Verb};
+use mailonce_sim::proof::history::{End, Evidence, Verb};
 
 /// The rules that are forged here.
 pub(crate) const FORGED: &[Rule] = &[Rule::Silent, Rule::NeedlessDoubt, Rule::Stuck, Rule::Unanswered];
@@ -46,6 +46,21 @@ fn what_is_left_lying_is_convicted_only_after_healing() {
         (handoff.state, handoff.later) = ("scheduled".into(), true);
     });
     assert_eq!(later, []);
+}
+
+#[test]
+fn a_doubt_that_is_disproven_on_record_is_convicted() {
+    let forged = convicted(|scribe| {
+        let fact = Evidence { source: "look_up".into(), says: "accepted".into(), ..Evidence::default() };
+        scribe.history.emails[DOUBTED].handoffs[0].evidence.push(fact);
+    });
+    assert_eq!(forged, [Rule::NeedlessDoubt]);
+}
+
+#[test]
+fn a_doubt_that_the_next_hop_could_settle_is_convicted() {
+    let forged = convicted(|scribe| scribe.history.emails[DOUBTED].handoffs[0].decidable = true);
+    assert_eq!(forged, [Rule::Stuck]);
 }
 
 #[test]

@@ -58,6 +58,9 @@ struct Args {
     /// The second judge, `scripts/prove-history`; else there is only one
     #[arg(long, value_name = "FILE")]
     judge: Option<PathBuf>,
+    /// A wrong turn that every server takes, to see that somebody notices
+    #[arg(long, value_name = "NAME")]
+    mutant: Option<String>,
     /// Tell what happened in each round
     #[arg(long)]
     story: bool,
@@ -157,7 +160,7 @@ fn tools(args: &Args) -> Result<Tools> {
     check_points(&server)?;
     let sink = std::env::current_exe()?.with_file_name("mailonce-sink");
     let postgres = if args.store == Stores::Sqlite { None } else { Some(Postgres::from_env()?) };
-    Ok(Tools { children, server, sink, judge: args.judge.clone(), postgres })
+    Ok(Tools { children, server, sink, judge: args.judge.clone(), mutant: args.mutant.clone(), postgres })
 }
 
 /// The binary must have the very points that the table has.

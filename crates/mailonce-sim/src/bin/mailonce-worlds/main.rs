@@ -1,0 +1,71 @@
+//! Runs simulated worlds, or one of them again, and says what was broken.
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use mailonce_sim::rig::chance;
+use mailonce_sim::world::campaign::Campaign;
+use mailonce_sim::world::{mutants, replay};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Simulated worlds: the real engine against faults that follow from a seed.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many worlds.
+    #[arg(long, default_value_t = 10_000)]
+    worlds: u64,
+    /// The first seed; one that was never used before when there is none.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many at a time.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Stops at the first world that breaks a promise.
+    #[arg(long)]
+    first: bool,
+    /// Where the summary goes as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Runs the world of this seed twice, tells what happened, and compares.
+    #[arg(long)]
+    replay: Option<u64>,
+    /// Takes this wrong turn.
+    #[arg(long)]
+    mutant: Option<String>,
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let mutant = match &args.mutant {
+        Some(name) => Some(mutants::named(name).with_context(|| format!("there is no mutant {name}"))?.name),
+        None => None,
+    };
+    if let Some(seed) = args.replay {
+        return tell(seed, mutant);
+    }
+    let seed = args.seed.unwrap_or_else(chance::seed);
+    let campaign = Campaign { seed, worlds: args.worlds, jobs: args.jobs, mutant, stop_at_first: args.first };
+    let summary = campaign.run();
+    for failure in &summary.failures {
+        println!("{failure}");
+    }
+    println!("{}", summary.headline());
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&summary)?;
+        std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(if summary.violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One world, told line by line.
+fn tell(seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
+    let outcome = match replay(seed, mutant) {
+        Ok(outcome) => outcome,
+        Err(why) => bail!("seed {seed} is not the same again: {why}"),
+    };
+    println!("{:?}", outcome.plan);
+    outcome.lines.iter().for_each(|line| println!("{line}"));
+    outcome.violations.iter().for_each(|violation| println!("{violation}"));
+    println!("trace {:016x}, twice; {} violations", outcome.trace, outcome.violations.len());
+    Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

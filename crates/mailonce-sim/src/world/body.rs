@@ -1,0 +1,134 @@
+//! One life of a node: it runs, stands still or is dead. Everything the engine asks of the world passes here.
+
+use super::plan::FaultKind;
+use super::shared::Shared;
+use crate::rig::chance::Chance as Dice;
+use mailonce_core::id::NodeId;
+use mailonce_core::port::{Chance, Clock};
+use mailonce_core::time::Time;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+thread_local! {
+    /// Whose code runs: whoever asked the world for something last. Code that reaches a named point asked for the time
+    /// or for a commit just before, without a pause between.
+    static CURRENT: RefCell<Option<Arc<Body>>> = const { RefCell::new(None) };
+}
+
+/// One life of a node.
+pub(super) struct Body {
+    pub(super) shared: Arc<Shared>,
+    /// Its place among the nodes, and which life it is.
+    pub(super) name: String,
+    dead: AtomicBool,
+    paused: AtomicBool,
+    moved: Notify,
+    /// What its wall clock is ahead.
+    skew: Arc<AtomicI64>,
+    dice: Mutex<Dice>,
+    holder: Mutex<Option<NodeId>>,
+}
+
+impl Body {
+    pub(super) fn new(shared: &Arc<Shared>, node: usize, life: u64, skew: Arc<AtomicI64>) -> Arc<Self> {
+        let dice = Dice::at(shared.plan.seed, &[2, node as u64, life]);
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            name: format!("n{node}.{life}"),
+            dead: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            moved: Notify::new(),
+            skew,
+            dice: Mutex::new(dice),
+            holder: Mutex::new(None),
+        })
+    }
+
+    /// Waits while it stands still. A dead node gets no further, ever.
+    pub(super) async fn pass(self: &Arc<Self>) {
+        loop {
+            let moved = self.moved.notified();
+            if !self.is_dead() && !self.paused.load(Ordering::Relaxed) {
+                break;
+            }
+            moved.await;
+        }
+        self.runs();
+    }
+
+    /// Notes that its code runs from here on.
+    fn runs(self: &Arc<Self>) {
+        CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(self)));
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Learns under which name it leases.
+    pub(super) fn leases_as(&self, node: NodeId) {
+        *self.holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(node);
+    }
+
+    /// Ends it. What it had on the wire may have arrived or not.
+    pub(super) fn die(&self, kind: FaultKind) {
+        if self.dead.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let holder = *self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        let emails = if holder.is_some() { self.shared.on_the_wire(holder) } else { Vec::new() };
+        self.shared.note(|| format!("{} ends", self.name));
+        // A fault that touched nobody must not excuse anything.
+        let touched = if emails.is_empty() { vec!["nobody".to_owned()] } else { emails };
+        self.shared.fault(kind, touched);
+        self.moved.notify_waiters();
+    }
+
+    /// Lets it stand still, or go on.
+    pub(super) fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
+        self.shared.note(|| format!("{} {}", self.name, if paused { "stands still" } else { "goes on" }));
+        self.moved.notify_waiters();
+    }
+}
+
+/// Ends whoever runs, at a named point.
+pub(super) fn end_current(kind: FaultKind) {
+    if let Some(body) = CURRENT.with(|current| current.borrow().clone()) {
+        body.die(kind);
+    }
+}
+
+/// Forgets whose code runs, at the end of a world.
+pub(super) fn forget_current() {
+    CURRENT.with(|current| *current.borrow_mut() = None);
+}
+
+/// The clocks of one life.
+pub(super) struct Hands(pub(super) Arc<Body>);
+
+impl Clock for Hands {
+    fn now(&self) -> Time {
+        self.0.runs();
+        Time(self.0.shared.now() + self.0.skew.load(Ordering::Relaxed))
+    }
+
+    fn even(&self) -> i64 {
+        self.0.runs();
+        self.0.shared.passed()
+    }
+}
+
+/// The chance of one life.
+pub(super) struct Luck(pub(super) Arc<Body>);
+
+impl Chance for Luck {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut dice = self.0.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in bytes.chunks_mut(8) {
+            piece.copy_from_slice(&dice.next().to_be_bytes()[..piece.len()]);
+        }
+    }
+}

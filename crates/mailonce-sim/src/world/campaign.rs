@@ -1,0 +1,187 @@
+//! Many worlds at once, and the sum of them.
+
+use super::{Outcome, command, run};
+use crate::proof::Violation;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Failing seeds that are kept with their stories.
+const KEPT: usize = 20;
+/// One of so many worlds is run twice, to see that it is the same again.
+const TWICE_EVERY: u64 = 100;
+/// How often the bar is drawn.
+const DRAWN_EVERY: u64 = 64;
+
+/// Which worlds to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Campaign {
+    /// The first seed.
+    pub seed: u64,
+    /// How many worlds.
+    pub worlds: u64,
+    /// How many at a time.
+    pub jobs: usize,
+    /// With this wrong turn.
+    pub mutant: Option<&'static str>,
+    /// Whether the first world that breaks a promise is the last.
+    pub stop_at_first: bool,
+}
+
+/// A world that broke a promise, or was not the same again.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// The command that runs it again.
+    pub replay: String,
+    /// What it was made of.
+    pub plan: String,
+    /// What was broken.
+    pub violations: Vec<Violation>,
+}
+
+/// What a campaign came to.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Summary {
+    /// The version of the code.
+    pub version: &'static str,
+    /// The first seed.
+    pub seed: u64,
+    /// Worlds that were run.
+    pub worlds: u64,
+    /// Worlds that were run twice and were the same again.
+    pub replayed: u64,
+    /// Emails that were accepted.
+    pub emails: u64,
+    /// Calls that were made.
+    pub calls: u64,
+    /// Mails that next hops took.
+    pub mails: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<String, u64>,
+    /// States in which handoffs ended.
+    pub states: BTreeMap<String, u64>,
+    /// Moves of handoffs, by where from and where to.
+    pub moves: BTreeMap<String, u64>,
+    /// Worlds that broke a promise.
+    pub violations: u64,
+    /// Some of them.
+    pub failures: Vec<Failure>,
+    /// A hash over the traces of all worlds, in any order.
+    pub trace: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+impl Campaign {
+    /// Runs it.
+    pub fn run(&self) -> Summary {
+        let began = Instant::now();
+        let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        let sum = Mutex::new(Summary { seed: self.seed, version: env!("CARGO_PKG_VERSION"), ..Summary::default() });
+        let bar = bar(self.worlds);
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= self.worlds || ended.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        let failed = self.one(self.seed.wrapping_add(number), number, &sum);
+                        if failed && self.stop_at_first {
+                            ended.store(true, Ordering::Relaxed);
+                        }
+                        if number.is_multiple_of(DRAWN_EVERY) {
+                            bar.set_position(number);
+                        }
+                    }
+                });
+            }
+        });
+        bar.finish_and_clear();
+        let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+        sum.failures.sort_by_key(|failure| failure.seed);
+        sum.seconds = began.elapsed().as_secs_f64();
+        sum
+    }
+
+    /// Runs one world and adds it to the sum. True when it broke something.
+    fn one(&self, seed: u64, number: u64, sum: &Mutex<Summary>) -> bool {
+        let outcome = run(seed, self.mutant, false);
+        let again = (self.mutant.is_none() && number.is_multiple_of(TWICE_EVERY)).then(|| run(seed, None, false).trace);
+        let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.add(&outcome);
+        let differs = again.is_some_and(|trace| trace != outcome.trace);
+        sum.replayed += u64::from(again.is_some() && !differs);
+        let failed = differs || !outcome.violations.is_empty();
+        sum.violations += u64::from(failed);
+        if failed && sum.failures.len() < KEPT {
+            let (replay, plan) = (command(seed, self.mutant), format!("{:?}", outcome.plan));
+            sum.failures.push(Failure { seed, replay, plan, violations: outcome.violations });
+        }
+        failed
+    }
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        let history = &outcome.history;
+        self.worlds += 1;
+        self.emails += history.emails.len() as u64;
+        self.calls += history.calls.len() as u64;
+        self.mails += history.arrivals.iter().filter(|arrival| arrival.taken).count() as u64;
+        self.trace = self.trace.wrapping_add(outcome.trace);
+        for (kind, count) in &outcome.faults {
+            *self.faults.entry((*kind).to_owned()).or_default() += count;
+        }
+        for handoff in history.emails.iter().flat_map(|email| &email.handoffs) {
+            *self.states.entry(handoff.state.clone()).or_default() += 1;
+        }
+        for step in history.moves.iter().filter(|step| !step.from.is_empty()) {
+            *self.moves.entry(format!("{} -> {}", step.from, step.to)).or_default() += 1;
+        }
+    }
+
+    /// What a person wants to know first.
+    pub fn headline(&self) -> String {
+        let faults: u64 = self.faults.values().sum();
+        format!(
+            "{} worlds, {} emails, {} calls, {} mails taken, {faults} faults of {} kinds, {} replayed alike, {} broke a promise; {:.1} s, {:.2} ms a world",
+            self.worlds,
+            self.emails,
+            self.calls,
+            self.mails,
+            self.faults.len(),
+            self.replayed,
+            self.violations,
+            self.seconds,
+            self.seconds * 1000.0 / self.worlds.max(1) as f64
+        )
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "seed {}: {}", self.seed, self.plan)?;
+        if self.violations.is_empty() {
+            writeln!(f, "  the same seed gave two traces")?;
+        }
+        for violation in &self.violations {
+            writeln!(f, "  {violation}")?;
+        }
+        writeln!(f, "replay: {}", self.replay)
+    }
+}
+
+fn bar(worlds: u64) -> ProgressBar {
+    let bar = ProgressBar::new(worlds);
+    let style = ProgressStyle::with_template("{bar:40} {pos} of {len} worlds, {per_sec}, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_wrong| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}

@@ -1,0 +1,193 @@
+//! The store as one life of a node sees it: the model behind errors, lost answers and the node's own end.
+
+use super::body::Body;
+use super::plan::FaultKind;
+use async_trait::async_trait;
+use mailonce_core::{
+    dispatch::Act,
+    email::Email,
+    event::Event,
+    id::{ApiKeyId, EmailId, NodeId, TeamId},
+    key::KeyHash,
+    port::store::{
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
+        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
+        StoreError, Suppressed, Swept, Watcher, Wish,
+    },
+    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
+    team::{ApiKey, Team},
+    time::Time,
+    ttl::Ttl,
+};
+use mailonce_store::memory::Memory;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Of 100 calls so many take a moment, so that others come between.
+const SLOW: u64 = 25;
+
+/// The store of one life.
+pub(super) struct Ledger {
+    pub(super) inner: Arc<Memory>,
+    pub(super) body: Arc<Body>,
+    /// Whether no other node works on the same ledger.
+    pub(super) alone: bool,
+}
+
+impl Ledger {
+    /// Carries a verb out, with whatever can go wrong on the way there and back.
+    pub(super) async fn verb<T>(
+        &self,
+        name: &'static str,
+        writes: bool,
+        verb: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let shared = &self.body.shared;
+        self.body.pass().await;
+        if shared.below(100) < SLOW {
+            tokio::time::sleep(Duration::from_millis(shared.between(1, 4))).await;
+            self.body.pass().await;
+        }
+        shared.note(|| format!("{} {name}", self.body.name));
+        if shared.strikes(FaultKind::StoreDown) {
+            shared.fault(FaultKind::StoreDown, vec!["nobody".into()]);
+            return Err(StoreError::Unreachable("nobody answers".into()));
+        }
+        let answer = verb.await;
+        if shared.below(100) < SLOW {
+            tokio::time::sleep(Duration::from_millis(shared.between(1, 4))).await;
+        }
+        self.body.pass().await;
+        if writes && shared.strikes(FaultKind::LostCommit) {
+            shared.fault(FaultKind::LostCommit, vec!["nobody".into()]);
+            return Err(StoreError::Unknown("the answer to the commit was lost".into()));
+        }
+        answer
+    }
+}
+
+/// Writes the port out: each verb passes through [`Ledger::verb`].
+macro_rules! ledger {
+    (
+        writes { $(fn $write:ident($($warg:ident: $wtype:ty),*) -> $wout:ty;)* }
+        reads { $(fn $read:ident($($rarg:ident: $rtype:ty),*) -> $rout:ty;)* }
+        wrong { $($wrong:item)* }
+    ) => {
+        #[async_trait]
+        impl Store for Ledger {
+            $(async fn $write(&self, $($warg: $wtype),*) -> Result<$wout> {
+                self.verb(stringify!($write), true, self.inner.$write($($warg),*)).await
+            })*
+            $(async fn $read(&self, $($rarg: $rtype),*) -> Result<$rout> {
+                self.verb(stringify!($read), false, self.inner.$read($($rarg),*)).await
+            })*
+            $($wrong)*
+
+            async fn install(&self) -> Result<Install> {
+                self.inner.install().await
+            }
+
+            fn stopped(&self) -> Option<StoreError> {
+                None
+            }
+
+            fn gauges(&self) -> Gauges {
+                self.inner.gauges()
+            }
+
+            fn watch(&self, watcher: Watcher) -> bool {
+                self.alone && self.inner.watch(watcher)
+            }
+
+            async fn close(&self) {}
+        }
+    };
+}
+
+ledger! {
+    writes {
+        fn accept_batch(batch: BatchWish, now: Time) -> AcceptBatch;
+        fn cancel(team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Once<Change>;
+        fn reschedule(team: TeamId, id: EmailId, due: Time, now: Time) -> Change;
+        fn resend(wish: Wish, operation: Option<Operation>, now: Time) -> Once<Resend>;
+        fn capture(transport: &str, max: usize, now: Time) -> usize;
+        fn note_suppressed(calls: Vec<Suppressed>, now: Time) -> ();
+        fn recover(node: NodeId, max: usize, now: Time) -> Recovered;
+        fn extend_key(team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> KeyChange;
+        fn forget_key(team: TeamId, key: KeyHash, now: Time) -> KeyChange;
+        fn create_team(team: Team, key: ApiKey, operation: Option<Operation>) -> Once<()>;
+        fn set_require_keys(team: TeamId, require: bool) -> Option<Team>;
+        fn create_api_key(key: ApiKey, operation: Option<Operation>) -> Once<()>;
+        fn revoke_api_key(team: TeamId, id: ApiKeyId, now: Time) -> Option<ApiKey>;
+        fn touch_api_keys(used: Vec<(ApiKeyId, Time)>) -> ();
+        fn create_record(record: Record, operation: Option<Operation>) -> Once<Created>;
+        fn change_record(edit: RecordEdit, operation: Option<Operation>, now: Time) -> Once<RecordChange>;
+        fn remove_record(team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record>;
+        fn sweep(max: usize, now: Time) -> Swept;
+    }
+    reads {
+        fn bound(team: TeamId, key: KeyHash, now: Time) -> Option<Bound>;
+        fn next_due(transport: &str) -> Option<Time>;
+        fn leased(team: TeamId, id: EmailId, number: u16) -> Option<Leased>;
+        fn doubts(max: usize, now: Time) -> Vec<(Email, u16)>;
+        fn by_remote_id(team: TeamId, remote_id: &str) -> Option<(EmailId, u16)>;
+        fn backlog() -> Backlog;
+        fn email(team: TeamId, id: EmailId) -> Option<Email>;
+        fn email_detail(team: TeamId, id: EmailId) -> Option<EmailDetail>;
+        fn emails(team: TeamId, query: EmailQuery) -> Page<Email>;
+        fn events(team: TeamId, after: u64, limit: usize) -> Vec<Event>;
+        fn key(team: TeamId, key: KeyHash, now: Time) -> Option<KeyView>;
+        fn teams() -> Vec<Team>;
+        fn api_keys(team: TeamId) -> Vec<ApiKey>;
+        fn api_key_by_hash(hash: [u8; 32]) -> Option<(ApiKey, Team)>;
+        fn record(team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record>;
+        fn record_named(team: TeamId, kind: RecordKind, name: &str) -> Option<Record>;
+        fn record_anywhere(kind: RecordKind, id: Uuid) -> Option<Record>;
+        fn records(team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> RecordPage;
+        fn health() -> Health;
+    }
+    wrong {
+        async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
+            self.verb("accept", true, self.inner.accept(wish, now)).await
+        }
+
+        async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
+            self.body.leases_as(wish.node);
+            self.verb("lease", true, self.inner.lease(wish, now)).await
+        }
+
+        async fn act(
+            &self,
+            team: TeamId,
+            id: EmailId,
+            act: Act,
+            operation: Option<Operation>,
+            now: Time,
+        ) -> Result<Once<Acted>> {
+            self.verb(name_of(&act), true, self.inner.act(team, id, act, operation, now)).await
+        }
+
+        async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
+            self.body.leases_as(node);
+            self.verb("heartbeat", true, self.inner.heartbeat(node, now)).await
+        }
+    }
+}
+
+fn name_of(act: &Act) -> &'static str {
+    match act {
+        Act::Mark { .. } => "mark",
+        Act::Park { .. } => "park",
+        Act::Settle { .. } => "settle",
+        Act::Crash { .. } => "give back",
+        Act::Repeat { .. } => "repeat",
+        Act::Wait { .. } => "wait",
+        Act::ResendByPolicy { .. } => "resend by policy",
+        Act::Fact(_) => "fact",
+        Act::Resolve { .. } => "resolve",
+        Act::Reroute { .. } => "reroute",
+        Act::Redirect { .. } => "redirect",
+    }
+}

@@ -1,0 +1,83 @@
+//! Simulated worlds: the real engine over the model store, with time, chance, network and crashes that follow from a
+//! seed.
+//!
+//! One world is one thread and one paused runtime. A seed is expanded into a [`Plan`] (how many nodes, which next hops,
+//! which faults: a random subset of all, so that each world has its own weather); then callers, operators and providers
+//! do their work while faults happen, everything is healed, time passes, and [`crate::proof`] judges the whole history.
+//! The same seed gives the same trace, which [`replay`] shows by running it twice.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `plan` | what a seed expands into |
+//! | `shared` | time, chance, the history and the trace of one world |
+//! | `body` | one life of a node: it runs, sleeps or is dead; and its clock |
+//! | `ledger` | the store as a node sees it, with errors and lost answers |
+//! | `hop`, `wire` | a next hop and what it remembers; the transport that leads there |
+//! | `wishes`, `client` | what callers ask for, and asking |
+//! | `town` | the nodes, and what happens to them |
+//! | `course` | a world from its beginning to the judgement |
+//! | `reading` | what the ledger shows in the end |
+//! | `mutants` | wrong turns that worlds must notice |
+//! | `campaign` | many worlds at once, and the sum of them |
+
+mod arrivals;
+mod body;
+pub mod campaign;
+mod client;
+mod course;
+mod hop;
+mod ledger;
+pub mod mutants;
+mod plan;
+mod reading;
+mod shared;
+mod town;
+mod wire;
+mod wishes;
+
+pub use plan::{Class, FaultKind, Plan};
+
+use crate::proof::{History, Violation};
+use std::collections::BTreeMap;
+
+/// What one world came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was planned.
+    pub plan: Plan,
+    /// A hash over everything that happened, in order.
+    pub trace: u64,
+    /// What happened, if it was to be told.
+    pub lines: Vec<String>,
+    /// Faults that were made, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// What was seen.
+    pub history: History,
+    /// What was broken.
+    pub violations: Vec<Violation>,
+}
+
+/// Runs the world of a seed, with a wrong turn or without. `tell` keeps a line for each thing that happens.
+pub fn run(seed: u64, mutant: Option<&'static str>, tell: bool) -> Outcome {
+    mailonce_core::mutant::with(mutant, || course::run(Plan::of(seed), tell))
+}
+
+/// The command that runs the world of a seed again.
+pub fn command(seed: u64, mutant: Option<&str>) -> String {
+    let mutant = mutant.map(|name| format!(" --mutant {name}")).unwrap_or_default();
+    format!("cargo run -q -p mailonce-sim --bin mailonce-worlds -- --replay {seed}{mutant}")
+}
+
+/// Runs the world of a seed twice and compares. The error says where the two part.
+pub fn replay(seed: u64, mutant: Option<&'static str>) -> Result<Outcome, String> {
+    let (first, second) = (run(seed, mutant, true), run(seed, mutant, true));
+    if first.trace == second.trace {
+        return Ok(second);
+    }
+    let pairs = first.lines.iter().zip(&second.lines);
+    let parted = pairs.enumerate().find(|(_, (a, b))| a != b);
+    Err(match parted {
+        Some((at, (a, b))) => format!("line {at} is once `{a}` and once `{b}`"),
+        None => format!("one run has {} lines and the other {}", first.lines.len(), second.lines.len()),
+    })
+}
