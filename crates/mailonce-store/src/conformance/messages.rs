@@ -250,7 +250,7 @@ pub(super) async fn nothing_of_a_removed_inbox_is_seen_any_more(store: Ledger) {
 
 pub(super) async fn hearers_are_told_what_others_may_wait_for(store: Ledger) {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    store.hear(Box::new(move |hint| drop(tell.send(hint))));
+    store.hear(Box::new(move |hint| tell.send(hint).unwrap_or(())));
     // Hints of an engine with many nodes take a moment.
     let mut hear = async || tokio::time::timeout(Duration::from_secs(10), told.recv()).await.unwrap().unwrap();
     let inbox = open(&store, "a@d.test").await;
