@@ -16,7 +16,7 @@ use super::{
         RAW, arrival, delivery, due, filed, inbox, kept, keyed_parcel, letter, made, open, parcel, read, receive,
         refused_parcel, settle,
     },
-    work::{NODE, SECOND_NODE},
+    work::NODE,
 };
 
 fn later(ms: i64) -> Time {
@@ -68,7 +68,10 @@ pub(super) async fn a_delivery_is_known_until_its_time_in_its_team(store: Ledger
     let repeat = receive(&store, vec![short(later(9))], later(9)).await;
     assert!(matches!(repeat[..], [Received::Duplicate { of, .. }] if of == first), "{repeat:?}");
     let second = kept(&store, keyed_parcel(&inbox, 1, later(10)), later(10)).await;
+    // A sweep forgets what is known no longer, and nothing else.
+    kept(&store, NewDelivery { known_until: later(11), ..keyed_parcel(&inbox, 2, T0) }, T0).await;
     store.sweep(100, later(11)).await.unwrap();
+    kept(&store, keyed_parcel(&inbox, 2, later(11)), later(11)).await;
     let repeat = receive(&store, vec![short(later(12))], later(12)).await;
     assert!(matches!(repeat[..], [Received::Duplicate { of, .. }] if of == second), "{repeat:?}");
 }
@@ -131,94 +134,6 @@ pub(super) async fn an_arrival_received_twice_is_the_same_arrival(store: Ledger)
     assert_eq!(receive(&store, parcels, T0).await, first);
     assert_eq!(events(&store, TEAM).await, told);
     assert_eq!(listed(&store, DeliveryQuery::default()).await, rows);
-}
-
-pub(super) async fn what_a_process_reads_at_once_is_read_by_nobody_else(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let arrival = Arrival { reader: Some(NODE), ..arrival(vec![parcel(&inbox, T0)]) };
-    let [Received::Kept(id)] = store.receive(arrival, T0).await.unwrap()[..] else { panic!("not kept") };
-    assert_eq!(delivery(&store, id).await.attempts, 1);
-    assert!(read(&store, SECOND_NODE, 10, later(limits::READING_MS - 1)).await.is_empty());
-    let silent = read(&store, SECOND_NODE, 10, later(limits::READING_MS)).await;
-    assert_eq!((silent.len(), silent[0].delivery.attempts), (1, 2));
-}
-
-pub(super) async fn due_deliveries_are_read_the_longest_due_first(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let first = kept(&store, parcel(&inbox, T0), T0).await;
-    let second = kept(&store, parcel(&inbox, T0), later(1)).await;
-    let third = kept(&store, parcel(&inbox, T0), later(2)).await;
-    settle(&store, first, Settle::Later(later(3), "busy".into()), later(2)).await;
-    assert!(due(&store, 10, Time(T0.0 - 1)).await.is_empty());
-    assert_eq!(due(&store, 2, later(5)).await, [second, third]);
-    assert_eq!(due(&store, 2, later(5)).await, [first]);
-    let again = read(&store, NODE, 10, later(5 + limits::READING_MS)).await;
-    assert_eq!(again.len(), 3);
-    assert_eq!(again[0].delivery, delivery(&store, again[0].delivery.id).await);
-    assert!(again.iter().all(|reading| reading.delivery.attempts == 2 && reading.raw == RAW));
-}
-
-pub(super) async fn a_settled_delivery_stays_as_it_is(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    for end in [Settle::Done, Settle::Refused(Suppression::Blocked), Settle::Dead("no mail".into())] {
-        let id = kept(&store, parcel(&inbox, T0), T0).await;
-        let ended = settle(&store, id, end.clone(), T0).await;
-        let mut wanted = Delivery { rev: 1, ..ended.clone() };
-        wanted = Delivery { state: DeliveryState::Waiting, suppressed: None, trouble: None, ..wanted };
-        assert!(wanted.settle(end));
-        assert_eq!(ended, wanted);
-        let late = settle(&store, id, Settle::Later(later(9), "late".into()), T0).await;
-        assert_eq!((&late, &delivery(&store, id).await), (&ended, &ended));
-    }
-    assert!(due(&store, 10, later(MINUTE)).await.is_empty());
-    assert_eq!(kinds(&store).await, ["delivery.refused", "delivery.failed"]);
-    let nobody = store.settle_delivery(TEAM, DeliveryId(next_id(T0)), Settle::Done, T0).await.unwrap();
-    assert_eq!(nobody, None);
-}
-
-pub(super) async fn a_dead_delivery_is_kept_and_read_again(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let id = kept(&store, parcel(&inbox, T0), T0).await;
-    assert_eq!(due(&store, 1, T0).await, [id]);
-    settle(&store, id, Settle::Dead("broken".into()), later(1)).await;
-    let replayed = store.replay_delivery(TEAM, id, later(2)).await.unwrap().unwrap();
-    assert_eq!((replayed.state, replayed.attempts, replayed.due), (DeliveryState::Waiting, 0, Some(later(2))));
-    let again = store.replay_delivery(TEAM, id, later(3)).await.unwrap().unwrap();
-    assert_eq!(again, replayed);
-    let reading = read(&store, NODE, 1, later(3)).await;
-    assert_eq!((reading[0].raw.as_slice(), reading[0].delivery.attempts), (RAW, 1));
-    assert_eq!(store.replay_delivery(TEAM, DeliveryId(next_id(T0)), T0).await.unwrap(), None);
-}
-
-pub(super) async fn what_an_ended_process_read_is_due_at_once(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let mut ids = Vec::new();
-    for n in 0..3 {
-        let arrival = Arrival { reader: Some(NODE), ..arrival(vec![parcel(&inbox, T0)]) };
-        let [Received::Kept(id)] = store.receive(arrival, later(n)).await.unwrap()[..] else { panic!("not kept") };
-        ids.push(id);
-    }
-    let put_off = ids.remove(0);
-    settle(&store, put_off, Settle::Later(later(MINUTE), "busy".into()), later(3)).await;
-    let recovered = store.recover(NODE, 10, later(4)).await.unwrap();
-    assert_eq!(recovered.deliveries, 0, "a process takes nothing from itself");
-    assert_eq!(store.recover(SECOND_NODE, 1, later(4)).await.unwrap().deliveries, 1);
-    assert_eq!(store.recover(SECOND_NODE, 10, later(4)).await.unwrap().deliveries, 1);
-    assert_eq!(store.recover(SECOND_NODE, 10, later(4)).await.unwrap().deliveries, 0);
-    let readings = read(&store, SECOND_NODE, 10, later(4)).await;
-    let found: Vec<_> = readings.iter().map(|reading| (reading.delivery.id, reading.delivery.attempts)).collect();
-    assert_eq!(found, [(ids[0], 2), (ids[1], 2)], "what was put off stays put off");
-}
-
-pub(super) async fn a_process_that_was_heard_of_keeps_what_it_reads(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    store.heartbeat(NODE, T0).await.unwrap();
-    kept(&store, parcel(&inbox, T0), T0).await;
-    assert_eq!(due(&store, 1, T0).await.len(), 1);
-    let soon = later(limits::ALIVE_MS - 1);
-    assert_eq!(store.recover(SECOND_NODE, 10, soon).await.unwrap().deliveries, 0);
-    let late = later(limits::ALIVE_MS);
-    assert_eq!(store.recover(SECOND_NODE, 10, late).await.unwrap().deliveries, 1);
 }
 
 async fn listed(store: &Ledger, query: DeliveryQuery) -> Vec<DeliveryId> {
@@ -308,6 +223,11 @@ pub(super) async fn a_sweep_takes_what_a_removed_inbox_left_in_pieces(store: Led
     assert_eq!(swept, [2, 2, 2, 0]);
     assert_eq!(listed(&store, DeliveryQuery::default()).await, [waiting, there], "what waits is not lost quietly");
     assert_eq!(store.file(TEAM, waiting, letter(None, 1), T0).await.unwrap(), mailonce_core::message::Filed::Settled);
+    assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
+    // Even one that was on its way while the inbox went, and comes when nothing of it was left.
+    let late = kept(&store, parcel(&inbox, T0), T0).await;
+    assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 0);
+    settle(&store, late, Settle::Dead("broken".into()), T0).await;
     assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
     let readings = read(&store, NODE, 10, T0).await;
     assert_eq!((readings.len(), readings[0].delivery.id, readings[0].raw.as_slice()), (1, there, RAW));
