@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{
     Ledger,
+    arrivals::sweep::sweep_arrivals,
     careful::{load, lock_keys, read_many},
     ground::{Ground, Scoped, scopes_of},
     row::{Scope, read_calls, read_emails, write_json},
@@ -232,6 +233,7 @@ impl Ledger {
         }
         run(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
         run(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
+        swept.deliveries = sweep_arrivals(&tx, max, now).await?;
         self.commit(tx, 1).await?;
         Ok(swept)
     }
