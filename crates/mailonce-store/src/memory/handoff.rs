@@ -103,8 +103,9 @@ impl World {
     }
 
     pub(super) fn recover(&mut self, node: NodeId, max: usize, now: Time) -> (Recovered, Vec<Email>) {
+        let nodes = self.nodes.clone();
         let alive = |holder: NodeId| {
-            holder == node || self.nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS)
+            holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS)
         };
         let left = |email: &Email| {
             let held = email.handoffs.iter().filter_map(|handoff| Some((handoff.number, handoff.holder?)));
@@ -112,6 +113,7 @@ impl World {
         };
         let left: Vec<(TeamId, EmailId, u16, NodeId)> = self.emails.values().flat_map(left).take(max).collect();
         let (mut recovered, mut changed) = (Recovered::default(), Vec::new());
+        recovered.deliveries = self.give_back(alive, max, now);
         for (team, id, number, holder) in left {
             if let Acted::Email(Verdict::Done, email) = self.act_once(team, id, &Act::Crash { number, holder }, now) {
                 recovered.count(&email, number);

@@ -3,7 +3,13 @@
 //! Nothing here is durable. It is the yardstick of the other engines and the ground of simulated worlds.
 
 mod accept;
+mod arrivals;
+mod artifact;
+mod delivery;
+mod filing;
 mod handoff;
+mod inbound;
+mod inbox;
 mod look;
 mod record;
 
@@ -16,10 +22,13 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, NodeId, TeamId, ordered_bits},
     key::{InstallSecret, KeyHash},
     limits,
-    port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
-        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
-        StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
+    port::{
+        arrivals::Hearer,
+        store::{
+            Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
+            Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
+            StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
+        },
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -69,6 +78,7 @@ struct World {
     sweep_at: BTreeMap<EmailId, Time>,
     events: BTreeMap<TeamId, Vec<NewEvent>>,
     last_id: i64,
+    inbound: inbound::Inbound,
 }
 
 impl World {
@@ -183,12 +193,18 @@ pub struct Memory {
     world: Mutex<World>,
     secret: InstallSecret,
     watchers: Mutex<Vec<Watcher>>,
+    hearers: Mutex<Vec<Hearer>>,
 }
 
 impl Memory {
     /// An empty ledger with this install secret.
     pub fn new(secret: [u8; 32]) -> Self {
-        Self { world: Mutex::default(), secret: InstallSecret(secret), watchers: Mutex::default() }
+        Self {
+            world: Mutex::default(),
+            secret: InstallSecret(secret),
+            watchers: Mutex::default(),
+            hearers: Mutex::default(),
+        }
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -548,6 +564,7 @@ impl Store for Memory {
             world.sweep_one(id, now, &mut swept);
         }
         world.sweep_operations(now);
+        swept.deliveries = world.sweep_deliveries(max, now);
         Ok(swept)
     }
 
@@ -570,5 +587,3 @@ impl Store for Memory {
 
     async fn close(&self) {}
 }
-
-crate::no_arrivals::no_arrivals!(Memory);
