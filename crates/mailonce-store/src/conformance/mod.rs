@@ -5,24 +5,30 @@
 
 mod accept;
 mod answer;
+mod artifacts;
 mod batch;
 mod capture;
 mod change;
 mod contest;
 mod deed;
+mod deliveries;
 mod doubt;
 mod draft;
 mod events;
 mod handoff;
+mod inboxes;
 mod keys;
 mod listing;
+mod messages;
 mod open;
 mod operations;
 mod overlap;
 mod play;
+mod post;
 mod race;
 mod random;
 mod records;
+mod rush;
 mod steps;
 mod teams;
 mod turn;
@@ -296,6 +302,92 @@ macro_rules! engine {
                 an_answer_and_facts_at_once_end_in_sent
                 of_32_equal_facts_one_counts
                 of_many_recoveries_each_handoff_is_taken_once
+            ]
+            inboxes [
+                an_inbox_is_read_back_whole
+                an_inbox_is_found_at_the_closest_of_its_places
+                an_address_is_taken_once_in_all_teams
+                a_client_id_makes_an_inbox_once_in_its_team
+                an_inbox_made_twice_is_the_same_inbox
+                a_repeated_making_of_an_inbox_makes_no_other
+                an_inbox_that_was_not_made_or_changed_binds_no_key
+                inboxes_are_listed_newest_first_in_pages
+                an_inbox_is_changed_only_as_it_was_seen
+                an_old_address_reaches_nobody_and_stays_taken
+                a_catch_all_is_free_again_when_its_inbox_lets_go_of_it
+                a_change_to_a_taken_name_changes_nothing
+                a_repeated_change_of_an_inbox_changes_nothing
+                a_removed_inbox_is_nowhere_and_its_names_stay_taken
+                inboxes_of_another_team_are_not_there
+            ]
+            deliveries [
+                a_delivery_is_read_back_whole
+                the_same_delivery_is_kept_once_and_each_repeat_is_told
+                a_repeat_names_the_message_of_the_first
+                a_delivery_is_known_until_its_time_in_its_team
+                equal_parcels_of_one_arrival_are_one_delivery
+                an_arrival_for_many_is_read_by_each
+                a_large_arrival_is_kept_whole
+                a_refused_parcel_leaves_a_row_and_an_event_and_binds_no_key
+                an_arrival_received_twice_is_the_same_arrival
+                what_a_process_reads_at_once_is_read_by_nobody_else
+                due_deliveries_are_read_the_longest_due_first
+                a_settled_delivery_stays_as_it_is
+                a_dead_delivery_is_kept_and_read_again
+                what_an_ended_process_read_is_due_at_once
+                a_process_that_was_heard_of_keeps_what_it_reads
+                deliveries_are_listed_newest_first_and_found
+                deliveries_of_another_team_are_not_there
+                old_rows_of_suppressed_deliveries_are_swept
+                a_sweep_takes_what_a_removed_inbox_left_in_pieces
+                the_highest_id_of_what_comes_in_is_remembered
+            ]
+            messages [
+                a_delivery_becomes_a_message
+                messages_are_numbered_in_each_inbox
+                the_same_message_is_filed_once_and_each_repeat_is_told
+                the_same_content_without_a_name_is_filed_once
+                other_content_under_the_same_name_is_another_message
+                a_name_that_was_only_answered_is_not_reused
+                the_same_mail_in_two_inboxes_is_two_messages
+                an_answer_joins_the_thread_of_what_it_answers
+                what_was_answered_before_it_came_joins_its_answers
+                the_closest_known_name_decides_and_keeps_its_thread
+                a_delivery_is_filed_only_while_it_waits_and_by_its_team
+                what_waits_for_a_removed_inbox_is_refused
+                the_bytes_of_an_arrival_stay_while_one_needs_them
+                messages_are_listed_both_ways_in_pages
+                messages_are_found_by_what_they_are
+                messages_of_another_team_are_not_there
+                nothing_of_a_removed_inbox_is_seen_any_more
+                hearers_are_told_what_others_may_wait_for
+                names_and_contents_do_not_meet
+            ]
+            artifacts [
+                artifacts_are_filed_with_their_message
+                the_same_value_within_an_hour_is_the_same_artifact
+                another_hour_sender_kind_or_inbox_is_another_artifact
+                a_value_that_stands_twice_in_a_message_is_one_artifact
+                artifacts_are_listed_by_their_latest_message
+                an_artifact_is_taken_by_its_first_consumer
+                a_taking_under_an_operation_is_done_once
+                only_its_consumer_says_that_it_was_used_and_once
+                a_watch_begins_behind_the_latest_message
+                a_budget_is_spent_until_nothing_is_left
+                a_spending_under_an_operation_is_done_once
+                artifacts_and_watches_of_another_team_are_not_there
+                a_removed_inbox_ends_what_was_found_and_watched_in_it
+            ]
+            rush [
+                of_16_workers_one_files_a_delivery
+                of_32_equal_deliveries_one_is_kept
+                of_16_deliveries_of_one_message_one_is_filed
+                numbers_of_many_filers_have_no_gaps
+                many_readers_read_each_delivery_once
+                of_100_consumers_one_takes_an_artifact
+                of_32_spenders_only_as_many_as_the_budget_spend
+                of_32_inboxes_of_one_client_id_one_is_made
+                of_two_teams_one_gets_an_address
             ]
         }
     };

@@ -1,0 +1,320 @@
+//! Promises about filing: one message per inbox and mail, numbered, threaded, with its bytes.
+
+use mailonce_core::{
+    artifact::ArtifactKind,
+    delivery::{DeliveryState, Suppression},
+    id::{DeliveryId, MessageId, ThreadId},
+    inbox::Inbox,
+    message::{Filed, Message, MessageFlag, MessagePage, MessagePlace, MessageQuery, MessageState},
+    port::arrivals::Hint,
+};
+use std::sync::{Arc, Mutex};
+
+use super::{
+    Ledger, OTHER, SECOND, T0, TEAM, events, kinds, next_id,
+    post::{
+        RAW, all_messages, answering, delivery, file, filed, from, holding, kept, known, letter, made, open, parcel,
+        passed, receive, settle,
+    },
+    work::NODE,
+};
+
+pub(super) async fn a_delivery_becomes_a_message(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (id, later) = (kept(&store, parcel(&inbox, T0), T0).await, T0.plus(SECOND));
+    let wanted = letter(Some(1), 1);
+    let Filed::New(message, artifacts) = file(&store, id, wanted.clone(), later).await else { panic!("not new") };
+    let expected = Message {
+        id: wanted.id,
+        team: TEAM,
+        inbox: inbox.id,
+        seq: 1,
+        rev: 1,
+        thread: wanted.thread,
+        delivery: id,
+        received_at: T0,
+        state: MessageState::Unanswered,
+        head: Arc::new(wanted.head),
+        marks: wanted.marks,
+    };
+    assert_eq!((*message, artifacts), (expected.clone(), Vec::new()));
+    assert_eq!(store.message(TEAM, wanted.id).await.unwrap(), Some(expected.clone()));
+    assert_eq!(store.raw(TEAM, wanted.id).await.unwrap().as_deref(), Some(RAW));
+    let done = delivery(&store, id).await;
+    assert_eq!((done.state, done.message, done.due, done.rev), (DeliveryState::Done, Some(wanted.id), None, 2));
+    let told = events(&store, TEAM).await;
+    assert_eq!((told.len(), told[0].seq, &told[0].event), (1, 1, &expected.received(later)));
+    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap(), Some(Inbox { seq: 1, ..inbox }));
+    assert_eq!(store.message(TEAM, MessageId(next_id(T0))).await.unwrap(), None);
+    assert_eq!(store.raw(TEAM, MessageId(next_id(T0))).await.unwrap(), None);
+}
+
+pub(super) async fn messages_are_numbered_in_each_inbox(store: Ledger) {
+    let (one, two) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+    for n in 1..=3 {
+        assert_eq!(filed(&store, &one, letter(Some(n), n), T0).await.0.seq, u64::from(n));
+        known(&store, &one, letter(Some(n), n), T0).await;
+        assert_eq!(filed(&store, &two, letter(Some(n), n), T0).await.0.seq, u64::from(n));
+    }
+    assert_eq!(store.inbox(TEAM, one.id).await.unwrap().unwrap().seq, 3);
+    assert_eq!(store.inbox_at(&["b@d.test".into()]).await.unwrap().unwrap().seq, 3);
+    assert_eq!(store.inboxes(TEAM, None, 1).await.unwrap()[0].seq, 3);
+}
+
+pub(super) async fn the_same_message_is_filed_once_and_each_repeat_is_told(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (first, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    let (id, answer) = known(&store, &inbox, letter(Some(1), 1), T0).await;
+    assert_eq!(answer, (first.id, Suppression::SameMessage));
+    let ended = delivery(&store, id).await;
+    assert_eq!((ended.state, ended.message, ended.due), (DeliveryState::Duplicate, Some(first.id), None));
+    assert_eq!((ended.suppressed, ended.of, ended.rev), (Some(Suppression::SameMessage), None, 2));
+    let told = events(&store, TEAM).await;
+    assert_eq!(kinds(&store).await, ["message.received", "delivery.duplicate"]);
+    assert_eq!(Some(told[1].event.clone()), ended.told(T0));
+    assert_eq!(store.raw(TEAM, first.id).await.unwrap().as_deref(), Some(RAW));
+}
+
+pub(super) async fn the_same_content_without_a_name_is_filed_once(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    let (first, _) = filed(&store, &inbox, letter(None, 1), T0).await;
+    let (_, answer) = known(&store, &inbox, letter(None, 1), T0).await;
+    assert_eq!(answer, (first.id, Suppression::SameContent));
+    let (second, _) = filed(&store, &inbox, letter(None, 2), T0).await;
+    assert!(second.head.flags.is_empty());
+    let (_, answer) = known(&store, &inbox, letter(None, 2), T0).await;
+    assert_eq!(answer, (second.id, Suppression::SameContent));
+}
+
+pub(super) async fn other_content_under_the_same_name_is_another_message(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let mut ids = Vec::new();
+    for content in 1..=3 {
+        let (message, _) = filed(&store, &inbox, letter(Some(1), content), T0).await;
+        let reused = content > 1;
+        assert_eq!(message.head.flags.contains(&MessageFlag::MessageIdReused), reused);
+        assert_eq!(store.message(TEAM, message.id).await.unwrap(), Some(message.clone()));
+        ids.push(message.id);
+    }
+    for (content, id) in (1..).zip(ids) {
+        let (_, answer) = known(&store, &inbox, letter(Some(1), content), T0).await;
+        assert_eq!(answer, (id, Suppression::SameMessage));
+    }
+}
+
+pub(super) async fn a_name_that_was_only_answered_is_not_reused(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    filed(&store, &inbox, answering(letter(Some(2), 2), &[1]), T0).await;
+    let (message, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    assert!(message.head.flags.is_empty());
+}
+
+pub(super) async fn the_same_mail_in_two_inboxes_is_two_messages(store: Ledger) {
+    let (one, two) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+    let (first, _) = filed(&store, &one, letter(Some(1), 1), T0).await;
+    let (second, _) = filed(&store, &two, letter(Some(1), 1), T0).await;
+    assert_ne!((first.id, first.thread), (second.id, second.thread));
+    let (nameless, _) = filed(&store, &one, letter(None, 5), T0).await;
+    assert_ne!(filed(&store, &two, letter(None, 5), T0).await.0.id, nameless.id);
+}
+
+pub(super) async fn an_answer_joins_the_thread_of_what_it_answers(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (first, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    let (answer, _) = filed(&store, &inbox, answering(letter(Some(2), 2), &[1]), T0).await;
+    assert_eq!(answer.thread, first.thread);
+    let (deep, _) = filed(&store, &inbox, answering(letter(Some(3), 3), &[9, 8, 2]), T0).await;
+    assert_eq!(deep.thread, first.thread);
+    // All names of a thread are known from then on, those of mail that never came too.
+    let (sideways, _) = filed(&store, &inbox, answering(letter(None, 4), &[8]), T0).await;
+    assert_eq!(sideways.thread, first.thread);
+    assert_ne!(filed(&store, &inbox, letter(Some(5), 5), T0).await.0.thread, first.thread);
+    let other = open(&store, "b@d.test").await;
+    let (elsewhere, _) = filed(&store, &other, answering(letter(Some(6), 6), &[1]), T0).await;
+    assert_ne!(elsewhere.thread, first.thread);
+}
+
+pub(super) async fn what_was_answered_before_it_came_joins_its_answers(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (answer, _) = filed(&store, &inbox, answering(letter(Some(2), 2), &[1]), T0).await;
+    let (first, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    assert_eq!(first.thread, answer.thread);
+}
+
+pub(super) async fn the_closest_known_name_decides_and_keeps_its_thread(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (one, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    let (two, _) = filed(&store, &inbox, letter(Some(2), 2), T0).await;
+    let (both, _) = filed(&store, &inbox, answering(letter(Some(3), 3), &[2, 1]), T0).await;
+    assert_eq!(both.thread, two.thread);
+    let (still, _) = filed(&store, &inbox, answering(letter(Some(4), 4), &[1]), T0).await;
+    assert_eq!(still.thread, one.thread, "first come, first kept");
+}
+
+pub(super) async fn a_delivery_is_filed_only_while_it_waits_and_by_its_team(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let id = kept(&store, parcel(&inbox, T0), T0).await;
+    assert_eq!(store.file(OTHER, id, letter(Some(1), 1), T0).await.unwrap(), Filed::Missing);
+    assert_eq!(file(&store, DeliveryId(next_id(T0)), letter(Some(1), 1), T0).await, Filed::Missing);
+    assert!(matches!(file(&store, id, letter(Some(1), 1), T0).await, Filed::New(_, _)));
+    assert_eq!(file(&store, id, letter(Some(2), 2), T0).await, Filed::Settled);
+    let dead = kept(&store, parcel(&inbox, T0), T0).await;
+    settle(&store, dead, mailonce_core::delivery::Settle::Dead("broken".into()), T0).await;
+    assert_eq!(file(&store, dead, letter(Some(3), 3), T0).await, Filed::Settled);
+    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().seq, 1);
+}
+
+pub(super) async fn what_waits_for_a_removed_inbox_is_refused(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let id = kept(&store, parcel(&inbox, T0), T0).await;
+    store.remove_inbox(TEAM, inbox.id, T0).await.unwrap().unwrap();
+    assert_eq!(file(&store, id, letter(Some(1), 1), T0).await, Filed::Settled);
+    let refused = delivery(&store, id).await;
+    assert_eq!((refused.state, refused.suppressed), (DeliveryState::Refused, Some(Suppression::UnknownInbox)));
+    assert_eq!(kinds(&store).await, ["delivery.refused"]);
+    assert_eq!(file(&store, id, letter(Some(1), 1), T0).await, Filed::Settled);
+    assert_eq!(kinds(&store).await.len(), 1);
+}
+
+pub(super) async fn the_bytes_of_an_arrival_stay_while_one_needs_them(store: Ledger) {
+    let (one, two) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+    let (first, _) = filed(&store, &one, letter(Some(1), 1), T0).await;
+    for order in [[0, 1], [1, 0]] {
+        // The first inbox has the message already; the other wants the bytes.
+        let parcels = vec![parcel(&one, T0), parcel(&two, T0)];
+        let ids = [parcels[0].id, parcels[1].id];
+        receive(&store, parcels, T0).await;
+        let mut filed = Vec::new();
+        for place in order {
+            let content = if place == 0 { 1 } else { 10 + order[0] };
+            filed.push(file(&store, ids[usize::from(place)], letter(Some(content), content), T0).await);
+        }
+        let [Filed::New(message, _)] = &filed.iter().filter(|f| matches!(f, Filed::New(_, _))).collect::<Vec<_>>()[..]
+        else {
+            panic!("{filed:?}")
+        };
+        assert_eq!(store.raw(TEAM, message.id).await.unwrap().as_deref(), Some(RAW));
+    }
+    assert_eq!(store.raw(TEAM, first.id).await.unwrap().as_deref(), Some(RAW));
+}
+
+pub(super) async fn messages_are_listed_both_ways_in_pages(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let mut all = Vec::new();
+    for n in 0..7 {
+        all.push(filed(&store, &inbox, letter(Some(n), n), T0).await.0);
+    }
+    for limit in [1, 3, 7, 8] {
+        let oldest = MessageQuery { place: MessagePlace::After(0), limit, ..MessageQuery::default() };
+        assert_eq!(all_messages(&store, &inbox, oldest.clone()).await, all, "in pages of {limit}");
+        let newest = MessageQuery { limit, ..MessageQuery::default() };
+        let mut found = all_messages(&store, &inbox, newest).await;
+        found.reverse();
+        assert_eq!(found, all, "in pages of {limit}");
+    }
+    let query = |place, limit| MessageQuery { place, limit, ..MessageQuery::default() };
+    let page = store.messages(TEAM, inbox.id, query(MessagePlace::After(2), 2)).await.unwrap();
+    assert_eq!(page, MessagePage { rows: all[2..4].to_vec(), next: Some(4) });
+    let page = store.messages(TEAM, inbox.id, query(MessagePlace::After(5), 2)).await.unwrap();
+    assert_eq!(page, MessagePage { rows: all[5..].to_vec(), next: None });
+    let page = store.messages(TEAM, inbox.id, query(MessagePlace::After(7), 2)).await.unwrap();
+    assert_eq!(page, MessagePage::default());
+    // What is looked at and does not match is looked at once.
+    let rare = MessageQuery { subject: Some("täg 6".into()), ..query(MessagePlace::After(0), 1) };
+    let page = store.messages(TEAM, inbox.id, rare).await.unwrap();
+    assert_eq!(page, MessagePage { rows: all[6..].to_vec(), next: None });
+}
+
+pub(super) async fn messages_are_found_by_what_they_are(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (one, _) = filed(&store, &inbox, holding(letter(Some(1), 1), &[(ArtifactKind::Code, 1)]), T0).await;
+    let (two, _) = filed(&store, &inbox, passed(from(letter(Some(2), 2), "b@shop.test")), T0).await;
+    let mut skipped = answering(letter(Some(3), 3), &[1]);
+    (skipped.state, skipped.marks.labels) = (MessageState::Skipped, vec!["list".into()]);
+    let (three, _) = filed(&store, &inbox, skipped, T0).await;
+    let all = || MessageQuery { limit: 10, ..MessageQuery::default() };
+    let found = |query: MessageQuery| {
+        let (store, inbox) = (store.clone(), inbox.clone());
+        async move { all_messages(&store, &inbox, query).await.iter().map(|m| m.seq).collect::<Vec<_>>() }
+    };
+    assert_eq!(found(all()).await, [3, 2, 1]);
+    assert_eq!(found(MessageQuery { thread: Some(one.thread), ..all() }).await, [three.seq, one.seq]);
+    assert_eq!(found(MessageQuery { thread: Some(ThreadId(next_id(T0))), ..all() }).await, [0; 0]);
+    assert_eq!(found(MessageQuery { state: Some(MessageState::Skipped), ..all() }).await, [three.seq]);
+    assert_eq!(found(MessageQuery { from: Some("B@shop.test".into()), ..all() }).await, [two.seq]);
+    assert_eq!(found(MessageQuery { from: Some("@sender.test".into()), ..all() }).await, [three.seq, one.seq]);
+    assert_eq!(found(MessageQuery { subject: Some("TÄG 1".into()), ..all() }).await, [one.seq]);
+    assert_eq!(found(MessageQuery { has: Some(ArtifactKind::Code), ..all() }).await, [one.seq]);
+    assert_eq!(found(MessageQuery { label: Some("list".into()), ..all() }).await, [three.seq]);
+    assert_eq!(found(MessageQuery { authenticated: true, ..all() }).await, [two.seq]);
+}
+
+pub(super) async fn messages_of_another_team_are_not_there(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let theirs = made(&store, &Inbox { team: OTHER, ..super::post::inbox("b@d.test") }).await;
+    let (message, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    filed(&store, &theirs, letter(Some(1), 1), T0).await;
+    assert_eq!(store.message(OTHER, message.id).await.unwrap(), None);
+    assert_eq!(store.raw(OTHER, message.id).await.unwrap(), None);
+    let all = || MessageQuery { limit: 10, ..MessageQuery::default() };
+    assert_eq!(store.messages(OTHER, inbox.id, all()).await.unwrap(), MessagePage::default());
+    assert_eq!(store.messages(OTHER, theirs.id, all()).await.unwrap().rows.len(), 1);
+    assert_eq!(events(&store, OTHER).await[0].seq, 1);
+}
+
+pub(super) async fn nothing_of_a_removed_inbox_is_seen_any_more(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (message, artifacts) = filed(&store, &inbox, holding(letter(Some(1), 1), &[(ArtifactKind::Code, 1)]), T0).await;
+    store.remove_inbox(TEAM, inbox.id, T0).await.unwrap().unwrap();
+    for sweep in [false, true] {
+        if sweep {
+            assert_eq!(store.sweep(100, T0).await.unwrap().deliveries, 1);
+        }
+        assert_eq!(store.message(TEAM, message.id).await.unwrap(), None);
+        assert_eq!(store.raw(TEAM, message.id).await.unwrap(), None);
+        let all = MessageQuery { limit: 10, ..MessageQuery::default() };
+        assert_eq!(store.messages(TEAM, inbox.id, all).await.unwrap(), MessagePage::default());
+        assert_eq!(store.artifact(TEAM, artifacts[0].id).await.unwrap(), None);
+        assert!(store.artifacts(TEAM, inbox.id, None, 0, 10).await.unwrap().is_empty());
+    }
+    assert_eq!(store.delivery(TEAM, message.delivery).await.unwrap(), None);
+}
+
+pub(super) async fn hearers_are_told_what_others_may_wait_for(store: Ledger) {
+    let heard: Arc<Mutex<Vec<Hint>>> = Arc::default();
+    let ear = heard.clone();
+    store.hear(Box::new(move |hint| ear.lock().unwrap().push(hint)));
+    let take = async |wanted: &[Hint]| {
+        // Hints of an engine with many nodes take a moment.
+        for _ in 0..500 {
+            if heard.lock().unwrap().len() >= wanted.len() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        assert_eq!(std::mem::take(&mut *heard.lock().unwrap()), wanted);
+    };
+    let inbox = open(&store, "a@d.test").await;
+    let id = kept(&store, parcel(&inbox, T0), T0).await;
+    take(&[Hint::Waiting]).await;
+    settle(&store, id, mailonce_core::delivery::Settle::Dead("broken".into()), T0).await;
+    store.replay_delivery(TEAM, id, T0).await.unwrap().unwrap();
+    take(&[Hint::Waiting]).await;
+    assert!(matches!(file(&store, id, letter(Some(1), 1), T0).await, Filed::New(_, _)));
+    take(&[Hint::Filed(inbox.id)]).await;
+    let arrival = super::post::arrival(vec![parcel(&inbox, T0)]);
+    let arrival = mailonce_core::delivery::Arrival { reader: Some(NODE), ..arrival };
+    let _kept = store.receive(arrival, T0).await.unwrap();
+    known(&store, &inbox, letter(Some(1), 1), T0).await;
+    take(&[Hint::Waiting]).await;
+}
+
+pub(super) async fn names_and_contents_do_not_meet(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let (named, _) = filed(&store, &inbox, letter(Some(7), 1), T0).await;
+    let (nameless, _) = filed(&store, &inbox, letter(None, 7), T0).await;
+    assert_ne!(named.id, nameless.id);
+    let (_, answer) = known(&store, &inbox, letter(None, 7), T0).await;
+    assert_eq!(answer, (nameless.id, Suppression::SameContent));
+}
