@@ -7,15 +7,17 @@ CREATE TABLE inboxes (
     -- The number of its latest message. Whoever holds this row gives out the next one.
     seq        bigint  NOT NULL,
     created_at bigint  NOT NULL,
-    -- From then on it is not there; the sweep takes what was in it, and the row last.
+    -- From then on it is not there. The row stays, as its addresses do.
     removed_at bigint,
+    -- While there may be something left of a removed inbox: whose turn it is to be swept.
+    sweep_at   bigint,
     address    text    COLLATE "C" NOT NULL,
     client_id  text    COLLATE "C",
     about      text    NOT NULL,    -- JSON
     PRIMARY KEY (team, id)
 ) WITH (fillfactor = 50);           -- room for the next number on the same page
 CREATE UNIQUE INDEX inboxes_client ON inboxes (team, client_id) WHERE client_id IS NOT NULL AND removed_at IS NULL;
-CREATE INDEX inboxes_removed ON inboxes (removed_at) WHERE removed_at IS NOT NULL;
+CREATE INDEX inboxes_sweep ON inboxes (sweep_at) WHERE sweep_at IS NOT NULL;
 
 -- Every address that an inbox has or had, and the catch-alls that some have. A row outlives its inbox.
 CREATE TABLE addresses (

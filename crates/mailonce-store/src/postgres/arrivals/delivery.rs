@@ -2,7 +2,7 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    delivery::{Delivery, DeliveryQuery, DeliveryState, Reading, Settle},
+    delivery::{Delivery, DeliveryQuery, DeliveryState, Reading, Settle, Suppression},
     event::NewEvent,
     id::{DeliveryId, NodeId, TeamId},
     limits,
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::{
     hear::NOTIFY,
     row::{DELIVERY_COLUMNS, delivery_columns, first, read_delivery},
+    sweep::LEFT_OVER,
 };
 use crate::postgres::{
     Ledger,
@@ -104,7 +105,7 @@ impl<'a> Changed<'a> {
         let due: Vec<Option<i64>> = all().map(|d| d.due.map(|at| at.0)).collect();
         let holder: Vec<Option<Uuid>> = self.all.iter().map(|(_, holder)| holder.map(|node| node.0)).collect();
         let message: Vec<Option<Uuid>> = all().map(|d| d.message.map(|id| id.0)).collect();
-        let suppressed: Vec<Option<&str>> = all().map(|d| d.suppressed.map(|why| why.word())).collect();
+        let suppressed: Vec<Option<&str>> = all().map(|d| d.suppressed.map(Suppression::word)).collect();
         let trouble = all().map(|d| d.trouble.as_ref().map(write_json).transpose()).collect::<Tried<Vec<_>>>()?;
         let keeps: Vec<bool> = all().map(Delivery::needs_bytes).collect();
         let params: [&(dyn ToSql + Sync); 11] =
@@ -195,6 +196,9 @@ impl Ledger {
         let mut changed = Changed::default();
         changed.add(delivery, None);
         changed.write(&tx).await?;
+        if let Some(inbox) = delivery.target.inbox() {
+            run(&tx, LEFT_OVER, &[&[team.0].as_slice(), &[inbox.0].as_slice(), &now.0]).await?;
+        }
         let_go(&tx, raw.filter(|_| !delivery.needs_bytes()).into_iter()).await?;
         let events: Vec<(TeamId, NewEvent)> = delivery.told(now).map(|event| (team, event)).into_iter().collect();
         write_events(&tx, &events).await?;

@@ -6,19 +6,18 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    artifact::{Artifact, ArtifactKind},
-    delivery::{Delivery, DeliveryState, Settle, Suppression},
-    filing::{FiledArtifact, Ground},
-    id::{ArtifactId, DeliveryId, InboxId, TeamId, ThreadId},
-    message::{Filed, Known, Message, NewMessage, Novelty},
+    delivery::DeliveryState,
+    id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId},
+    message::{Filed, Known, NewMessage},
     port::arrivals::Hint,
     time::Time,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    cabinet::{Cabinet, Place, value_of},
     gate::{Gate, Traveller},
     row::{
         ARTIFACT_COLUMNS, DELIVERY_COLUMNS, artifact_columns, delivery_columns, read_artifact, read_delivery, read_hash,
@@ -62,13 +61,14 @@ const THREADS: &str = "
 const SAME: &str = concat!(
     "SELECT ",
     artifact_columns!(),
-    ", a.hash FROM artifacts a
-      WHERE (a.team, a.id) IN (
-          SELECT w.team, a.id FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::bytea[])
-              AS w (team, inbox, kind, hash, sender),
-              LATERAL (SELECT a.id FROM artifacts a
-                        WHERE a.team = w.team AND a.inbox = w.inbox AND a.hash = w.hash AND a.kind = w.kind
-                          AND a.sender = w.sender ORDER BY a.found_at DESC, a.id DESC LIMIT 1) a)
+    ", a.hash FROM (
+         SELECT DISTINCT w.team, s.id
+           FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::bytea[])
+             AS w (team, inbox, kind, hash, sender),
+                LATERAL (SELECT a.id FROM artifacts a
+                          WHERE a.team = w.team AND a.inbox = w.inbox AND a.hash = w.hash AND a.kind = w.kind
+                            AND a.sender = w.sender ORDER BY a.found_at DESC, a.id DESC LIMIT 1) s) w
+       JOIN artifacts a ON a.team = w.team AND a.id = w.id
       ORDER BY a.team, a.id FOR UPDATE OF a"
 );
 
@@ -78,31 +78,6 @@ pub(in crate::postgres) struct Filing {
     pub delivery: DeliveryId,
     pub message: NewMessage,
     pub now: Time,
-}
-
-type Place = (TeamId, DeliveryId);
-/// A message's name, or its content when it has none, in an inbox.
-type Name = (InboxId, Option<[u8; 32]>, Option<[u8; 32]>);
-type Value = (InboxId, ArtifactKind, [u8; 32], String);
-
-/// What is known before anything is decided, and what was decided.
-#[derive(Default)]
-pub(super) struct Cabinet {
-    deliveries: BTreeMap<Place, (Delivery, Option<Uuid>)>,
-    /// The latest number of each inbox that is there.
-    pub(super) inboxes: BTreeMap<(TeamId, InboxId), u64>,
-    known: BTreeMap<Name, Vec<Known>>,
-    threads: BTreeMap<(InboxId, [u8; 32]), ThreadId>,
-    same: BTreeMap<Value, Artifact>,
-    /// Deliveries that ended.
-    pub(super) ended: BTreeSet<Place>,
-    /// New messages with their names and contents.
-    pub(super) messages: Vec<(Message, Option<[u8; 32]>, [u8; 32])>,
-    /// Names that are new to their inboxes.
-    pub(super) names: Vec<(TeamId, InboxId, [u8; 32], ThreadId)>,
-    /// Artifacts that are new or were found again.
-    pub(super) artifacts: BTreeMap<ArtifactId, FiledArtifact>,
-    pub(super) events: Vec<(TeamId, mailonce_core::event::NewEvent)>,
 }
 
 impl Traveller for Filing {
@@ -134,7 +109,8 @@ impl Ledger {
         }
         let filed: BTreeSet<InboxId> = cabinet.messages.iter().map(|(message, _, _)| message.inbox).collect();
         let hints: Vec<Hint> = filed.into_iter().map(Hint::Filed).collect();
-        cabinet.write(&tx, &self.ears.letters(&hints)).await?;
+        let now = all.iter().map(|filing| filing.now).max().unwrap_or_default();
+        cabinet.write(&tx, &self.ears.letters(&hints), now).await?;
         let committed = self.commit(tx, all.len()).await;
         // A commit that nobody confirmed may be one.
         self.ears.tell(&hints);
@@ -204,7 +180,7 @@ impl Cabinet {
         for row in known {
             let name = row.try_get::<_, Option<&[u8]>>(1)?.map(read_hash).transpose()?;
             let content = read_hash(row.try_get(2)?)?;
-            let id = mailonce_core::id::MessageId(row.try_get(3)?);
+            let id = MessageId(row.try_get(3)?);
             self.know(InboxId(row.try_get(0)?), name, Known { id, content });
         }
         Ok(())
@@ -222,87 +198,4 @@ impl Cabinet {
         }
         Ok(())
     }
-
-    fn know(&mut self, inbox: InboxId, name: Option<[u8; 32]>, known: Known) {
-        let all = self.known.entry(name_of(inbox, name, known.content)).or_default();
-        if !all.contains(&known) {
-            all.push(known);
-        }
-    }
-
-    /// Decides about one message.
-    fn file(&mut self, filing: &Filing) -> Filed {
-        let place = (filing.team, filing.delivery);
-        let Some((delivery, _)) = self.deliveries.get(&place) else { return Filed::Missing };
-        if delivery.state != DeliveryState::Waiting {
-            return Filed::Settled;
-        }
-        let mut delivery = delivery.clone();
-        let inbox = delivery.target.inbox().and_then(|id| Some((id, *self.inboxes.get(&(filing.team, id))?)));
-        let Some((inbox, seq)) = inbox else {
-            delivery.settle(Settle::Refused(Suppression::UnknownInbox));
-            self.end(place, delivery, filing.now);
-            return Filed::Settled;
-        };
-        let message = &filing.message;
-        let known = self.known.get(&name_of(inbox, message.name, message.content)).map_or(&[][..], Vec::as_slice);
-        let novelty = message.novelty(known);
-        if let Novelty::Known(id, why) = novelty {
-            delivery.known(id, why);
-            self.end(place, delivery, filing.now);
-            return Filed::Known(id, why);
-        }
-        let reused = novelty == Novelty::Reused;
-        self.shelve(filing, delivery, Ground { inbox, seq, reused, thread: None, known: Vec::new() })
-    }
-
-    /// Files a message that is new to its inbox.
-    fn shelve(&mut self, filing: &Filing, mut delivery: Delivery, mut ground: Ground) -> Filed {
-        let (message, inbox) = (&filing.message, ground.inbox);
-        ground.thread = message.names.iter().find_map(|name| self.threads.get(&(inbox, *name)).copied());
-        let sender = message.sender();
-        let same = |new: &mailonce_core::artifact::NewArtifact| {
-            self.same.get(&(inbox, new.kind, new.hash, sender.to_owned())).cloned()
-        };
-        ground.known = message.artifacts.iter().map(same).collect();
-        let filed = message.clone().file(&mut delivery, ground, filing.now);
-        for name in &message.names {
-            self.threads.entry((inbox, *name)).or_insert_with(|| {
-                self.names.push((filing.team, inbox, *name, filed.message.thread));
-                filed.message.thread
-            });
-        }
-        self.know(inbox, message.name, Known { id: filed.message.id, content: message.content });
-        for found in &filed.artifacts {
-            self.same.insert(value_of(&found.artifact, found.hash), found.artifact.clone());
-            let known = self.artifacts.entry(found.artifact.id).or_insert_with(|| found.clone());
-            // Found again in the same company: it is still one that must be made.
-            known.artifact = found.artifact.clone();
-        }
-        self.inboxes.insert((filing.team, inbox), filed.message.seq);
-        self.messages.push((filed.message.clone(), message.name, message.content));
-        self.events.extend(filed.events.iter().map(|event| (filing.team, event.clone())));
-        self.end((filing.team, filing.delivery), delivery, filing.now);
-        filed.answer()
-    }
-
-    /// Notes what became of a delivery, and tells of it unless it made a message.
-    fn end(&mut self, place: Place, delivery: Delivery, now: Time) {
-        self.events.extend(delivery.told(now).map(|event| (delivery.team, event)));
-        self.ended.insert(place);
-        self.deliveries.entry(place).and_modify(|(known, _)| *known = delivery);
-    }
-
-    /// Deliveries that ended, with where their bytes are.
-    pub(super) fn ended(&self) -> impl Iterator<Item = &(Delivery, Option<Uuid>)> {
-        self.ended.iter().filter_map(|place| self.deliveries.get(place))
-    }
-}
-
-fn name_of(inbox: InboxId, name: Option<[u8; 32]>, content: [u8; 32]) -> Name {
-    (inbox, name, name.is_none().then_some(content))
-}
-
-fn value_of(artifact: &Artifact, hash: [u8; 32]) -> Value {
-    (artifact.inbox, artifact.kind, hash, artifact.sender.clone())
 }

@@ -59,7 +59,7 @@ const AT: &str = concat!(
 );
 const CHANGE: &str = "UPDATE inboxes SET rev = $3, address = $4, about = $5 WHERE team = $1 AND id = $2";
 const REMOVE: &str = concat!(
-    "UPDATE inboxes i SET removed_at = $3 WHERE i.team = $1 AND i.id = $2 AND i.removed_at IS NULL RETURNING ",
+    "UPDATE inboxes i SET removed_at = $3, sweep_at = $3 WHERE i.team = $1 AND i.id = $2 AND i.removed_at IS NULL RETURNING ",
     inbox_columns!()
 );
 

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `gate` | calls that come together travel together |
 //! | `inbox` | inboxes and their addresses |
-//! | `receive`, `delivery` | keeping what arrives, giving it to workers, ending it |
-//! | `file`, `shelf` | from a delivery to a message: what is decided, and how it is written |
+//! | `receive`, `parcel`, `delivery` | keeping what arrives, giving it to workers, ending it |
+//! | `file`, `cabinet`, `shelf` | from a delivery to a message: what is known, what is decided, how it is written |
 //! | `message`, `artifact`, `watch` | looking, taking, waiting |
 //! | `hear` | hints between nodes |
 //! | `sweep`, `row` | what goes, and how things lie in their tables |
@@ -14,12 +14,14 @@
 //! addresses, artifacts and watches, bytes.
 
 mod artifact;
+mod cabinet;
 mod delivery;
 pub(super) mod file;
 pub(super) mod gate;
 pub(super) mod hear;
 mod inbox;
 mod message;
+mod parcel;
 pub(super) mod receive;
 mod row;
 mod shelf;

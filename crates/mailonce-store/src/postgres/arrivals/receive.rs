@@ -5,24 +5,23 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    delivery::{Arrival, Delivery, NewDelivery, Received, Target},
+    delivery::{Arrival, Delivery, NewDelivery, Received},
     event::NewEvent,
     id::{DeliveryId, MessageId, NodeId, TeamId},
     port::arrivals::Hint,
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{
     gate::{Gate, Traveller},
     hear::NOTIFY,
+    parcel::{Columns, Fresh, NEW},
     row::{delivery_columns, read_delivery, read_hash},
 };
 use crate::postgres::{
     Ledger,
-    row::write_json,
     trouble::{Tried, Trouble},
     write::{Asked, ask, ask_all, run, write_events},
 };
@@ -44,13 +43,6 @@ const ONES: &str = concat!(
     delivery_columns!(),
     " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN deliveries d ON d.team = w.team AND d.id = w.id"
 );
-const NEW: &str = "
-    INSERT INTO deliveries (team, id, rev, attempts, received_at, due, holder, inbox, source, raw, message, repeats,
-                            state, suppressed, about, target)
-    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::uuid[],
-                         $8::uuid[], $9::uuid[], $10::uuid[], $11::uuid[], $12::uuid[], $13::text[], $14::text[],
-                         $15::text[], $16::text[])
-    ON CONFLICT DO NOTHING RETURNING id";
 const NEW_RAWS: &str = "INSERT INTO raws (id, users, bytes) SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[]) ON CONFLICT DO NOTHING";
 
 /// An arrival that wants to be kept.
@@ -90,13 +82,6 @@ struct Desk<'a> {
     fresh: Vec<Fresh>,
     raws: Vec<(Uuid, i32, &'a [u8])>,
     events: Vec<(TeamId, NewEvent)>,
-}
-
-/// A delivery to write, with who reads it and where its bytes are.
-struct Fresh {
-    delivery: Delivery,
-    holder: Option<NodeId>,
-    raw: Option<Uuid>,
 }
 
 impl Ledger {
@@ -248,75 +233,5 @@ impl<'a> Desk<'a> {
             return Err(Trouble::Again("the same call was faster elsewhere".into()));
         }
         write_events(tx, &self.events).await
-    }
-}
-
-/// Deliveries as the columns of [`NEW`].
-#[derive(Default)]
-struct Columns {
-    team: Vec<Uuid>,
-    id: Vec<Uuid>,
-    rev: Vec<i32>,
-    attempts: Vec<i32>,
-    received_at: Vec<i64>,
-    due: Vec<Option<i64>>,
-    holder: Vec<Option<Uuid>>,
-    inbox: Vec<Option<Uuid>>,
-    source: Vec<Option<Uuid>>,
-    raw: Vec<Option<Uuid>>,
-    message: Vec<Option<Uuid>>,
-    repeats: Vec<Option<Uuid>>,
-    state: Vec<&'static str>,
-    suppressed: Vec<Option<&'static str>>,
-    about: Vec<String>,
-    target: Vec<Option<String>>,
-}
-
-impl Columns {
-    fn of(fresh: &[Fresh]) -> Tried<Self> {
-        let mut columns = Self::default();
-        for Fresh { delivery, holder, raw } in fresh {
-            columns.team.push(delivery.team.0);
-            columns.id.push(delivery.id.0);
-            columns.rev.push(delivery.rev as i32);
-            columns.attempts.push(delivery.attempts as i32);
-            columns.received_at.push(delivery.received_at.0);
-            columns.due.push(delivery.due.map(|at| at.0));
-            columns.holder.push(holder.map(|node| node.0));
-            columns.inbox.push(delivery.target.inbox().map(|id| id.0));
-            columns.source.push(delivery.about.source.map(|id| id.0));
-            columns.raw.push(*raw);
-            columns.message.push(delivery.message.map(|id| id.0));
-            columns.repeats.push(delivery.of.map(|id| id.0));
-            columns.state.push(delivery.state.word());
-            columns.suppressed.push(delivery.suppressed.map(|why| why.word()));
-            columns.about.push(write_json(&delivery.about)?);
-            columns.target.push(match delivery.target {
-                Target::Inbox(_) => None,
-                other => Some(write_json(&other)?),
-            });
-        }
-        Ok(columns)
-    }
-
-    fn params(&self) -> [&(dyn ToSql + Sync); 16] {
-        [
-            &self.team,
-            &self.id,
-            &self.rev,
-            &self.attempts,
-            &self.received_at,
-            &self.due,
-            &self.holder,
-            &self.inbox,
-            &self.source,
-            &self.raw,
-            &self.message,
-            &self.repeats,
-            &self.state,
-            &self.suppressed,
-            &self.about,
-            &self.target,
-        ]
     }
 }

@@ -1,14 +1,15 @@
 //! What filing writes, as sets: messages, names, artifacts, numbers and ended deliveries.
 
 use deadpool_postgres::Transaction;
-use mailonce_core::filing::FiledArtifact;
+use mailonce_core::{filing::FiledArtifact, time::Time};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{
+    cabinet::Cabinet,
     delivery::{Changed, let_go},
-    file::Cabinet,
     hear::NOTIFY,
+    sweep::LEFT_OVER,
 };
 use crate::postgres::{
     row::write_json,
@@ -37,7 +38,7 @@ const CHANGE_ARTIFACTS: &str = "
 
 impl Cabinet {
     /// Writes everything that was decided, with letters for the other nodes. The commit is the caller's.
-    pub(super) async fn write(&self, tx: &Transaction<'_>, letters: &[String]) -> Tried<()> {
+    pub(super) async fn write(&self, tx: &Transaction<'_>, letters: &[String], now: Time) -> Tried<()> {
         if !self.messages.is_empty() {
             self.write_messages(tx, letters).await?;
         }
@@ -47,9 +48,19 @@ impl Cabinet {
             changed.add(delivery, None);
         }
         changed.write(tx).await?;
+        self.leave_over(tx, now).await?;
         write_events(tx, &self.events).await?;
         let free = self.ended().filter(|(delivery, _)| !delivery.needs_bytes());
         let_go(tx, free.filter_map(|(_, raw)| *raw)).await
+    }
+
+    /// Has inboxes swept again that were removed before their deliveries ended.
+    async fn leave_over(&self, tx: &Transaction<'_>, now: Time) -> Tried<()> {
+        if self.gone.is_empty() {
+            return Ok(());
+        }
+        let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = self.gone.iter().map(|(team, id)| (team.0, id.0)).unzip();
+        run(tx, LEFT_OVER, &[&teams, &ids, &now.0]).await.map(drop)
     }
 
     async fn write_messages(&self, tx: &Transaction<'_>, letters: &[String]) -> Tried<()> {
