@@ -3,8 +3,11 @@
 use mailonce_core::{
     email::Email,
     event::NewEvent,
-    id::TeamId,
-    port::store::{Result, StoreError, Watcher},
+    id::{TeamId, ordered_bits},
+    port::{
+        arrivals::{Hearer, Hint},
+        store::{Result, StoreError, Watcher},
+    },
 };
 use rusqlite::{Connection, Statement, params};
 use std::{
@@ -14,6 +17,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+use uuid::Uuid;
 
 use super::{accept, events, events::Packed, schema::told};
 
@@ -42,8 +46,12 @@ impl Teams {
     }
 }
 
-/// Who is told of changed emails.
-pub(super) type Watchers = Arc<RwLock<Vec<Watcher>>>;
+/// Who is told of changed emails, and who of mail that came in.
+#[derive(Default)]
+pub(super) struct Listeners {
+    pub(super) watchers: RwLock<Vec<Watcher>>,
+    pub(super) hearers: RwLock<Vec<Hearer>>,
+}
 
 /// What the writer and the checkpointer tell each other about the log.
 #[derive(Default)]
@@ -67,26 +75,39 @@ pub(super) struct Ledger<'c> {
     pub(super) conn: &'c Connection,
     pub(super) accepts: AcceptStatements<'c>,
     pub(super) teams: TeamNumbers,
-    watchers: Watchers,
+    listeners: Arc<Listeners>,
     /// The number of each team's last event.
     last_event: HashMap<i64, u64>,
     /// Events of this group, not yet numbered.
     pending: Vec<(i64, Packed)>,
     /// Emails that verbs of this group changed, to tell of after the commit.
     changed: Vec<Email>,
+    /// What verbs of this group have to say to those who wait for mail, after the commit.
+    hints: Vec<Hint>,
+    /// The ordered bits of the highest id of mail that came in, and of what is written down about it.
+    highest_id: i64,
+    written_id: i64,
     log: Arc<Log>,
 }
 
 impl<'c> Ledger<'c> {
-    pub(super) fn new(conn: &'c Connection, teams: TeamNumbers, watchers: Watchers, log: Arc<Log>) -> Result<Self> {
+    pub(super) fn new(
+        conn: &'c Connection,
+        teams: TeamNumbers,
+        listeners: Arc<Listeners>,
+        log: Arc<Log>,
+    ) -> Result<Self> {
         Ok(Self {
             conn,
             accepts: accept::statements(conn)?,
             teams,
-            watchers,
+            listeners,
             last_event: events::last_numbers(conn)?,
             pending: Vec::new(),
             changed: Vec::new(),
+            hints: Vec::new(),
+            highest_id: 0,
+            written_id: 0,
             log,
         })
     }
@@ -122,9 +143,32 @@ impl<'c> Ledger<'c> {
         self.changed.push(email);
     }
 
+    /// Remembers what to say to those who wait for mail, after the commit.
+    pub(super) fn note_hint(&mut self, hint: Hint) {
+        self.hints.push(hint);
+    }
+
+    /// No id may be handed out again, even after every trace of what bore it is gone.
+    pub(super) fn note_id(&mut self, id: Uuid) {
+        self.highest_id = self.highest_id.max(ordered_bits(id));
+    }
+
+    fn write_id(&self) -> Result<()> {
+        if self.highest_id > self.written_id {
+            self.execute("UPDATE install SET last_id = MAX(last_id, ?1)", [self.highest_id])?;
+        }
+        Ok(())
+    }
+
+    fn hint(&self) {
+        for hearer in self.listeners.hearers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.hints.iter().for_each(|hint| hearer(*hint));
+        }
+    }
+
     /// Tells the watchers of an email as it is committed.
     pub(super) fn tell(&self, email: &Email) {
-        for watcher in self.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for watcher in self.listeners.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             watcher(email);
         }
     }
@@ -132,12 +176,14 @@ impl<'c> Ledger<'c> {
     pub(super) fn begin(&mut self) -> Result<()> {
         self.pending.clear();
         self.changed.clear();
+        self.hints.clear();
         self.execute("BEGIN IMMEDIATE", []).map(drop)
     }
 
     /// Numbers the group's events, commits, and tells of what changed.
     pub(super) fn commit(&mut self) -> Result<()> {
         let outcome = self.write_events().and_then(|numbers| {
+            self.write_id()?;
             self.execute("COMMIT", [])?;
             Ok(numbers)
         });
@@ -145,7 +191,9 @@ impl<'c> Ledger<'c> {
             Ok(numbers) => {
                 self.log.rows.store(self.conn.total_changes(), Ordering::Relaxed);
                 self.last_event.extend(numbers);
+                self.written_id = self.highest_id;
                 self.changed.iter().for_each(|email| self.tell(email));
+                self.hint();
                 Ok(())
             }
             Err(error) => {
@@ -166,7 +214,7 @@ impl<'c> Ledger<'c> {
 
     /// Runs a verb so that its own failure leaves nothing behind.
     pub(super) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (events, changed) = (self.pending.len(), self.changed.len());
+        let (events, changed, hints) = (self.pending.len(), self.changed.len(), self.hints.len());
         self.execute("SAVEPOINT verb", [])?;
         match verb(self) {
             Ok(answer) => {
@@ -176,6 +224,7 @@ impl<'c> Ledger<'c> {
             Err(error) => {
                 self.pending.truncate(events);
                 self.changed.truncate(changed);
+                self.hints.truncate(hints);
                 if self.conn.is_autocommit() {
                     return Err(StoreError::Corrupt(format!("the transaction ended under a verb: {error}")));
                 }

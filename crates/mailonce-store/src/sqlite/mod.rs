@@ -2,16 +2,24 @@
 //! own, and a thread that moves the log into the file so that no commit has to.
 
 mod accept;
+mod arrivals;
+mod artifact;
 mod change;
+mod clear;
+mod delivery;
 mod events;
+mod file;
 mod handoff;
+mod inbox;
 mod ledger;
 mod look;
+mod message;
 mod record;
 mod rows;
 mod schema;
 mod team;
 mod upkeep;
+mod watch;
 mod writer;
 
 use async_trait::async_trait;
@@ -37,7 +45,7 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     thread::JoinHandle,
@@ -47,7 +55,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use accept::{Prepared, Said, SaidBatch};
-use ledger::{Ledger, Log, TeamNumbers, Watchers};
+use ledger::{Ledger, Listeners, Log, TeamNumbers};
 use record::Shelf;
 use schema::{DirectoryLock, told};
 use writer::{Turn, Writer};
@@ -68,7 +76,7 @@ pub struct Sqlite {
     path: PathBuf,
     writer: Arc<Writer>,
     teams: TeamNumbers,
-    watchers: Watchers,
+    listeners: Arc<Listeners>,
     readers: Mutex<Vec<Connection>>,
     reading: Semaphore,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -77,6 +85,8 @@ pub struct Sqlite {
     nodes: Mutex<HashMap<NodeId, Time>>,
     /// The time that was last written down.
     seen_at: AtomicI64,
+    /// The last key of a delivery that a sweep has looked at.
+    swept_key: Mutex<Option<clear::KeyPlace>>,
     /// Keys remembered, about: counted by the checkpointer now and then.
     keys: Arc<AtomicU64>,
     _lock: DirectoryLock,
@@ -93,7 +103,7 @@ impl Sqlite {
         for (id, number) in team::numbers(&conn)? {
             teams.write().unwrap_or_else(PoisonError::into_inner).add(id, number);
         }
-        let watchers: Watchers = Arc::new(RwLock::new(Vec::new()));
+        let listeners: Arc<Listeners> = Arc::default();
         let log: Arc<Log> = Arc::default();
         let checkpointer = schema::open_checkpointer(&path)?;
         let writer = Writer::new();
@@ -103,22 +113,23 @@ impl Sqlite {
             path,
             writer: Arc::clone(&writer),
             teams,
-            watchers,
+            listeners,
             readers: Mutex::default(),
             reading: Semaphore::new(READERS),
             threads: Mutex::default(),
             closing: Arc::clone(&closing),
             nodes: Mutex::default(),
             seen_at: AtomicI64::new(0),
+            swept_key: Mutex::default(),
             keys: Arc::default(),
             _lock: lock,
         };
         store.start("ledger-writer", {
-            let (writer, teams, watchers) =
-                (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.watchers));
+            let (writer, teams, listeners) =
+                (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.listeners));
             let log = Arc::clone(&log);
             // The ledger borrows the connection for its prepared statements, so both live on the thread.
-            move || match Ledger::new(&conn, teams, watchers, log) {
+            move || match Ledger::new(&conn, teams, listeners, log) {
                 Ok(ledger) => {
                     drop(tell.send(Ok(())));
                     writer.work(ledger);
@@ -167,7 +178,7 @@ impl Sqlite {
     }
 
     /// Runs a reader on a thread that may block.
-    async fn read<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> Result<T> + Send + 'static) -> Result<T> {
         let _turn = self.reading.acquire().await.map_err(|_closed| schema::unreachable("the ledger is closed"))?;
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let path = self.path.clone();
@@ -179,6 +190,15 @@ impl Sqlite {
         let (conn, answer) = looked.await.map_err(|e| StoreError::Unreachable(format!("a reader ended: {e}")))??;
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
         answer
+    }
+
+    /// Keys of deliveries that are known no longer, among the next ones. Looked for apart from the writer, round and
+    /// round, so that arrivals pay for no index.
+    async fn expired_keys(&self, now: Time) -> Result<Vec<clear::KeyPlace>> {
+        let from = self.swept_key.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (expired, last) = self.look(move |conn| clear::expired_keys(conn, from.as_ref(), now)).await?;
+        *self.swept_key.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        Ok(expired)
     }
 
     fn number(&self, team: TeamId) -> Option<i64> {
@@ -263,7 +283,7 @@ impl Store for Sqlite {
             Some(row) => accept::bound_by_on(conn, team, number, &row, now),
             None => Ok(None),
         };
-        self.read(look).await
+        self.look(look).await
     }
 
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
@@ -285,12 +305,12 @@ impl Store for Sqlite {
 
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
         let transport = transport.to_owned();
-        self.read(move |conn| change::next_due(conn, &transport)).await
+        self.look(move |conn| change::next_due(conn, &transport)).await
     }
 
     async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
         let (node, transport) = (wish.node, wish.transport.clone());
-        let places = self.read(move |conn| handoff::candidates(conn, &wish, now)).await?;
+        let places = self.look(move |conn| handoff::candidates(conn, &wish, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
@@ -303,7 +323,7 @@ impl Store for Sqlite {
             Some(email) => handoff::with_bytes(conn, email, number).map(Some),
             None => Ok(None),
         };
-        self.read(look).await
+        self.look(look).await
     }
 
     async fn act(
@@ -320,7 +340,7 @@ impl Store for Sqlite {
     async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
         let teams = Arc::clone(&self.teams);
         let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
-        self.read(move |conn| handoff::doubts(conn, team_id, max, now)).await
+        self.look(move |conn| handoff::doubts(conn, team_id, max, now)).await
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
@@ -338,17 +358,21 @@ impl Store for Sqlite {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let alive =
             move |holder| holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS);
-        self.write(move |ledger| handoff::recover(ledger, alive, max, now)).await
+        let verb = move |ledger: &mut Ledger<'_>| {
+            let recovered = handoff::recover(ledger, &alive, max, now)?;
+            Ok(Recovered { deliveries: delivery::give_back(ledger, alive, max, now)?, ..recovered })
+        };
+        self.write(verb).await
     }
 
     async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
         let Some(number) = self.number(team) else { return Ok(None) };
         let remote_id = remote_id.to_owned();
-        self.read(move |conn| handoff::by_remote_id(conn, number, &remote_id)).await
+        self.look(move |conn| handoff::by_remote_id(conn, number, &remote_id)).await
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        self.read(handoff::backlog).await
+        self.look(handoff::backlog).await
     }
 
     async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
@@ -357,27 +381,27 @@ impl Store for Sqlite {
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        self.read(move |conn| rows::email_by_id(conn, team, number, id)).await
+        self.look(move |conn| rows::email_by_id(conn, team, number, id)).await
     }
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        self.read(move |conn| look::detail(conn, team, number, id)).await
+        self.look(move |conn| look::detail(conn, team, number, id)).await
     }
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
         let Some(number) = self.number(team) else { return Ok(Page { rows: Vec::new(), next: None }) };
-        self.read(move |conn| look::list(conn, team, number, &query)).await
+        self.look(move |conn| look::list(conn, team, number, &query)).await
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
         let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.read(move |conn| events::after(conn, number, after, limit)).await
+        self.look(move |conn| events::after(conn, number, after, limit)).await
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        self.read(move |conn| look::key(conn, team, number, key, now)).await
+        self.look(move |conn| look::key(conn, team, number, key, now)).await
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
@@ -405,7 +429,7 @@ impl Store for Sqlite {
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        self.read(team::teams).await
+        self.look(team::teams).await
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
@@ -418,11 +442,11 @@ impl Store for Sqlite {
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
         let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.read(move |conn| team::api_keys(conn, team, number)).await
+        self.look(move |conn| team::api_keys(conn, team, number)).await
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        self.read(move |conn| team::by_hash(conn, hash)).await
+        self.look(move |conn| team::by_hash(conn, hash)).await
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
@@ -439,22 +463,22 @@ impl Store for Sqlite {
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        self.read(move |conn| Shelf { team, number, kind }.one(conn, id)).await
+        self.look(move |conn| Shelf { team, number, kind }.one(conn, id)).await
     }
 
     async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
         let Some(number) = self.number(team) else { return Ok(None) };
         let name = name.to_owned();
-        self.read(move |conn| Shelf { team, number, kind }.named(conn, &name)).await
+        self.look(move |conn| Shelf { team, number, kind }.named(conn, &name)).await
     }
 
     async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        self.read(move |conn| record::anywhere(conn, kind, id)).await
+        self.look(move |conn| record::anywhere(conn, kind, id)).await
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
         let Some(number) = self.number(team) else { return Ok(RecordPage { rows: Vec::new(), next: None }) };
-        self.read(move |conn| Shelf { team, number, kind }.list(conn, before, limit)).await
+        self.look(move |conn| Shelf { team, number, kind }.list(conn, before, limit)).await
     }
 
     async fn change_record(
@@ -471,7 +495,7 @@ impl Store for Sqlite {
     }
 
     async fn install(&self) -> Result<Install> {
-        self.read(|conn| {
+        self.look(|conn| {
             let sql = "SELECT secret, epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)), seen_at \
                  FROM install";
             let install = conn.query_row(sql, [], |row| {
@@ -488,7 +512,12 @@ impl Store for Sqlite {
     }
 
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
-        self.write(move |ledger| upkeep::sweep(ledger, max, now)).await
+        let expired = self.expired_keys(now).await?;
+        let verb = move |ledger: &mut Ledger<'_>| {
+            let swept = upkeep::sweep(ledger, max, now)?;
+            Ok(Swept { deliveries: clear::sweep(ledger, &expired, max, now)?, ..swept })
+        };
+        self.write(verb).await
     }
 
     async fn health(&self) -> Result<Health> {
@@ -505,7 +534,7 @@ impl Store for Sqlite {
     }
 
     fn watch(&self, watcher: Watcher) -> bool {
-        self.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        self.listeners.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
         true
     }
 
@@ -533,5 +562,3 @@ impl Drop for Sqlite {
         self.writer.close();
     }
 }
-
-crate::no_arrivals::no_arrivals!(Sqlite);

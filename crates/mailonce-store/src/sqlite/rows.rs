@@ -9,7 +9,8 @@ use mailonce_core::{
     time::Time,
     ttl::Ttl,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
+use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
 use super::schema::told;
@@ -25,6 +26,49 @@ const BODY: &str = "SELECT COALESCE(body, (SELECT body FROM bodies WHERE email =
 
 pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::Corrupt(format!("a row of the ledger cannot be read: {what}"))
+}
+
+/// A word of a closed set.
+pub(super) fn word<T>(row: &Row<'_>, at: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+    let word = row.get_ref(at).map_err(told)?.as_str().map_err(|_type| damaged("a word"))?;
+    parse(word).ok_or_else(|| damaged(word))
+}
+
+/// A value that is kept as JSON.
+pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T> {
+    let json = row.get_ref(at).map_err(told)?.as_str().map_err(|_type| damaged("JSON"))?;
+    serde_json::from_str(json).map_err(|e| damaged(&e.to_string()))
+}
+
+/// The same where there may be none.
+pub(super) fn maybe_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<Option<T>> {
+    let is_there = row.get_ref(at).map_err(told)? != ValueRef::Null;
+    is_there.then(|| json(row, at)).transpose()
+}
+
+/// What is kept as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| StoreError::Corrupt(e.to_string()))
+}
+
+/// An id that is kept whole.
+pub(super) fn whole_id(row: &Row<'_>, at: usize) -> Result<Uuid> {
+    row.get(at).map(Uuid::from_bytes).map_err(told)
+}
+
+/// The same where there may be none.
+pub(super) fn maybe_id(row: &Row<'_>, at: usize) -> Result<Option<Uuid>> {
+    Ok(row.get::<_, Option<[u8; 16]>>(at).map_err(told)?.map(Uuid::from_bytes))
+}
+
+/// An id that is kept as its ordered and unordered bits, one after the other.
+pub(super) fn split_id(row: &Row<'_>, at: usize) -> Result<Uuid> {
+    Ok(id::from_bits(row.get(at).map_err(told)?, row.get(at + 1).map_err(told)?))
+}
+
+/// A time where there may be none.
+pub(super) fn maybe_time(row: &Row<'_>, at: usize) -> Result<Option<Time>> {
+    Ok(row.get::<_, Option<i64>>(at).map_err(told)?.map(Time))
 }
 
 /// The email with these ordered bits, whole. The id's other bits are checked by [`email_by_id`].

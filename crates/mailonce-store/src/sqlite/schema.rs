@@ -5,10 +5,11 @@ use rusqlite::{Connection, OpenFlags};
 use std::{fs::File, path::Path};
 
 /// Migrations in order. A landed one never changes.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
+    include_str!("../../migrations/sqlite/0004_arrivals.sql"),
 ];
 
 /// The schema this binary writes.
@@ -92,7 +93,7 @@ fn settle(conn: &Connection, cache_kib: i64) -> Result<()> {
          PRAGMA foreign_keys = OFF"
     ))
     .map_err(told)?;
-    conn.set_prepared_statement_cache_capacity(128);
+    conn.set_prepared_statement_cache_capacity(256);
     Ok(())
 }
 

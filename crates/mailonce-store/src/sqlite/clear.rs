@@ -1,0 +1,129 @@
+//! Clearing: rows of suppressed deliveries, keys that are known no longer, and what removed inboxes left.
+
+use mailonce_core::{
+    id::{from_bits, ordered_bits},
+    limits,
+    port::store::Result,
+    time::Time,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use uuid::Uuid;
+
+use super::{delivery, ledger::Ledger, schema::told};
+
+const KEYS: &str = "SELECT team, hash, known_until FROM delivery_keys WHERE (team, hash) > (?1, ?2) \
+     ORDER BY team, hash LIMIT ?3";
+const DROP_KEY: &str = "DELETE FROM delivery_keys WHERE team = ?1 AND hash = ?2 AND known_until <= ?3";
+const OLD: &str = "SELECT team, delivery, raw FROM deliveries WHERE state IN ('duplicate', 'refused') \
+     AND received_at <= ?1 ORDER BY received_at LIMIT ?2";
+const LEFT: &str = "SELECT inbox, tail FROM inboxes WHERE removed = 1 ORDER BY inbox";
+const MESSAGES: &str = "SELECT message, team, delivery FROM messages WHERE inbox = ?1 ORDER BY seq LIMIT ?2";
+const RAW: &str = "SELECT raw FROM deliveries WHERE team = ?1 AND delivery = ?2";
+/// Spelt like the index, so that it is used.
+const ENDED: &str = "SELECT team, delivery, raw FROM deliveries WHERE inbox = ?1 AND state <> 'waiting' \
+     AND (state <> 'done' OR raw IS NULL) LIMIT ?2";
+const WAITS: &str = "SELECT 1 FROM deliveries WHERE state = 'waiting' AND due_at IS NOT NULL AND inbox = ?1";
+const DROP: &str = "DELETE FROM deliveries WHERE team = ?1 AND delivery = ?2";
+/// What else a removed inbox leaves, a piece at a time.
+const REST: [&str; 4] = [
+    "DELETE FROM message_names WHERE inbox = ?1 AND name IN \
+     (SELECT name FROM message_names WHERE inbox = ?1 LIMIT ?2)",
+    "DELETE FROM message_contents WHERE inbox = ?1 AND (name, content) IN \
+     (SELECT name, content FROM message_contents WHERE inbox = ?1 LIMIT ?2)",
+    "DELETE FROM artifacts WHERE artifact IN (SELECT artifact FROM artifacts WHERE inbox = ?1 LIMIT ?2)",
+    "DELETE FROM watches WHERE watch IN (SELECT watch FROM watches WHERE inbox = ?1 LIMIT ?2)",
+];
+
+/// The key of a delivery: its team's number and its hash.
+pub(super) type KeyPlace = (i64, [u8; 32]);
+/// A delivery by its place, and where its bytes are.
+type Gone = (i64, i64, Option<i64>);
+
+/// Keys after `from` that are known no longer, and where to go on; `None` when that is the start.
+pub(super) fn expired_keys(
+    conn: &Connection,
+    from: Option<&KeyPlace>,
+    now: Time,
+) -> Result<(Vec<KeyPlace>, Option<KeyPlace>)> {
+    let (team, hash) = from.map_or((0, &[][..]), |(team, hash)| (*team, hash.as_slice()));
+    let mut statement = conn.prepare_cached(KEYS).map_err(told)?;
+    let mut rows = statement.query(params![team, hash, limits::SCAN_ROWS as i64]).map_err(told)?;
+    let (mut expired, mut last, mut looked) = (Vec::new(), None, 0);
+    while let Some(row) = rows.next().map_err(told)? {
+        let place: KeyPlace = (row.get(0).map_err(told)?, row.get(1).map_err(told)?);
+        if row.get::<_, i64>(2).map_err(told)? <= now.0 {
+            expired.push(place);
+        }
+        (last, looked) = (Some(place), looked + 1);
+    }
+    Ok((expired, last.filter(|_| looked == limits::SCAN_ROWS)))
+}
+
+/// Clears up to `max` deliveries, with what belongs to them. How many went.
+pub(super) fn sweep(ledger: &Ledger<'_>, expired: &[KeyPlace], max: usize, now: Time) -> Result<usize> {
+    for (team, hash) in expired {
+        ledger.execute(DROP_KEY, params![team, hash, now.0])?;
+    }
+    let old = now.plus(-limits::DUPLICATE_KEPT_MS);
+    let mut swept = drop_deliveries(ledger, &rows(ledger, OLD, params![old.0, max as i64])?)?;
+    let inboxes: Vec<(i64, i64)> = {
+        let mut statement = ledger.conn.prepare_cached(LEFT).map_err(told)?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.and_then(|rows| rows.take(max).collect()).map_err(told)?
+    };
+    for (bits, tail) in inboxes {
+        if swept == max {
+            break;
+        }
+        swept += clear_inbox(ledger, (bits, from_bits(bits, tail)), max - swept)?;
+    }
+    Ok(swept)
+}
+
+fn rows(ledger: &Ledger<'_>, sql: &str, asked: impl rusqlite::Params) -> Result<Vec<Gone>> {
+    let mut statement = ledger.conn.prepare_cached(sql).map_err(told)?;
+    let rows = statement.query_map(asked, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    rows.and_then(Iterator::collect).map_err(told)
+}
+
+fn drop_deliveries(ledger: &Ledger<'_>, gone: &[Gone]) -> Result<usize> {
+    for (team, bits, raw) in gone {
+        if let Some(raw) = raw {
+            delivery::drop_bytes(ledger, *raw)?;
+        }
+        ledger.execute(DROP, params![team, bits])?;
+    }
+    Ok(gone.len())
+}
+
+/// Clears up to `left` deliveries of a removed inbox, and the rest of it with the last.
+fn clear_inbox(ledger: &Ledger<'_>, (bits, id): (i64, Uuid), left: usize) -> Result<usize> {
+    let mut swept = clear_messages(ledger, bits, left)?;
+    swept += drop_deliveries(ledger, &rows(ledger, ENDED, params![id.as_bytes(), (left - swept) as i64])?)?;
+    let mut empty = swept < left;
+    for sql in REST {
+        empty &= ledger.execute(sql, params![bits, left as i64])? < left;
+    }
+    // One that waits is still read, and then refused: nothing goes without a word.
+    let waits = ledger.conn.prepare_cached(WAITS).and_then(|mut s| s.exists([id.as_bytes()]));
+    if empty && !waits.map_err(told)? {
+        ledger.execute("UPDATE inboxes SET removed = 0 WHERE inbox = ?1", [bits])?;
+    }
+    Ok(swept)
+}
+
+/// Removes messages with the deliveries that made them. How many.
+fn clear_messages(ledger: &Ledger<'_>, inbox: i64, left: usize) -> Result<usize> {
+    let messages: Vec<(i64, i64, [u8; 16])> = {
+        let mut statement = ledger.conn.prepare_cached(MESSAGES).map_err(told)?;
+        let rows = statement.query_map(params![inbox, left as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        rows.and_then(Iterator::collect).map_err(told)?
+    };
+    for (message, team, delivery) in &messages {
+        let place = ordered_bits(Uuid::from_bytes(*delivery));
+        let raw = ledger.conn.prepare_cached(RAW).and_then(|mut s| s.query_row(params![team, place], |row| row.get(0)));
+        drop_deliveries(ledger, &[(*team, place, raw.optional().map_err(told)?.flatten())])?;
+        ledger.execute("DELETE FROM messages WHERE message = ?1", [message])?;
+    }
+    Ok(messages.len())
+}

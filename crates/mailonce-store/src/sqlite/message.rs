@@ -1,0 +1,84 @@
+//! Messages: looking at them, on the readers' connections.
+
+use mailonce_core::{
+    id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
+    limits,
+    message::{Message, MessagePage, MessagePlace, MessageQuery, MessageState},
+    port::store::Result,
+    time::Time,
+};
+use rusqlite::{Connection, Row, params};
+use std::sync::Arc;
+
+use super::{
+    delivery,
+    rows::{json, split_id, whole_id, word},
+    schema::told,
+};
+
+/// A row of a message whose inbox is there.
+const MESSAGE: &str = "SELECT m.message, m.tail, i.inbox, i.tail, m.seq, m.rev, m.thread, m.delivery, m.received_at, m.state, \
+     m.marks, m.head FROM messages m JOIN inboxes i ON i.inbox = m.inbox WHERE i.removed IS NULL AND m.team = ?1";
+
+fn message_row(row: &Row<'_>, team: TeamId) -> Result<Message> {
+    Ok(Message {
+        id: MessageId(split_id(row, 0)?),
+        team,
+        inbox: InboxId(split_id(row, 2)?),
+        seq: row.get::<_, i64>(4).map_err(told)? as u64,
+        rev: row.get(5).map_err(told)?,
+        thread: ThreadId(whole_id(row, 6)?),
+        delivery: DeliveryId(whole_id(row, 7)?),
+        received_at: Time(row.get(8).map_err(told)?),
+        state: word(row, 9, MessageState::parse)?,
+        marks: json(row, 10)?,
+        head: Arc::new(json(row, 11)?),
+    })
+}
+
+/// One message of a team.
+pub(super) fn one(conn: &Connection, team: TeamId, number: i64, id: MessageId) -> Result<Option<Message>> {
+    let mut statement = conn.prepare_cached(&format!("{MESSAGE} AND m.message = ?2")).map_err(told)?;
+    let mut rows = statement.query(params![number, ordered_bits(id.0)]).map_err(told)?;
+    let found = rows.next().map_err(told)?.map(|row| message_row(row, team)).transpose()?;
+    Ok(found.filter(|message| message.id == id))
+}
+
+/// The packed bytes of a message, while they are kept.
+pub(super) fn raw(conn: &Connection, team: TeamId, number: i64, id: MessageId) -> Result<Option<Vec<u8>>> {
+    let Some(message) = one(conn, team, number, id)? else { return Ok(None) };
+    let kept = delivery::one(conn, team, number, message.delivery)?;
+    Ok(kept.and_then(|kept| kept.raw).map(|raw| delivery::bytes(conn, raw)).transpose()?.flatten())
+}
+
+/// Messages of an inbox in the order of their numbers.
+pub(super) fn list(
+    conn: &Connection,
+    (team, number): (TeamId, i64),
+    inbox: InboxId,
+    query: &MessageQuery,
+) -> Result<MessagePage> {
+    let (order, from) = match query.place {
+        MessagePlace::After(seq) => ("AND m.seq > ?3 ORDER BY m.seq", seq),
+        MessagePlace::Before(seq) => ("AND m.seq < ?3 ORDER BY m.seq DESC", seq),
+    };
+    let sql = format!("{MESSAGE} AND m.inbox = ?2 {order} LIMIT ?4");
+    let from = i64::try_from(from).unwrap_or(i64::MAX);
+    let asked = params![number, ordered_bits(inbox.0), from, limits::SCAN_ROWS as i64 + 1];
+    let mut statement = conn.prepare_cached(&sql).map_err(told)?;
+    let mut rows = statement.query(asked).map_err(told)?;
+    let (mut page, mut looked) = (MessagePage::default(), 0);
+    while let Some(row) = rows.next().map_err(told)? {
+        if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+            return Ok(page);
+        }
+        looked += 1;
+        let message = message_row(row, team)?;
+        page.next = Some(message.seq);
+        if message.inbox == inbox && query.matches(&message) {
+            page.rows.push(message);
+        }
+    }
+    page.next = None;
+    Ok(page)
+}
