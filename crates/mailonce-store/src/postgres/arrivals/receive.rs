@@ -19,6 +19,7 @@ use super::{
     hear::NOTIFY,
     parcel::{Columns, Fresh, NEW},
     row::{delivery_columns, read_delivery, read_hash},
+    sweep::LEFT_OVER,
 };
 use crate::postgres::{
     Ledger,
@@ -43,7 +44,10 @@ const ONES: &str = concat!(
     delivery_columns!(),
     " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN deliveries d ON d.team = w.team AND d.id = w.id"
 );
-const NEW_RAWS: &str = "INSERT INTO raws (id, users, bytes) SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[]) ON CONFLICT DO NOTHING";
+/// Bytes that are there are the same ones: an arrival came again of which not every trace was gone.
+const NEW_RAWS: &str = "
+    INSERT INTO raws (id, users, bytes) SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[])
+    ON CONFLICT (id) DO UPDATE SET users = raws.users + excluded.users";
 
 /// An arrival that wants to be kept.
 pub(in crate::postgres) struct Coming {
@@ -160,21 +164,18 @@ impl<'a> Desk<'a> {
     /// Decides about one arrival.
     fn receive(&mut self, coming: &'a Coming) -> Vec<Received> {
         let arrival = &coming.arrival;
-        let raw = arrival.parcels.first().map(|parcel| parcel.id.0);
         let (begun, mut answers) = (self.fresh.len(), Vec::with_capacity(arrival.parcels.len()));
         for parcel in &arrival.parcels {
             let there = self.there.get(&(parcel.team, parcel.id));
             let answer = there.map(|there| there.answered(parcel.refused.is_some()));
             answers.push(answer.unwrap_or_else(|| self.keep(parcel, arrival.reader, coming.now)));
         }
-        let mut users = 0;
+        let (mut raw, mut users) = (None, 0);
         for fresh in self.fresh.iter_mut().skip(begun).filter(|fresh| fresh.delivery.needs_bytes()) {
-            fresh.raw = raw;
+            fresh.raw = Some(*raw.get_or_insert(fresh.delivery.id.0));
             users += 1;
         }
-        if let Some(raw) = raw.filter(|_| users > 0) {
-            self.raws.push((raw, users, &arrival.raw));
-        }
+        self.raws.extend(raw.map(|raw| (raw, users, &*arrival.raw)));
         answers
     }
 
@@ -232,6 +233,19 @@ impl<'a> Desk<'a> {
         if written.first().is_none_or(|rows| rows.len() < self.fresh.len()) {
             return Err(Trouble::Again("the same call was faster elsewhere".into()));
         }
+        self.leave_over(tx).await?;
         write_events(tx, &self.events).await
+    }
+
+    /// Has inboxes swept again that were removed before these came and ended at once.
+    async fn leave_over(&self, tx: &Transaction<'_>) -> Tried<()> {
+        let ended = self.fresh.iter().filter(|fresh| !fresh.delivery.needs_bytes());
+        let inboxes = ended.filter_map(|Fresh { delivery, .. }| {
+            Some(((delivery.team.0, delivery.target.inbox()?.0), delivery.received_at))
+        });
+        let inboxes: BTreeMap<(Uuid, Uuid), Time> = inboxes.collect();
+        let Some(now) = inboxes.values().max() else { return Ok(()) };
+        let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = inboxes.keys().copied().unzip();
+        run(tx, LEFT_OVER, &[&teams, &ids, &now.0]).await.map(drop)
     }
 }
