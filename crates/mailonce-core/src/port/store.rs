@@ -433,7 +433,7 @@ pub struct Swept {
     pub bodies: usize,
     /// Tombstones that were removed.
     pub tombstones: usize,
-    /// Rows of suppressed deliveries, and the bytes of removed inboxes, that were removed.
+    /// Deliveries that were removed: suppressed ones that were old, and those of removed inboxes with all they made.
     pub deliveries: usize,
 }
 
@@ -515,7 +515,7 @@ pub trait Store: super::arrivals::Arrivals {
     /// Says that a process lives, and when it is.
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()>;
     /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
-    /// unknown. `node` lives.
+    /// unknown. And up to `max` deliveries that they were reading: those are due at once. `node` lives.
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered>;
     /// The handoff that a next hop knows under its own name.
     async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>>;
@@ -587,7 +587,7 @@ pub trait Store: super::arrivals::Arrivals {
 
     /// What this installation is. Made once, the same ever after.
     async fn install(&self) -> Result<Install>;
-    /// Forgets what is due to be forgotten, at most `max` emails.
+    /// Forgets what is due to be forgotten, at most `max` emails and `max` deliveries.
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept>;
     /// How the store is. Fails when it cannot commit.
     async fn health(&self) -> Result<Health>;

@@ -14,11 +14,13 @@ mod deed;
 mod deliveries;
 mod doubt;
 mod draft;
+mod errand;
 mod events;
 mod handoff;
 mod inboxes;
 mod keys;
 mod listing;
+mod mailroom;
 mod messages;
 mod open;
 mod operations;
@@ -27,10 +29,12 @@ mod play;
 mod post;
 mod race;
 mod random;
+mod reading;
 mod records;
 mod rush;
 mod steps;
 mod teams;
+mod threads;
 mod turn;
 mod work;
 
@@ -330,17 +334,19 @@ macro_rules! engine {
                 a_large_arrival_is_kept_whole
                 a_refused_parcel_leaves_a_row_and_an_event_and_binds_no_key
                 an_arrival_received_twice_is_the_same_arrival
+                deliveries_are_listed_newest_first_and_found
+                deliveries_of_another_team_are_not_there
+                old_rows_of_suppressed_deliveries_are_swept
+                a_sweep_takes_what_a_removed_inbox_left_in_pieces
+                the_highest_id_of_what_comes_in_is_remembered
+            ]
+            reading [
                 what_a_process_reads_at_once_is_read_by_nobody_else
                 due_deliveries_are_read_the_longest_due_first
                 a_settled_delivery_stays_as_it_is
                 a_dead_delivery_is_kept_and_read_again
                 what_an_ended_process_read_is_due_at_once
                 a_process_that_was_heard_of_keeps_what_it_reads
-                deliveries_are_listed_newest_first_and_found
-                deliveries_of_another_team_are_not_there
-                old_rows_of_suppressed_deliveries_are_swept
-                a_sweep_takes_what_a_removed_inbox_left_in_pieces
-                the_highest_id_of_what_comes_in_is_remembered
             ]
             messages [
                 a_delivery_becomes_a_message
@@ -350,9 +356,6 @@ macro_rules! engine {
                 other_content_under_the_same_name_is_another_message
                 a_name_that_was_only_answered_is_not_reused
                 the_same_mail_in_two_inboxes_is_two_messages
-                an_answer_joins_the_thread_of_what_it_answers
-                what_was_answered_before_it_came_joins_its_answers
-                the_closest_known_name_decides_and_keeps_its_thread
                 a_delivery_is_filed_only_while_it_waits_and_by_its_team
                 what_waits_for_a_removed_inbox_is_refused
                 the_bytes_of_an_arrival_stay_while_one_needs_them
@@ -362,6 +365,11 @@ macro_rules! engine {
                 nothing_of_a_removed_inbox_is_seen_any_more
                 hearers_are_told_what_others_may_wait_for
                 names_and_contents_do_not_meet
+            ]
+            threads [
+                an_answer_joins_the_thread_of_what_it_answers
+                what_was_answered_before_it_came_joins_its_answers
+                the_closest_known_name_decides_and_keeps_its_thread
             ]
             artifacts [
                 artifacts_are_filed_with_their_message

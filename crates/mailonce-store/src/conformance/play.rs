@@ -20,7 +20,9 @@ use std::fmt::Debug;
 use super::{
     Ledger, OTHER, SANDBOX, T0, TEAM,
     deed::{Deed, REMOTE, lease_wish, node, resolve},
-    events, keyless, make_teams, next_id, next_version, open, pages,
+    events, keyless,
+    mailroom::{self, Mail, Mailroom, Said},
+    make_teams, next_id, next_version, open, pages,
     turn::{Call, Name, Turn, Verb},
     work::{Job, job},
 };
@@ -43,6 +45,7 @@ enum Request {
     Lease(LeaseWish),
     Recover(NodeId, usize),
     Act(TeamId, EmailId, Act, Option<Operation>),
+    Mail(Mail),
     Nothing,
 }
 
@@ -62,6 +65,7 @@ enum Answer {
     Lease(Vec<Leased>),
     Recover(Recovered),
     Act(Once<Acted>),
+    Mail(Said),
     Done,
 }
 
@@ -91,6 +95,7 @@ async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
         Request::Lease(wish) => Answer::Lease(store.lease(wish, now).await.unwrap()),
         Request::Recover(node, max) => Answer::Recover(store.recover(node, max, now).await.unwrap()),
         Request::Act(team, id, act, call) => Answer::Act(store.act(team, id, act, call, now).await.unwrap()),
+        Request::Mail(mail) => Answer::Mail(Box::pin(mailroom::ask(store, mail, now)).await),
         Request::Nothing => Answer::Done,
     }
 }
@@ -105,11 +110,13 @@ pub(super) struct World {
     known: Vec<EmailId>,
     /// Every lease that was given, in order.
     jobs: Vec<(TeamId, Job)>,
+    mailroom: Mailroom,
 }
 
 impl World {
     pub(super) fn new(engine: Ledger) -> Self {
-        Self { model: open::memory().store, engine, now: T0, known: Vec::new(), jobs: Vec::new() }
+        let model = open::memory().store;
+        Self { model, engine, now: T0, known: Vec::new(), jobs: Vec::new(), mailroom: Mailroom::default() }
     }
 
     /// Makes the teams in both ledgers.
@@ -126,6 +133,9 @@ impl World {
         same("answer", &wanted, &answer)?;
         self.learn(&wanted);
         self.learn_work(&request, &wanted);
+        if let (Request::Mail(mail), Answer::Mail(said)) = (&request, &wanted) {
+            self.mailroom.learn(mail, said);
+        }
         Ok(())
     }
 
@@ -143,6 +153,12 @@ impl World {
             for (key, other) in wanted.keys.iter().zip(&found.keys) {
                 same("key", key, other)?;
             }
+            let (wanted, found) =
+                (&self.mailroom.view(&self.model, team).await, &self.mailroom.view(&self.engine, team).await);
+            for (sight, other) in wanted.iter().zip(found) {
+                same("mail", sight, other)?;
+            }
+            same("how much mail", &wanted.len(), &found.len())?;
         }
         let (wanted, found) = (waiting(&self.model, self.now).await, waiting(&self.engine, self.now).await);
         same("backlog and doubts", &wanted, &found)
@@ -233,6 +249,10 @@ impl World {
             }
             Verb::Sweep => Request::Sweep,
             Verb::Deed(deed) => self.deed(team, deed).await,
+            Verb::Errand(errand) => {
+                let operation = |call| self.operation(team, call);
+                Request::Mail(self.mailroom.mail(team, errand, operation, now))
+            }
             Verb::Later(ms) => {
                 self.now = now.plus(*ms);
                 Request::Nothing

@@ -8,7 +8,7 @@ use mailonce_core::{
 };
 use std::fmt;
 
-use super::{DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, deed::Deed, given, keyed, keyless};
+use super::{DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, deed::Deed, errand::Errand, given, keyed, keyless};
 
 /// A small generator (splitmix64): the same numbers for the same seed, everywhere.
 pub(super) struct Chance(pub(super) u64);
@@ -169,6 +169,7 @@ pub(super) enum Verb {
     List(Option<EmailState>, Option<&'static str>, usize),
     Sweep,
     Deed(Deed),
+    Errand(Errand),
     Later(i64),
 }
 
@@ -198,7 +199,7 @@ impl Turn {
         let mine = !chance.one_in(8);
         let name = |chance: &mut Chance| chance.pick(&Name::all());
         let call = |chance: &mut Chance| Call(Name::of_call(chance), chance.below(2));
-        let verb = match chance.below(64) {
+        let verb = match chance.below(104) {
             0..=13 => {
                 let name = Name::of_wish(chance);
                 Verb::Accept(Sketch::random(chance, name))
@@ -215,7 +216,8 @@ impl Turn {
             32 => list(chance),
             33 => Verb::Sweep,
             34..=38 => Verb::Later(chance.pick(&[1, SECOND, MINUTE, HOUR, DAY])),
-            40.. => Verb::Deed(Deed::random(chance)),
+            40..=63 => Verb::Deed(Deed::random(chance)),
+            64.. => Verb::Errand(Errand::random(chance)),
             _ => Verb::Later(chance.pick(&[2 * DAY, 9 * DAY, 31 * DAY, 36 * DAY, 440 * DAY])),
         };
         Self { mine, verb }

@@ -94,7 +94,9 @@ impl World {
     pub(super) fn replay_delivery(&mut self, team: TeamId, id: DeliveryId, now: Time) -> Option<(Delivery, bool)> {
         let mut delivery = self.inbound.delivery(team, id)?.clone();
         let changed = delivery.replay(now);
-        self.inbound.save(&delivery);
+        if changed {
+            self.inbound.save(&delivery);
+        }
         Some((delivery, changed))
     }
 

@@ -20,7 +20,7 @@ use std::sync::PoisonError;
 use super::{
     Sqlite, artifact,
     delivery::{self, Kept},
-    file, inbox, message, watch,
+    file, inbox, message, receive, watch,
 };
 
 /// Deliveries with their bytes. One that was settled since has none, and needs no reading.
@@ -69,8 +69,8 @@ impl Arrivals for Sqlite {
     }
 
     async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>> {
-        let prepared = delivery::Prepared::new(arrival, now)?;
-        self.write(move |ledger| delivery::receive(ledger, &prepared, now)).await
+        let prepared = receive::Prepared::new(arrival, now)?;
+        self.write(move |ledger| receive::receive(ledger, &prepared, now)).await
     }
 
     async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>> {

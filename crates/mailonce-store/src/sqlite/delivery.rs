@@ -1,20 +1,18 @@
-//! Deliveries: their rows, arriving, being read and ending.
+//! Deliveries: their rows, being read and ending.
 
 use mailonce_core::{
-    delivery::{Arrival, Delivery, DeliveryQuery, DeliveryState, NewDelivery, Received, Settle, Suppression, Target},
-    id::{DeliveryId, InboxId, MessageId, NodeId, TeamId, ordered_bits, tail_bits},
+    delivery::{Delivery, DeliveryQuery, DeliveryState, Settle, Suppression, Target},
+    id::{DeliveryId, InboxId, MessageId, NodeId, TeamId, ordered_bits},
     limits,
     port::{arrivals::Hint, store::Result},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::sync::Arc;
-use uuid::Uuid;
 
 use super::{
-    accept::no_team,
     ledger::Ledger,
-    rows::{json, maybe_id, maybe_json, maybe_time, split_id, to_json, whole_id, word},
+    rows::{json, maybe_id, maybe_json, maybe_time, split_id, whole_id, word},
     schema::told,
 };
 
@@ -22,15 +20,8 @@ const ONE: &str = "SELECT delivery, tail, rev, state, due_at, attempts, raw, inb
      repeats, message, trouble, about FROM deliveries WHERE team = ?1 AND delivery = ?2";
 const LIST: &str = "SELECT delivery, tail, rev, state, due_at, attempts, raw, inbox, back, received_at, suppressed, \
      repeats, message, trouble, about FROM deliveries WHERE team = ?1 AND delivery < ?2 ORDER BY delivery DESC LIMIT ?3";
-const KEEP: &str = "INSERT INTO deliveries (team, delivery, tail, rev, state, due_at, attempts, holder, raw, inbox, back, \
-     received_at, suppressed, about) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
-     ON CONFLICT DO NOTHING";
 const SAVE: &str = "UPDATE deliveries SET rev = ?3, state = ?4, due_at = ?5, attempts = ?6, holder = ?7, raw = ?8, \
      suppressed = ?9, repeats = ?10, message = ?11, trouble = ?12 WHERE team = ?1 AND delivery = ?2";
-/// Binds a key that is free, or known no longer.
-const BIND: &str = "INSERT INTO delivery_keys (team, hash, delivery, known_until) VALUES (?1, ?2, ?3, ?4) \
-     ON CONFLICT DO UPDATE SET delivery = ?3, known_until = ?4 WHERE known_until <= ?5";
-const BOUND: &str = "SELECT delivery FROM delivery_keys WHERE team = ?1 AND hash = ?2";
 const DUE: &str = "SELECT team, delivery FROM deliveries WHERE state = 'waiting' AND due_at <= ?1 \
      ORDER BY due_at, delivery LIMIT ?2";
 const HELD: &str = "SELECT team, delivery, holder FROM deliveries WHERE state = 'waiting' AND due_at > ?1 \
@@ -68,7 +59,7 @@ fn kept_row(row: &Row<'_>, team: TeamId) -> Result<Kept> {
 }
 
 /// The delivery with these ordered bits.
-fn by_bits(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Kept>> {
+pub(super) fn by_bits(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Kept>> {
     let mut statement = conn.prepare_cached(ONE).map_err(told)?;
     let mut rows = statement.query(params![number, bits]).map_err(told)?;
     rows.next().map_err(told)?.map(|row| kept_row(row, team)).transpose()
@@ -96,105 +87,8 @@ pub(super) fn list(conn: &Connection, team: TeamId, number: i64, query: &Deliver
     Ok(found)
 }
 
-/// An arrival with everything worked out that does not need the ledger.
-pub(super) struct Prepared {
-    raw: Arc<[u8]>,
-    reader: Option<NodeId>,
-    parcels: Vec<Parcel>,
-}
-
-struct Parcel {
-    new: NewDelivery,
-    delivery: Delivery,
-    about: String,
-    back: Option<String>,
-}
-
-impl Prepared {
-    pub(super) fn new(arrival: Arrival, now: Time) -> Result<Self> {
-        let Arrival { raw, reader, parcels } = arrival;
-        let prepare = |new: NewDelivery| {
-            let back = matches!(new.target, Target::Return { .. }).then(|| to_json(&new.target)).transpose()?;
-            let about = to_json(&new.about)?;
-            Ok(Parcel { delivery: Delivery::new(new.clone(), reader.is_some(), now), new, about, back })
-        };
-        Ok(Self { raw, reader, parcels: parcels.into_iter().map(prepare).collect::<Result<_>>()? })
-    }
-}
-
-/// Keeps a mail for each recipient, unless the same delivery came before.
-pub(super) fn receive(ledger: &mut Ledger<'_>, arrival: &Prepared, now: Time) -> Result<Vec<Received>> {
-    let (mut raw, mut uses) = (None, 0);
-    let mut answers = Vec::with_capacity(arrival.parcels.len());
-    for parcel in &arrival.parcels {
-        let (answer, kept) = receive_one(ledger, parcel, arrival.reader, raw, now)?;
-        answers.push(answer);
-        if kept && raw.is_none() {
-            let bits = ordered_bits(parcel.new.id.0);
-            ledger.execute("INSERT INTO raws (raw, bytes) VALUES (?1, ?2)", params![bits, arrival.raw.as_ref()])?;
-            raw = Some(bits);
-        }
-        uses += i64::from(kept);
-    }
-    if uses > 1 {
-        ledger.execute("INSERT INTO raw_uses (raw, uses) VALUES (?1, ?2)", params![raw, uses])?;
-    }
-    if uses > 0 && arrival.reader.is_none() {
-        ledger.note_hint(Hint::Waiting);
-    }
-    Ok(answers)
-}
-
-/// Keeps one recipient's delivery. True beside the answer when it was kept now; its bytes are at `raw`, or will be
-/// under its own bits.
-fn receive_one(
-    ledger: &mut Ledger<'_>,
-    parcel: &Parcel,
-    reader: Option<NodeId>,
-    raw: Option<i64>,
-    now: Time,
-) -> Result<(Received, bool)> {
-    let Parcel { new, delivery, about, back } = parcel;
-    let team = ledger.team_number(new.team).ok_or_else(|| no_team(new.team))?;
-    let (bits, tail) = (ordered_bits(new.id.0), tail_bits(new.id.0));
-    let waits = delivery.state == DeliveryState::Waiting;
-    let raw = waits.then_some(raw.unwrap_or(bits));
-    let holder = reader.filter(|_| waits).map(|node| *node.0.as_bytes());
-    let inbox = new.target.inbox().map(|id| *id.0.as_bytes());
-    let Delivery { rev, attempts, .. } = delivery;
-    let (state, due) = (delivery.state.word(), delivery.due.map(|at| at.0));
-    let suppressed = delivery.suppressed.map(Suppression::word);
-    let row = params![team, bits, tail, rev, state, due, attempts, holder, raw, inbox, back, now.0, suppressed, about];
-    if ledger.execute(KEEP, row)? == 0 {
-        // The very same one: this call was made before.
-        let before = by_bits(ledger.conn, new.team, team, bits)?;
-        return Ok((before.as_ref().map_or(delivery, |kept| &kept.delivery).answered(!waits), false));
-    }
-    ledger.note_id(new.id.0);
-    if !waits {
-        tell(ledger, team, delivery, now)?;
-        return Ok((Received::Refused(new.id), false));
-    }
-    let key = params![team, new.key, new.id.0.as_bytes(), new.known_until.0, now.0];
-    if ledger.execute(BIND, key)? == 1 {
-        return Ok((Received::Kept(new.id), true));
-    }
-    let of: [u8; 16] = ledger
-        .conn
-        .prepare_cached(BOUND)
-        .and_then(|mut s| s.query_row(params![team, new.key], |row| row.get(0)))
-        .map_err(told)?;
-    let of = DeliveryId(Uuid::from_bytes(of));
-    let first = one(ledger.conn, new.team, team, of)?;
-    let message = first.and_then(|first| first.delivery.message);
-    let delivery = Delivery::duplicate(new.clone(), of, message, now);
-    write(ledger, team, &Kept { delivery: delivery.clone(), raw: None }, None)?;
-    tell(ledger, team, &delivery, now)?;
-    Ok((Received::Duplicate { id: new.id, of }, false))
-}
-
 /// Writes what became of a delivery.
-fn write(ledger: &Ledger<'_>, team: i64, kept: &Kept, holder: Option<NodeId>) -> Result<()> {
+pub(super) fn write(ledger: &Ledger<'_>, team: i64, kept: &Kept, holder: Option<NodeId>) -> Result<()> {
     let Kept { delivery, raw } = kept;
     let Delivery { rev, attempts, trouble, .. } = delivery;
     let (state, due) = (delivery.state.word(), delivery.due.map(|at| at.0));
@@ -208,7 +102,7 @@ fn write(ledger: &Ledger<'_>, team: i64, kept: &Kept, holder: Option<NodeId>) ->
 }
 
 /// Tells what has to be told of a delivery that makes no message. A removed inbox is to be swept again for it.
-fn tell(ledger: &mut Ledger<'_>, team: i64, delivery: &Delivery, now: Time) -> Result<()> {
+pub(super) fn tell(ledger: &mut Ledger<'_>, team: i64, delivery: &Delivery, now: Time) -> Result<()> {
     if let Some(event) = delivery.told(now) {
         ledger.emit(team, &event);
     }

@@ -14,6 +14,7 @@ mod inbox;
 mod ledger;
 mod look;
 mod message;
+mod receive;
 mod record;
 mod rows;
 mod schema;
