@@ -49,7 +49,7 @@ CREATE TABLE deliveries (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX deliveries_due ON deliveries (due, id) WHERE state = 'waiting';
 CREATE INDEX deliveries_inbox ON deliveries (team, inbox, id) WHERE inbox IS NOT NULL;
-CREATE INDEX deliveries_suppressed ON deliveries (received_at) WHERE state IN ('duplicate', 'refused');
+CREATE INDEX deliveries_suppressed ON deliveries (received_at, id) WHERE state IN ('duplicate', 'refused');
 
 -- Which delivery came first under a key, and until when the same key is the same delivery.
 CREATE TABLE delivery_keys (

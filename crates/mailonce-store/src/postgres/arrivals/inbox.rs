@@ -52,7 +52,8 @@ const AT: &str = concat!(
     "SELECT ",
     inbox_columns!(),
     " FROM (SELECT a.team, a.inbox, a.retired
-              FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place) JOIN addresses a ON a.name = w.name
+              FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place),
+                   LATERAL (SELECT a.team, a.inbox, a.retired FROM addresses a WHERE a.name = w.name LIMIT 1) a
              ORDER BY w.place LIMIT 1) a
        JOIN inboxes i ON i.team = a.team AND i.id = a.inbox
       WHERE NOT a.retired AND i.removed_at IS NULL"

@@ -33,7 +33,7 @@ const DROP_DELIVERIES: &str = "
     DELETE FROM deliveries d
      USING (SELECT d.team, d.id FROM unnest($1::uuid[], $2::uuid[]) AS i (team, id)
               JOIN deliveries d ON d.team = i.team AND d.inbox = i.id
-             WHERE d.state <> 'waiting' ORDER BY d.id LIMIT $3 FOR UPDATE OF d SKIP LOCKED) due
+             WHERE d.state <> 'waiting' LIMIT $3 FOR UPDATE OF d SKIP LOCKED) due
      WHERE d.team = due.team AND d.id = due.id RETURNING d.id, d.raw";
 /// Drops rows of removed inboxes. Who changes one at this moment keeps it until the next sweep.
 macro_rules! drop_from {

@@ -3,6 +3,7 @@
 mod arrivals;
 mod faults;
 mod heartbeat;
+mod mailroom;
 mod nodes;
 mod speed;
 
