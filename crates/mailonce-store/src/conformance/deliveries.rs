@@ -68,7 +68,10 @@ pub(super) async fn a_delivery_is_known_until_its_time_in_its_team(store: Ledger
     let repeat = receive(&store, vec![short(later(9))], later(9)).await;
     assert!(matches!(repeat[..], [Received::Duplicate { of, .. }] if of == first), "{repeat:?}");
     let second = kept(&store, keyed_parcel(&inbox, 1, later(10)), later(10)).await;
+    // A sweep forgets what is known no longer, and nothing else.
+    kept(&store, NewDelivery { known_until: later(11), ..keyed_parcel(&inbox, 2, T0) }, T0).await;
     store.sweep(100, later(11)).await.unwrap();
+    kept(&store, keyed_parcel(&inbox, 2, later(11)), later(11)).await;
     let repeat = receive(&store, vec![short(later(12))], later(12)).await;
     assert!(matches!(repeat[..], [Received::Duplicate { of, .. }] if of == second), "{repeat:?}");
 }
@@ -220,6 +223,11 @@ pub(super) async fn a_sweep_takes_what_a_removed_inbox_left_in_pieces(store: Led
     assert_eq!(swept, [2, 2, 2, 0]);
     assert_eq!(listed(&store, DeliveryQuery::default()).await, [waiting, there], "what waits is not lost quietly");
     assert_eq!(store.file(TEAM, waiting, letter(None, 1), T0).await.unwrap(), mailonce_core::message::Filed::Settled);
+    assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
+    // Even one that was on its way while the inbox went, and comes when nothing of it was left.
+    let late = kept(&store, parcel(&inbox, T0), T0).await;
+    assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 0);
+    settle(&store, late, Settle::Dead("broken".into()), T0).await;
     assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
     let readings = read(&store, NODE, 10, T0).await;
     assert_eq!((readings.len(), readings[0].delivery.id, readings[0].raw.as_slice()), (1, there, RAW));
