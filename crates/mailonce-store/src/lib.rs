@@ -9,8 +9,6 @@
 //! An engine loads rows, lets the core decide, and commits what came of it. The `conformance` tests hold every
 //! engine to the same promises.
 
-mod no_arrivals;
-
 pub mod memory;
 pub mod postgres;
 pub mod sqlite;

@@ -90,7 +90,7 @@ impl Place {
 
     /// A pool of sessions. Warnings that concern commits are counted in `warnings`.
     pub(super) fn pool(&self, size: usize, warnings: &Arc<AtomicU64>) -> Result<Pool, StoreError> {
-        let opener = Opener { tls: self.tls.clone(), warnings: warnings.clone() };
+        let opener = Opener { tls: self.tls.clone(), warnings: warnings.clone(), heard: Arc::new(|_letter| {}) };
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(self.config.clone(), opener, recycling);
         Pool::builder(manager)
@@ -130,23 +130,27 @@ fn tls(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
 
 type Opened = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
 
+/// Called with what other sessions tell a session that listens.
+pub(super) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Opens sessions and listens to what the server says beside its answers.
 struct Opener {
     tls: Option<MakeRustlsConnect>,
     warnings: Arc<AtomicU64>,
+    heard: Heard,
 }
 
 impl Connect for Opener {
     fn connect(&self, config: &Config) -> Pin<Box<dyn Future<Output = Opened> + Send + '_>> {
-        let (config, warnings) = (config.clone(), self.warnings.clone());
+        let (config, warnings, heard) = (config.clone(), self.warnings.clone(), self.heard.clone());
         match self.tls.clone() {
-            Some(tls) => Box::pin(open(config, tls, warnings)),
-            None => Box::pin(open(config, NoTls, warnings)),
+            Some(tls) => Box::pin(open(config, tls, warnings, heard)),
+            None => Box::pin(open(config, NoTls, warnings, heard)),
         }
     }
 }
 
-async fn open<T>(config: Config, tls: T, warnings: Arc<AtomicU64>) -> Opened
+async fn open<T>(config: Config, tls: T, warnings: Arc<AtomicU64>, heard: Heard) -> Opened
 where
     T: MakeTlsConnect<Socket> + Send,
     T::Stream: Send + 'static,
@@ -166,6 +170,7 @@ where
                         tracing::warn!("the database warns: {}", notice.message());
                     }
                 }
+                Ok(AsyncMessage::Notification(letter)) => heard(letter.payload()),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a connection to the database ended: {}", super::trouble::told(&error));
@@ -180,6 +185,7 @@ where
 
 /// The sessions of one store.
 pub(super) struct Link {
+    place: Place,
     accepts: Pool,
     verbs: Pool,
     /// How often the server cast doubt on a commit: one that looks like a success is none that can be promised.
@@ -190,7 +196,14 @@ impl Link {
     /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
     pub(super) fn new(place: &Place, lanes: usize, others: usize) -> Result<Self, StoreError> {
         let warnings = Arc::default();
-        Ok(Self { accepts: place.pool(lanes, &warnings)?, verbs: place.pool(others, &warnings)?, warnings })
+        let (accepts, verbs) = (place.pool(lanes, &warnings)?, place.pool(others, &warnings)?);
+        Ok(Self { place: place.clone(), accepts, verbs, warnings })
+    }
+
+    /// A session of its own that tells what it hears, for as long as its driver runs.
+    pub(super) async fn listener(&self, heard: Heard) -> Tried<(tokio_postgres::Client, JoinHandle<()>)> {
+        let opener = Opener { tls: self.place.tls.clone(), warnings: self.warnings.clone(), heard };
+        Ok(opener.connect(&self.place.config).await?)
     }
 
     /// A session for accepts.

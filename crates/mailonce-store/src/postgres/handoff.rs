@@ -152,13 +152,14 @@ impl Ledger {
         for row in ask(&tx, LEFT, &[&node.0, &alive, &(max as i64)]).await? {
             left.push((place(&row)?, NodeId(row.try_get::<_, Uuid>(3)?)));
         }
+        let deliveries = self.recover_deliveries(&tx, node, max, now).await?;
+        let mut recovered = Recovered { deliveries, ..Recovered::default() };
         if left.is_empty() {
             run(&tx, FORGET_NODES, &[]).await?;
-            tx.commit().await?;
-            return Ok(Recovered::default());
+            self.commit(tx, 1).await?;
+            return Ok(recovered);
         }
         let mut ground = ground_of(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
-        let mut recovered = Recovered::default();
         for ((scoped, number), holder) in left {
             let act = Act::Crash { number, holder };
             if let Once::Done(Acted::Email(Verdict::Done, email)) = acted(&mut ground, scoped, &act, false, None, now) {

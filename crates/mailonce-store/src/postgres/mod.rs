@@ -6,6 +6,7 @@
 //! | `lanes`, `accept` | accepts that arrive together travel together |
 //! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
 //! | `change`, `handoff`, `look`, `team`, `record`, `upkeep` | the other verbs |
+//! | `arrivals` | mail that comes in |
 //! | `events` | the sequencer |
 //! | `row`, `draft`, `write` | how things lie in their tables |
 //! | `trouble`, `meter` | errors and figures |
@@ -14,6 +15,7 @@
 //! statement breaks prepared statements and locks.
 
 mod accept;
+mod arrivals;
 mod careful;
 mod change;
 mod connect;
@@ -58,11 +60,20 @@ use tokio::{
 };
 use uuid::Uuid;
 
+use arrivals::{
+    file::Filing,
+    gate::{self, Gate},
+    hear::{self, Ears},
+    receive::Coming,
+};
 use connect::{Link, Place};
 use lanes::Lanes;
 use look::Look;
 use meter::Meter;
 use trouble::{Tried, insist};
+
+/// Lanes for arrivals, and as many for filings. One is under way while the next fills.
+const INBOUND_LANES: usize = 2;
 
 /// How a node uses the database.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +98,9 @@ struct Ledger {
     meter: Meter,
     /// Wakes the sequencer after a commit.
     nudge: Notify,
+    receives: Gate<Coming>,
+    files: Gate<Filing>,
+    ears: Arc<Ears>,
 }
 
 /// The PostgreSQL engine.
@@ -107,13 +121,27 @@ impl Postgres {
         let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
         schema::migrate(&mut link.client().await?, secret_if_new).await?;
         let (looks, asked) = mpsc::unbounded_channel();
-        let ledger =
-            Arc::new(Ledger { link, lanes: Lanes::default(), looks, meter: Meter::default(), nudge: Notify::new() });
+        let ledger = Arc::new(Ledger {
+            link,
+            lanes: Lanes::default(),
+            looks,
+            meter: Meter::default(),
+            nudge: Notify::new(),
+            receives: Gate::default(),
+            files: Gate::default(),
+            ears: Arc::default(),
+        });
         for note in ledger.health().await?.notes.iter().skip(1) {
             tracing::warn!("the database: {note}");
         }
         let (closing, closed) = watch::channel(false);
-        let lanes = (0..options.lanes.max(1)).map(|_| tokio::spawn(lanes::lane(ledger.clone()))).collect();
+        let mut lanes: Vec<_> = (0..options.lanes.max(1)).map(|_| tokio::spawn(lanes::lane(ledger.clone()))).collect();
+        for _ in 0..INBOUND_LANES {
+            lanes.push(tokio::spawn(gate::lane::<Coming>(ledger.clone())));
+            lanes.push(tokio::spawn(gate::lane::<Filing>(ledger.clone())));
+        }
+        let listening = ledger.begin_to_listen().await?;
+        tokio::spawn(hear::listen(ledger.clone(), listening, closed.clone()));
         tokio::spawn(look::looks(ledger.clone(), asked, closed.clone()));
         tokio::spawn(events::sequencer(ledger.clone(), closed.clone()));
         tokio::spawn(tend(ledger.clone(), closed));
@@ -135,7 +163,16 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-        self.ledger.lanes.close();
+        self.ledger.close_gates();
+    }
+}
+
+impl Ledger {
+    /// Takes no more calls that travel together. Those in line are still answered.
+    fn close_gates(&self) {
+        self.lanes.close();
+        self.receives.close();
+        self.files.close();
     }
 }
 
@@ -353,7 +390,7 @@ impl Store for Postgres {
     }
 
     async fn close(&self) {
-        self.ledger.lanes.close();
+        self.ledger.close_gates();
         let lanes: Vec<JoinHandle<()>> = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
         for lane in lanes {
             if let Err(error) = lane.await {
@@ -364,5 +401,3 @@ impl Store for Postgres {
         self.ledger.link.close();
     }
 }
-
-crate::no_arrivals::no_arrivals!(Postgres);

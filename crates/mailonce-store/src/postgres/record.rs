@@ -57,7 +57,7 @@ fn first(rows: &[Row]) -> Tried<Option<Record>> {
 }
 
 /// Binds the key of an operation. The answer instead when it was done before, or the key belongs to something else.
-async fn bind<T>(tx: &Transaction<'_>, operation: Option<&Operation>, now: Time) -> Tried<Option<Once<T>>> {
+pub(super) async fn bind<T>(tx: &Transaction<'_>, operation: Option<&Operation>, now: Time) -> Tried<Option<Once<T>>> {
     let Some(operation) = operation else { return Ok(None) };
     let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
     lock_scopes(tx, &scopes).await?;

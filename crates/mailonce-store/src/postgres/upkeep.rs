@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{
     Ledger,
+    arrivals::sweep::sweep_arrivals,
     careful::{load, lock_keys, read_many},
     ground::{Ground, Scoped, scopes_of},
     row::{Scope, read_calls, read_emails, write_json},
@@ -27,16 +28,37 @@ use super::{
 pub(super) const TEND_EVERY: Duration = Duration::from_secs(1);
 
 const INSTALL: &str = "SELECT secret, epoch, last_id, seen_at FROM install";
-/// The highest id of each team, by hopping from team to team in the index.
-const HIGHEST: &str = "
-    WITH RECURSIVE teams_seen AS (
-        (SELECT team FROM emails ORDER BY team LIMIT 1)
-        UNION ALL
-        SELECT (SELECT e.team FROM emails e WHERE e.team > t.team ORDER BY e.team LIMIT 1)
-          FROM teams_seen t WHERE t.team IS NOT NULL
-    )
-    SELECT (SELECT e.id FROM emails e WHERE e.team = t.team ORDER BY e.id DESC LIMIT 1)
-      FROM teams_seen t WHERE t.team IS NOT NULL";
+/// The highest id of each team in a table, by hopping from team to team in the index.
+macro_rules! highest {
+    ($table:literal, $id:literal) => {
+        concat!(
+            "WITH RECURSIVE teams_seen AS (
+                (SELECT team FROM ",
+            $table,
+            " ORDER BY team LIMIT 1)
+                UNION ALL
+                SELECT (SELECT e.team FROM ",
+            $table,
+            " e WHERE e.team > t.team ORDER BY e.team LIMIT 1)
+                  FROM teams_seen t WHERE t.team IS NOT NULL
+            )
+            SELECT (SELECT ",
+            $id,
+            " FROM ",
+            $table,
+            " e WHERE e.team = t.team ORDER BY e.id DESC LIMIT 1)
+              FROM teams_seen t WHERE t.team IS NOT NULL"
+        )
+    };
+}
+const HIGHEST: [&str; 6] = [
+    highest!("emails", "e.id"),
+    highest!("inboxes", "e.id"),
+    highest!("deliveries", "e.id"),
+    highest!("messages", "greatest(e.id, e.thread)"),
+    highest!("artifacts", "e.id"),
+    highest!("watches", "e.id"),
+];
 const COMMIT_SOMETHING: &str = "UPDATE install SET checked = checked + 1";
 const DURABILITY: &str = "
     SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
@@ -118,8 +140,10 @@ impl Ledger {
         let row = rows.first().ok_or_else(|| Trouble::unreadable("the installation"))?;
         let secret: &[u8] = row.try_get(0)?;
         let mut last_id: i64 = row.try_get(2)?;
-        for row in ask(&client, HIGHEST, &[]).await? {
-            last_id = last_id.max(row.try_get::<_, Option<Uuid>>(0)?.map_or(0, ordered_bits));
+        for sql in HIGHEST {
+            for row in ask(&client, sql, &[]).await? {
+                last_id = last_id.max(row.try_get::<_, Option<Uuid>>(0)?.map_or(0, ordered_bits));
+            }
         }
         Ok(Install {
             secret: InstallSecret(secret.try_into().map_err(|_short| Trouble::unreadable("the install secret"))?),
@@ -232,6 +256,7 @@ impl Ledger {
         }
         run(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
         run(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
+        swept.deliveries = sweep_arrivals(&tx, max, now).await?;
         self.commit(tx, 1).await?;
         Ok(swept)
     }

@@ -8,7 +8,11 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     time::Time,
 };
-use std::sync::Arc;
+use std::{
+    future::{Future as _, poll_fn},
+    sync::Arc,
+    task::Poll,
+};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -101,6 +105,36 @@ pub(super) async fn ask(
 ) -> Tried<Vec<tokio_postgres::Row>> {
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query(&statement, params).await?)
+}
+
+/// A statement with what is put into it.
+pub(super) type Asked<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
+
+/// Sends statements one behind the other without waiting for the answers between them. They run in this order, and
+/// each sees what was committed when the one before it was done.
+pub(super) async fn ask_all(tx: &Transaction<'_>, asked: &[Asked<'_>]) -> Tried<Vec<Vec<tokio_postgres::Row>>> {
+    let mut statements = Vec::with_capacity(asked.len());
+    for (sql, _) in asked {
+        statements.push(tx.prepare_cached(sql).await?);
+    }
+    let mut sent = Vec::with_capacity(asked.len());
+    for (statement, (_, params)) in statements.iter().zip(asked) {
+        let mut answer = Box::pin(tx.query(statement, params));
+        // The first look at an answer sends its question.
+        let early = poll_fn(|cx| match answer.as_mut().poll(cx) {
+            Poll::Ready(rows) => Poll::Ready(Some(rows)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        sent.push((early.await, answer));
+    }
+    let mut answers = Vec::with_capacity(asked.len());
+    for (early, answer) in sent {
+        answers.push(match early {
+            Some(rows) => rows?,
+            None => answer.await?,
+        });
+    }
+    Ok(answers)
 }
 
 /// Writes everything that was decided. The commit is the caller's.

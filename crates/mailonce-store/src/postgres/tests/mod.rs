@@ -1,7 +1,9 @@
 //! What is special to this engine: many nodes, lost connections, tables of other versions.
 
+mod arrivals;
 mod faults;
 mod heartbeat;
+mod mailroom;
 mod nodes;
 mod speed;
 

@@ -17,7 +17,7 @@ const A: &str = "a@example.com";
 const B: &str = "b@example.com";
 const C: &str = "c@example.com";
 
-async fn two_nodes() -> (Fresh, Arc<Postgres>, Arc<Postgres>) {
+pub(super) async fn two_nodes() -> (Fresh, Arc<Postgres>, Arc<Postgres>) {
     let fresh = Fresh::make().await;
     let (one, two) = tokio::join!(fresh.node(), fresh.node());
     (fresh, Arc::new(one), Arc::new(two))

@@ -1,0 +1,267 @@
+//! Deliveries: those that wait are given to workers, settled and given back; all of them can be looked at.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    delivery::{Delivery, DeliveryQuery, DeliveryState, Reading, Settle, Suppression},
+    event::NewEvent,
+    id::{DeliveryId, EmailId, NodeId, TeamId},
+    limits,
+    port::arrivals::Hint,
+    time::Time,
+};
+use std::collections::BTreeMap;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{
+    hear::NOTIFY,
+    row::{DELIVERY_COLUMNS, delivery_columns, first, read_delivery},
+    sweep::LEFT_OVER,
+};
+use crate::postgres::{
+    Ledger,
+    row::write_json,
+    trouble::{Tried, Trouble},
+    write::{Asked, ask, ask_all, run, write_events},
+};
+
+const ONE: &str = concat!("SELECT ", delivery_columns!(), " FROM deliveries d WHERE d.team = $1 AND d.id = $2");
+const ONE_LOCKED: &str =
+    concat!("SELECT ", delivery_columns!(), ", d.raw FROM deliveries d WHERE d.team = $1 AND d.id = $2 FOR UPDATE");
+/// Due deliveries in their order, as many as no other worker holds, with their bytes.
+const DUE: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    ", (SELECT r.bytes FROM raws r WHERE r.id = d.raw) FROM deliveries d
+     WHERE d.state = 'waiting' AND d.due <= $1 ORDER BY d.due, d.id LIMIT $2 FOR UPDATE SKIP LOCKED"
+);
+/// What is being read by processes that were not heard of for a while, by the clock of the database. What is due is
+/// due for everybody, whoever had it.
+const LEFT: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM deliveries d
+     WHERE d.state = 'waiting' AND d.due > $4 AND d.holder IS NOT NULL AND d.holder <> $1
+       AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = d.holder AND n.seen_at > now() - $2 * interval '1 millisecond')
+     ORDER BY d.due, d.id LIMIT $3 FOR UPDATE SKIP LOCKED"
+);
+const CHANGE: &str = "
+    UPDATE deliveries d
+       SET rev = w.rev, state = w.state, attempts = w.attempts, due = w.due, holder = w.holder, message = w.message,
+           suppressed = w.suppressed, trouble = w.trouble, raw = CASE WHEN w.keeps THEN d.raw END
+      FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::int[], $6::bigint[], $7::uuid[], $8::uuid[],
+                  $9::text[], $10::text[], $11::boolean[])
+        AS w (team, id, rev, state, attempts, due, holder, message, suppressed, trouble, keeps)
+     WHERE d.team = w.team AND d.id = w.id";
+const LET_GO: &str = "
+    UPDATE raws r SET users = r.users - w.count
+      FROM (SELECT r.id, w.count FROM unnest($1::uuid[], $2::int[]) AS w (id, count) JOIN raws r ON r.id = w.id
+             ORDER BY r.id FOR UPDATE OF r) AS w
+     WHERE r.id = w.id";
+const DROP_RAWS: &str = "DELETE FROM raws r USING unnest($1::uuid[]) AS w (id) WHERE r.id = w.id AND r.users <= 0";
+
+/// The newest deliveries of a team, of which those that match are wanted. `$7` rows are looked at.
+const NEWEST: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM (SELECT * FROM deliveries WHERE team = $1 AND id < $2 ORDER BY id DESC LIMIT $7) d
+     WHERE ($3::uuid IS NULL OR d.source = $3) AND ($4::text IS NULL OR d.state = $4)
+       AND ($5::uuid IS NULL OR d.message = $5)
+     ORDER BY d.id DESC LIMIT $6"
+);
+/// The same for one inbox.
+const NEWEST_AT: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM (SELECT * FROM deliveries WHERE team = $1 AND inbox = $8 AND id < $2 ORDER BY id DESC LIMIT $7) d
+     WHERE ($3::uuid IS NULL OR d.source = $3) AND ($4::text IS NULL OR d.state = $4)
+       AND ($5::uuid IS NULL OR d.message = $5)
+     ORDER BY d.id DESC LIMIT $6"
+);
+
+/// Deliveries as they are from now on, each with who reads it.
+#[derive(Default)]
+pub(super) struct Changed<'a> {
+    all: Vec<(&'a Delivery, Option<NodeId>)>,
+}
+
+impl<'a> Changed<'a> {
+    /// One more.
+    pub(super) fn add(&mut self, delivery: &'a Delivery, holder: Option<NodeId>) {
+        self.all.push((delivery, holder));
+    }
+
+    /// Writes them.
+    pub(super) async fn write(&self, tx: &Transaction<'_>) -> Tried<()> {
+        if self.all.is_empty() {
+            return Ok(());
+        }
+        let all = || self.all.iter().map(|(delivery, _)| *delivery);
+        let team: Vec<Uuid> = all().map(|d| d.team.0).collect();
+        let id: Vec<Uuid> = all().map(|d| d.id.0).collect();
+        let rev: Vec<i32> = all().map(|d| d.rev as i32).collect();
+        let state: Vec<&str> = all().map(|d| d.state.word()).collect();
+        let attempts: Vec<i32> = all().map(|d| d.attempts as i32).collect();
+        let due: Vec<Option<i64>> = all().map(|d| d.due.map(|at| at.0)).collect();
+        let holder: Vec<Option<Uuid>> = self.all.iter().map(|(_, holder)| holder.map(|node| node.0)).collect();
+        let message: Vec<Option<Uuid>> = all().map(|d| d.message.map(|id| id.0)).collect();
+        let suppressed: Vec<Option<&str>> = all().map(|d| d.suppressed.map(Suppression::word)).collect();
+        let trouble = all().map(|d| d.trouble.as_ref().map(write_json).transpose()).collect::<Tried<Vec<_>>>()?;
+        let keeps: Vec<bool> = all().map(Delivery::needs_bytes).collect();
+        let params: [&(dyn ToSql + Sync); 11] =
+            [&team, &id, &rev, &state, &attempts, &due, &holder, &message, &suppressed, &trouble, &keeps];
+        run(tx, CHANGE, &params).await.map(drop)
+    }
+}
+
+/// Says that deliveries need their bytes no more. The last one's go.
+pub(super) async fn let_go(tx: &Transaction<'_>, raws: impl Iterator<Item = Uuid>) -> Tried<()> {
+    let mut counts: BTreeMap<Uuid, i32> = BTreeMap::new();
+    for raw in raws {
+        *counts.entry(raw).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let (ids, counts): (Vec<Uuid>, Vec<i32>) = counts.into_iter().unzip();
+    let asked: [Asked<'_>; 2] = [(LET_GO, &[&ids, &counts]), (DROP_RAWS, &[&ids])];
+    ask_all(tx, &asked).await.map(drop)
+}
+
+impl Ledger {
+    /// Gives due deliveries to a worker, the longest due first.
+    pub(super) async fn read(&self, node: NodeId, max: usize, now: Time) -> Tried<Vec<Reading>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let mut readings = Vec::new();
+        for row in ask(&tx, DUE, &[&now.0, &(max as i64)]).await? {
+            let mut delivery = read_delivery(&row)?;
+            if delivery.take_up(now) {
+                let raw: Option<Vec<u8>> = row.try_get(DELIVERY_COLUMNS)?;
+                let raw = raw.ok_or_else(|| Trouble::unreadable("the bytes of a delivery"))?;
+                readings.push(Reading { delivery, raw });
+            }
+        }
+        if readings.is_empty() {
+            tx.rollback().await?;
+            return Ok(readings);
+        }
+        let mut changed = Changed::default();
+        for reading in &readings {
+            changed.add(&reading.delivery, Some(node));
+        }
+        changed.write(&tx).await?;
+        self.commit(tx, 1).await?;
+        Ok(readings)
+    }
+
+    /// Ends or postpones a waiting delivery that makes no message now.
+    pub(super) async fn settle_delivery(
+        &self,
+        team: TeamId,
+        id: DeliveryId,
+        settle: &Settle,
+        now: Time,
+    ) -> Tried<Option<Delivery>> {
+        self.change_delivery((team, id), now, &[], |delivery| delivery.settle(settle.clone())).await
+    }
+
+    /// Lets a dead delivery be read again.
+    pub(super) async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Tried<Option<Delivery>> {
+        self.change_delivery((team, id), now, &[Hint::Waiting], |delivery| delivery.replay(now)).await
+    }
+
+    /// Changes one delivery by a rule of the core, which says whether it did. Nobody reads it afterwards, and others
+    /// hear of it by `hints`.
+    async fn change_delivery(
+        &self,
+        (team, id): (TeamId, DeliveryId),
+        now: Time,
+        hints: &[Hint],
+        rule: impl FnOnce(&mut Delivery) -> bool + Send,
+    ) -> Tried<Option<Delivery>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let rows = ask(&tx, ONE_LOCKED, &[&team.0, &id.0]).await?;
+        let raw: Option<Uuid> = rows.first().map_or(Ok(None), |row| row.try_get(DELIVERY_COLUMNS))?;
+        let mut found = first(&rows, read_delivery)?;
+        let Some(delivery) = found.as_mut() else {
+            tx.rollback().await?;
+            return Ok(None);
+        };
+        if !rule(delivery) {
+            tx.rollback().await?;
+            return Ok(found);
+        }
+        let mut changed = Changed::default();
+        changed.add(delivery, None);
+        changed.write(&tx).await?;
+        if let Some(inbox) = delivery.target.inbox() {
+            run(&tx, LEFT_OVER, &[&[team.0].as_slice(), &[inbox.0].as_slice(), &now.0]).await?;
+        }
+        let_go(&tx, raw.filter(|_| !delivery.needs_bytes()).into_iter()).await?;
+        let events: Vec<(TeamId, NewEvent)> = delivery.told(now).map(|event| (team, event)).into_iter().collect();
+        write_events(&tx, &events).await?;
+        if !hints.is_empty() {
+            run(&tx, NOTIFY, &[&self.ears.letters(hints)]).await?;
+        }
+        let committed = self.commit(tx, 1).await;
+        self.ears.tell(hints);
+        committed.map(|()| found)
+    }
+
+    /// Makes deliveries due that are being read by processes that ended. How many there were.
+    pub(in crate::postgres) async fn recover_deliveries(
+        &self,
+        tx: &Transaction<'_>,
+        node: NodeId,
+        max: usize,
+        now: Time,
+    ) -> Tried<usize> {
+        let alive = limits::ALIVE_MS as f64;
+        let mut given_back = Vec::new();
+        for row in ask(tx, LEFT, &[&node.0, &alive, &(max as i64), &now.0]).await? {
+            let mut delivery = read_delivery(&row)?;
+            if delivery.give_back(now) {
+                given_back.push(delivery);
+            }
+        }
+        let mut changed = Changed::default();
+        for delivery in &given_back {
+            changed.add(delivery, None);
+        }
+        changed.write(tx).await?;
+        Ok(given_back.len())
+    }
+
+    /// The team that an email belongs to: the tree of emails is asked once for each team, which only a bounce pays for.
+    pub(super) async fn owner(&self, email: EmailId) -> Tried<Option<TeamId>> {
+        let sql = "SELECT t.id FROM teams t WHERE EXISTS (SELECT 1 FROM emails e WHERE e.team = t.id AND e.id = $1)";
+        let rows = ask(&self.link.client().await?, sql, &[&email.0]).await?;
+        rows.first().map(|row| Ok(TeamId(row.try_get(0)?))).transpose()
+    }
+
+    /// One delivery.
+    pub(super) async fn delivery(&self, team: TeamId, id: DeliveryId) -> Tried<Option<Delivery>> {
+        first(&ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?, read_delivery)
+    }
+
+    /// Deliveries, newest first.
+    pub(super) async fn deliveries(&self, team: TeamId, query: &DeliveryQuery) -> Tried<Vec<Delivery>> {
+        let before = query.before.map_or(Uuid::max(), |id| id.0);
+        let source = query.source.map(|id| id.0);
+        let state = query.state.map(DeliveryState::word);
+        let message = query.message.map(|id| id.0);
+        let (limit, looked) = (i64::try_from(query.limit).unwrap_or(i64::MAX), limits::SCAN_ROWS as i64);
+        let client = self.link.client().await?;
+        let rows = match query.inbox {
+            None => ask(&client, NEWEST, &[&team.0, &before, &source, &state, &message, &limit, &looked]).await?,
+            Some(inbox) => {
+                let params: [&(dyn ToSql + Sync); 8] =
+                    [&team.0, &before, &source, &state, &message, &limit, &looked, &inbox.0];
+                ask(&client, NEWEST_AT, &params).await?
+            }
+        };
+        rows.iter().map(read_delivery).collect()
+    }
+}

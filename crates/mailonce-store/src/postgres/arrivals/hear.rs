@@ -1,0 +1,128 @@
+//! Hearing: this node's own hints at once, those of the other nodes by LISTEN and NOTIFY.
+//!
+//! A NOTIFY travels with the commit of what it tells of. Commits that carry one stand in one line for the whole
+//! server, from before they are written to the disk until they are there, replicas included: they do not share a flush.
+//! So only filing, a receive that nobody reads at once and a replay carry one, and of filings that travel together one
+//! commit carries all of theirs. A hint may be lost, whenever the session that listens is; who waits looks for itself
+//! now and then.
+
+use mailonce_core::{
+    id::InboxId,
+    port::arrivals::{Hearer, Hint},
+};
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::watch, task::JoinHandle};
+use tokio_postgres::Client;
+
+use crate::postgres::{Ledger, trouble::Tried};
+
+/// How long a node that could not listen waits before it tries again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+const LISTEN: &str = "LISTEN mailonce";
+const SELF: &str = "SELECT pg_backend_pid()";
+/// Sends letters with the commit. Equal ones are sent once.
+pub(super) const NOTIFY: &str = "SELECT pg_notify('mailonce', letter) FROM unnest($1::text[]) AS w (letter)";
+
+/// Who hears of what happened on this node and on the others.
+#[derive(Default)]
+pub(in crate::postgres) struct Ears {
+    hearers: RwLock<Vec<Hearer>>,
+    /// The server's name for the session that listens; 0 while none does. Letters are signed with it, so that a node
+    /// need not hear twice what it told itself.
+    session: AtomicI32,
+}
+
+impl Ears {
+    /// One more who hears. Whether this node hears of the others.
+    pub(super) fn hear(&self, hearer: Hearer) -> bool {
+        self.hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+        self.session.load(Ordering::SeqCst) != 0
+    }
+
+    /// Tells who hears on this node.
+    pub(super) fn tell(&self, hints: &[Hint]) {
+        let hearers = self.hearers.read().unwrap_or_else(PoisonError::into_inner);
+        for hint in hints {
+            hearers.iter().for_each(|hearer| hearer(*hint));
+        }
+    }
+
+    /// Hints as they travel to the other nodes.
+    pub(super) fn letters(&self, hints: &[Hint]) -> Vec<String> {
+        let from = self.session.load(Ordering::SeqCst);
+        let letter = |hint: &Hint| match hint {
+            Hint::Filed(inbox) => format!("{from} filed {inbox}"),
+            Hint::Waiting => format!("{from} waiting"),
+        };
+        hints.iter().map(letter).collect()
+    }
+
+    /// Tells of another node's letter. One that cannot be read is of a newer version, and is let pass.
+    fn open_letter(&self, letter: &str) {
+        let mut words = letter.split(' ');
+        let from = words.next().and_then(|word| word.parse::<i32>().ok());
+        let hint = match (words.next(), words.next().map(str::parse::<uuid::Uuid>)) {
+            (Some("filed"), Some(Ok(inbox))) => Hint::Filed(InboxId(inbox)),
+            (Some("waiting"), None) => Hint::Waiting,
+            _ => return,
+        };
+        if from.is_some_and(|from| from != self.session.load(Ordering::SeqCst)) {
+            self.tell(&[hint]);
+        }
+    }
+}
+
+/// A session that listens, for as long as its driver runs.
+pub(in crate::postgres) struct Listening {
+    _client: Client,
+    driver: JoinHandle<()>,
+}
+
+impl Ledger {
+    /// Opens a session that listens.
+    pub(in crate::postgres) async fn begin_to_listen(&self) -> Tried<Listening> {
+        let ears = self.ears.clone();
+        let (client, driver) = self.link.listener(Arc::new(move |letter: &str| ears.open_letter(letter))).await?;
+        client.batch_execute(LISTEN).await?;
+        self.ears.session.store(client.query_one(SELF, &[]).await?.try_get(0)?, Ordering::SeqCst);
+        Ok(Listening { _client: client, driver })
+    }
+}
+
+/// Listens until the store closes, on one session after the other.
+pub(in crate::postgres) async fn listen(
+    ledger: Arc<Ledger>,
+    mut listening: Listening,
+    mut closing: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            _ = &mut listening.driver => {}
+            _ = closing.wait_for(|closing| *closing) => return,
+        }
+        ledger.ears.session.store(0, Ordering::SeqCst);
+        tracing::warn!("the session that hears of other nodes was lost");
+        loop {
+            match ledger.begin_to_listen().await {
+                Ok(again) => {
+                    listening = again;
+                    break;
+                }
+                Err(trouble) => tracing::warn!("other nodes cannot be heard: {trouble:?}"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                _ = closing.wait_for(|closing| *closing) => return,
+            }
+        }
+        // Whatever came meanwhile was not heard.
+        ledger.ears.tell(&[Hint::Waiting]);
+    }
+}

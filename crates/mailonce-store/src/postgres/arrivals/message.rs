@@ -1,0 +1,80 @@
+//! Messages: looking at them. What is in a removed inbox is not there.
+
+use mailonce_core::{
+    id::{InboxId, MessageId, TeamId},
+    limits,
+    message::{Message, MessagePage, MessagePlace, MessageQuery},
+};
+
+use super::row::{first, message_columns, read_message};
+use crate::postgres::{Ledger, trouble::Tried, write::ask};
+
+/// Messages a listing reads at a time.
+const CHUNK: usize = 1000;
+
+macro_rules! messages {
+    ($columns:expr, $rest:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM messages m JOIN inboxes i ON i.team = m.team AND i.id = m.inbox AND i.removed_at IS NULL ",
+            $rest
+        )
+    };
+}
+
+const ONE: &str = messages!(message_columns!(), "WHERE m.team = $1 AND m.id = $2");
+const RAW: &str = messages!(
+    "r.bytes",
+    "JOIN deliveries d ON d.team = m.team AND d.id = m.delivery JOIN raws r ON r.id = d.raw
+     WHERE m.team = $1 AND m.id = $2"
+);
+const BEFORE: &str =
+    messages!(message_columns!(), "WHERE m.team = $1 AND m.inbox = $2 AND m.seq < $3 ORDER BY m.seq DESC LIMIT $4");
+const AFTER: &str =
+    messages!(message_columns!(), "WHERE m.team = $1 AND m.inbox = $2 AND m.seq > $3 ORDER BY m.seq LIMIT $4");
+
+impl Ledger {
+    /// One message.
+    pub(super) async fn message(&self, team: TeamId, id: MessageId) -> Tried<Option<Message>> {
+        first(&ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?, read_message)
+    }
+
+    /// The packed bytes of a message.
+    pub(super) async fn raw(&self, team: TeamId, id: MessageId) -> Tried<Option<Vec<u8>>> {
+        first(&ask(&self.link.client().await?, RAW, &[&team.0, &id.0]).await?, |row| Ok(row.try_get(0)?))
+    }
+
+    /// Messages of an inbox in the order of their numbers.
+    pub(super) async fn messages(&self, team: TeamId, inbox: InboxId, query: &MessageQuery) -> Tried<MessagePage> {
+        let client = self.link.client().await?;
+        let (sql, mut from) = match query.place {
+            MessagePlace::Before(seq) => (BEFORE, seq),
+            MessagePlace::After(seq) => (AFTER, seq),
+        };
+        let (mut page, mut looked) = (MessagePage::default(), 0);
+        loop {
+            // One more than fits tells whether there is more; later pieces are larger, because little matches.
+            let chunk = if looked == 0 { query.limit.saturating_add(1).min(CHUNK) } else { CHUNK };
+            let place = i64::try_from(from).unwrap_or(i64::MAX);
+            let rows = ask(&client, sql, &[&team.0, &inbox.0, &place, &(chunk as i64)]).await?;
+            let ended = rows.len() < chunk;
+            for row in &rows {
+                if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+                    return Ok(page);
+                }
+                let message = read_message(row)?;
+                looked += 1;
+                from = message.seq;
+                page.next = Some(from);
+                if query.matches(&message) {
+                    page.rows.push(message);
+                }
+            }
+            if ended {
+                page.next = None;
+                return Ok(page);
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Mail that comes in: lost answers, hostile words, and calls that travel together.
+
+use mailonce_core::{
+    artifact::{ArtifactKind, FoundValue, NewArtifact},
+    delivery::{AboutDelivery, Arrival, DeliveryQuery, Form, Intake, NewDelivery, Received, Settle, Target},
+    id::{ArtifactId, DeliveryId, IdMaker, InboxId, MessageId, NodeId, ThreadId},
+    inbox::{AboutInbox, Inbox, InboxMade},
+    message::{Filed, Marks, MessageHead, MessagePlace, MessageQuery, MessageState, NewMessage, Party},
+    port::{
+        arrivals::{Arrivals, Hint},
+        store::{Once, Store, StoreError},
+    },
+};
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::{Fresh, NOW, TEAM, rows, until_blocked};
+use crate::postgres::Postgres;
+
+pub(super) const READER: NodeId = NodeId(Uuid::from_u128(0xb1));
+
+fn next_id() -> Uuid {
+    static IDS: Mutex<Option<IdMaker>> = Mutex::new(None);
+    IDS.lock().unwrap().get_or_insert_default().next(NOW, 9)
+}
+
+fn hash(name: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash[..name.len()].copy_from_slice(name.as_bytes());
+    hash
+}
+
+pub(super) async fn inbox(node: &Postgres, address: &str) -> InboxId {
+    let inbox = Inbox {
+        id: InboxId(next_id()),
+        team: TEAM,
+        rev: 1,
+        address: address.into(),
+        client_id: None,
+        created_at: NOW,
+        seq: 0,
+        about: AboutInbox::default(),
+    };
+    match node.create_inbox(inbox, None).await.unwrap() {
+        Once::Done(InboxMade::Made(inbox)) => inbox.id,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn parcel(inbox: InboxId, key: &str) -> NewDelivery {
+    let about = AboutDelivery {
+        intake: Intake::Smtp,
+        source: None,
+        recipient: format!("{key}@d.test"),
+        sender: None,
+        ip: None,
+        helo: None,
+        form: Form::Mime,
+        size: 3,
+    };
+    let id = DeliveryId(next_id());
+    let target = Target::Inbox(inbox);
+    NewDelivery { id, team: TEAM, about, target, key: hash(key), known_until: NOW.plus(1000), refused: None }
+}
+
+pub(super) fn arrival(parcels: Vec<NewDelivery>, reader: Option<NodeId>) -> Arrival {
+    Arrival { raw: b"raw".as_slice().into(), reader, parcels }
+}
+
+/// A delivery that was kept, and that the reader has in its hands.
+pub(super) async fn kept(node: &Postgres, inbox: InboxId, key: &str) -> DeliveryId {
+    match node.receive(arrival(vec![parcel(inbox, key)], Some(READER)), NOW).await.unwrap()[..] {
+        [Received::Kept(id)] => id,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn letter(name: &str) -> NewMessage {
+    NewMessage {
+        id: MessageId(next_id()),
+        thread: ThreadId(next_id()),
+        name: Some(hash(name)),
+        content: hash(name),
+        names: vec![hash(name), hash("root")],
+        head: MessageHead { subject: name.into(), ..MessageHead::default() },
+        marks: Marks::default(),
+        state: MessageState::Unanswered,
+        artifacts: Vec::new(),
+    }
+}
+
+pub(super) async fn numbers(node: &Postgres, inbox: InboxId) -> Vec<u64> {
+    let query = MessageQuery { place: MessagePlace::After(0), limit: 1000, ..MessageQuery::default() };
+    node.messages(TEAM, inbox, query).await.unwrap().rows.iter().map(|message| message.seq).collect()
+}
+
+/// Everything that a node tells from now on.
+pub(super) fn heard(node: &Postgres) -> mpsc::UnboundedReceiver<Hint> {
+    let (tell, told) = mpsc::unbounded_channel();
+    assert!(node.hear(Box::new(move |hint| tell.send(hint).unwrap_or_default())), "it does not listen");
+    told
+}
+
+pub(super) async fn next(told: &mut mpsc::UnboundedReceiver<Hint>) -> Hint {
+    tokio::time::timeout(std::time::Duration::from_secs(20), told.recv()).await.expect("nothing was heard").unwrap()
+}
+
+/// Lets every commit that writes to a table look as if nobody confirmed it.
+async fn doubt(session: &Client, table: &str) {
+    let warn = format!(
+        "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE WARNING 'not replicated'; RETURN NEW; END $$;
+         CREATE TRIGGER warn BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION warn()"
+    );
+    session.batch_execute(&warn).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_arrival_whose_commit_nobody_confirmed_finds_itself() {
+    let fresh = Fresh::make().await;
+    let (node, session) = (fresh.node().await, fresh.session().await);
+    let a = inbox(&node, "a@d.test").await;
+    let known = kept(&node, a, "known").await;
+    doubt(&session, "deliveries").await;
+    let arrival = arrival(vec![parcel(a, "new"), parcel(a, "known"), parcel(a, "new")], None);
+    let ids: Vec<_> = arrival.parcels.iter().map(|parcel| parcel.id).collect();
+
+    let unsure = node.receive(arrival.clone(), NOW).await;
+    assert!(matches!(unsure, Err(StoreError::Unknown(_))), "{unsure:?}");
+    session.batch_execute("DROP TRIGGER warn ON deliveries").await.unwrap();
+
+    for _ in 0..2 {
+        let answers = node.receive(arrival.clone(), NOW).await.unwrap();
+        let repeat = |n: usize, of| Received::Duplicate { id: ids[n], of };
+        assert_eq!(answers, [Received::Kept(ids[0]), repeat(1, known), repeat(2, ids[0])]);
+    }
+    let all = DeliveryQuery { limit: 100, ..DeliveryQuery::default() };
+    assert_eq!(node.deliveries(TEAM, all).await.unwrap().len(), 4);
+    assert_eq!(node.events(TEAM, 0, 100).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filing_whose_commit_nobody_confirmed_is_there_once() {
+    let fresh = Fresh::make().await;
+    let (node, session) = (fresh.node().await, fresh.session().await);
+    let a = inbox(&node, "a@d.test").await;
+    let id = kept(&node, a, "1").await;
+    let mut told = heard(&node);
+    doubt(&session, "messages").await;
+    let letter = letter("1");
+    let unsure = node.file(TEAM, id, letter.clone(), NOW).await;
+    assert!(matches!(unsure, Err(StoreError::Unknown(_))), "{unsure:?}");
+    // It may be there, so whoever waits had better look.
+    assert_eq!(next(&mut told).await, Hint::Filed(a));
+    session.batch_execute("DROP TRIGGER warn ON messages").await.unwrap();
+    assert_eq!(node.file(TEAM, id, letter, NOW).await.unwrap(), Filed::Settled);
+    assert_eq!(numbers(&node, a).await, [1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filings_that_wait_for_an_inbox_share_a_commit() {
+    let fresh = Fresh::make().await;
+    let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
+    let a = inbox(&node, "a@d.test").await;
+    let mut ids = Vec::new();
+    for n in 0..30 {
+        ids.push(kept(&node, a, &format!("{n}")).await);
+    }
+    session.batch_execute("BEGIN").await.unwrap();
+    session.query("SELECT FROM inboxes FOR UPDATE", &[]).await.unwrap();
+    let before = node.gauges().commits;
+    let mut tasks = Vec::new();
+    for (n, id) in ids.into_iter().enumerate() {
+        let node = node.clone();
+        tasks.push(tokio::spawn(async move { node.file(TEAM, id, letter(&format!("{n}")), NOW).await.unwrap() }));
+    }
+    until_blocked(&fresh.session().await, 2).await;
+    session.batch_execute("COMMIT").await.unwrap();
+    for task in tasks {
+        assert!(matches!(task.await.unwrap(), Filed::New(_, _)));
+    }
+    assert_eq!(numbers(&node, a).await, (1..=30).collect::<Vec<u64>>());
+    let commits = node.gauges().commits - before;
+    assert!(commits <= 6, "{commits}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_arrival_the_database_refuses_does_not_spoil_its_neighbours() {
+    let fresh = Fresh::make().await;
+    let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
+    let a = inbox(&node, "a@d.test").await;
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                      $$ BEGIN IF NEW.about LIKE '%poison%' THEN RAISE EXCEPTION 'no'; END IF; RETURN NEW; END $$;
+                  CREATE TRIGGER refuse BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION refuse()";
+    session.batch_execute(refuse).await.unwrap();
+    let mut tasks = Vec::new();
+    for n in 0..40 {
+        let key = if n % 10 == 7 { format!("poison{n}") } else { format!("good{n}") };
+        let (node, arrival) = (node.clone(), arrival(vec![parcel(a, &key)], None));
+        tasks.push((n, tokio::spawn(async move { node.receive(arrival, NOW).await })));
+    }
+    for (n, task) in tasks {
+        let answer = task.await.unwrap();
+        assert_eq!(answer.is_ok(), n % 10 != 7, "{n}: {answer:?}");
+    }
+    assert_eq!((rows(&session, "deliveries").await, rows(&session, "raws").await), (36, 36));
+    assert_eq!(rows(&session, "delivery_keys").await, 36);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_text_may_hold_is_kept() {
+    let fresh = Fresh::make().await;
+    let node = fresh.node().await;
+    let a = inbox(&node, "a@d.test").await;
+    let mut hostile = parcel(a, "1");
+    hostile.about.helo = Some("m\0x".into());
+    let id = hostile.id;
+    node.receive(arrival(vec![hostile], Some(READER)), NOW).await.unwrap();
+    let dead = node.settle_delivery(TEAM, id, Settle::Dead("b\0d".into()), NOW).await.unwrap().unwrap();
+    assert_eq!(node.delivery(TEAM, id).await.unwrap(), Some(dead));
+    node.replay_delivery(TEAM, id, NOW).await.unwrap().unwrap();
+
+    let mut letter = letter("1");
+    letter.head.from = Some(Party { name: Some("\0".into()), address: "x\0y@d.test".into() });
+    letter.head.subject = "\0\u{feff}".into();
+    let found = FoundValue { value: "1\0".into(), masked: "•".into(), confidence: 1, reasons: vec![] };
+    letter.artifacts =
+        vec![NewArtifact { id: ArtifactId(next_id()), kind: ArtifactKind::Code, found, hash: hash("v") }];
+    let Filed::New(message, artifacts) = node.file(TEAM, id, letter, NOW).await.unwrap() else { panic!("not new") };
+    assert_eq!(node.message(TEAM, message.id).await.unwrap(), Some(*message));
+    assert_eq!(node.artifact(TEAM, artifacts[0].id).await.unwrap().as_ref(), artifacts.first());
+    assert_eq!(node.inbox_at(&["\0@d.test".into(), "a@d.test".into()]).await.unwrap().map(|inbox| inbox.id), Some(a));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_store_answers_arrivals_that_wait_and_no_more() {
+    let fresh = Fresh::make().await;
+    let node = Arc::new(fresh.node().await);
+    let a = inbox(&node, "a@d.test").await;
+    let mut tasks = Vec::new();
+    for n in 0..40 {
+        let (node, arrival) = (node.clone(), arrival(vec![parcel(a, &format!("{n}"))], None));
+        tasks.push(tokio::spawn(async move { node.receive(arrival, NOW).await }));
+    }
+    node.close().await;
+    let mut kept = 0;
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(answers) => kept += answers.len() as i64,
+            Err(error) => assert!(matches!(error, StoreError::Unreachable(_)), "{error}"),
+        }
+    }
+    assert_eq!(rows(&fresh.session().await, "deliveries").await, kept);
+    assert!(node.receive(arrival(vec![parcel(a, "late")], None), NOW).await.is_err());
+}
