@@ -79,7 +79,7 @@ impl Draft {
     fn told_by(email: Email, body: Arc<[u8]>, (kind, at, data): (Kind, Time, String)) -> Tried<Self> {
         let recipients = email.handoffs.iter().map(|handoff| write_json(&handoff.recipients)).collect::<Tried<_>>()?;
         let (head, digest) = (write_json(&email.head)?, email.digest.to_bytes());
-        Ok(Self { body, head, digest, kind, at, data, recipients, email })
+        Ok(Self { email, body, head, digest, kind, at, data, recipients })
     }
 
     /// What it is made of.

@@ -72,6 +72,8 @@ pub(super) async fn send(State(app): State<App>, door: Door, Prefers(wait): Pref
     door.caller.need(Scope::Send)?;
     let patience = wait?;
     let request = body.parse::<SendBody>()?.request(door.key)?;
+    // It lies in the connection's own buffer, which is free for the next read once nobody looks at it.
+    drop(body);
     mailonce_core::failpoint!("api-before-send");
     let mut answer = app.engine.send(&door.caller, request).await?;
     mailonce_core::failpoint!("api-after-send");
@@ -121,6 +123,7 @@ pub(super) async fn batch(State(app): State<App>, door: Door, headers: HeaderMap
     }
     let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.request(None);
     let items = values.iter().map(item).collect();
+    drop(body);
     mailonce_core::failpoint!("api-before-batch");
     let answer = app.engine.send_batch(&door.caller, door.key, items, strict).await?;
     mailonce_core::failpoint!("api-after-batch");

@@ -1,7 +1,7 @@
 //! Fresh keys on disk: a block holds those of one commit, 32 bytes each.
 
 use mailonce_core::port::store::Result;
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
 use super::Place;
@@ -13,6 +13,8 @@ const ALL: &str = "SELECT block, keys FROM fresh_keys ORDER BY block";
 
 /// Bytes of a key in a block.
 const PACKED: usize = 32;
+/// Keys in a block that is written again: about a page.
+const PER_BLOCK: usize = 120;
 
 /// The block of some keys.
 pub(super) fn pack(keys: &[(Place, i64)]) -> Vec<u8> {
@@ -51,4 +53,18 @@ pub(super) fn read(conn: &Connection) -> Result<(BTreeMap<Place, i64>, i64)> {
         }
     }
     Ok((found, last_block))
+}
+
+/// Replaces every block by what is still fresh. Gives back the number of the last one.
+pub(super) fn rewrite(conn: &Connection, fresh: &BTreeMap<Place, i64>) -> Result<i64> {
+    let keys: Vec<(Place, i64)> = fresh.iter().map(|(place, email)| (*place, *email)).collect();
+    let tx = conn.unchecked_transaction().map_err(told)?;
+    tx.execute("DELETE FROM fresh_keys", []).map_err(told)?;
+    let mut last_block = 0;
+    for some in keys.chunks(PER_BLOCK) {
+        last_block += 1;
+        tx.execute(INSERT, params![last_block, pack(some)]).map_err(told)?;
+    }
+    tx.commit().map_err(told)?;
+    Ok(last_block)
 }

@@ -132,12 +132,17 @@ impl<'c> Hand<'c> {
             round: Round::default(),
             next: Round::default(),
         };
-        let (found, last_block) = blocks::read(conn)?;
-        let mut fresh = BTreeMap::new();
+        let (found, mut last_block) = blocks::read(conn)?;
+        let (mut fresh, in_blocks) = (BTreeMap::new(), found.len());
         for (place, email) in found {
             if !hand.is_in_tree(place)? {
                 fresh.insert(place, email);
             }
+        }
+        if in_blocks > 2 * fresh.len() {
+            // Each start begins a round anew. Processes that all ended before their first round did would leave blocks
+            // behind for good.
+            last_block = blocks::rewrite(conn, &fresh)?;
         }
         *hand.shared.all.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         hand.round = Round { last_block, began_at: last_block, ..Round::default() };

@@ -112,3 +112,19 @@ fn after_a_restart_the_tree_knows_better_than_a_block() {
     let hand = Hand::new(&conn, Arc::default()).unwrap();
     assert_eq!((hand.get(TEAM, key(1)), bound(&conn, &hand, key(1))), (None, Some(2)));
 }
+
+#[test]
+fn blocks_do_not_pile_up_when_no_round_ever_ends() {
+    let (_home, conn) = ledger();
+    for n in 0..120 {
+        let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+        commit(&conn, &mut hand, |hand| {
+            for n in n * 7..n * 7 + 7 {
+                assert!(hand.bind_free(TEAM, key(n), n as i64).unwrap());
+            }
+        });
+    }
+    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    assert!((0..840).all(|n| bound(&conn, &hand, key(n)) == Some(n as i64)));
+    assert!(count(&conn, "fresh_keys") < 10, "blocks pile up");
+}
