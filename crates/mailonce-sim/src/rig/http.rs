@@ -33,8 +33,13 @@ impl Reply {
 
 /// Writes a whole request and reads the one answer to it.
 pub fn exchange(at: SocketAddr, request: &[u8]) -> Result<Reply> {
+    exchange_within(at, request, PATIENCE)
+}
+
+/// The same, with another patience.
+pub fn exchange_within(at: SocketAddr, request: &[u8], patience: Duration) -> Result<Reply> {
     let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     stream.set_nodelay(true)?;
     stream.write_all(request)?;
     let mut bytes = Vec::new();

@@ -10,12 +10,13 @@ use mailonce_sim::{
         children::pause,
         cluster::Cluster,
         drive::{Load, Shared, ask_again, until},
-        history::End,
+        history::{End, end_of},
         http,
         ledger::Ledger,
         post::{Post, Way},
         proxy::{Proxy, Weather},
         server::Server,
+        wish::{Kind, Wish},
     },
     sink::smtp::{self, SmtpSink},
 };
@@ -65,9 +66,10 @@ impl Scene {
         let load = Load { at: self.server.at, seed: self.seed, cycle, window };
         let done = load.run(&self.history, || {
             pause(CALM);
-            trouble(cluster, proxy)
+            let done = trouble(cluster, proxy);
+            proxy.set(Weather::Fair);
+            done
         });
-        self.proxy.set(Weather::Fair);
         done.unwrap_or_else(|why| panic!("seed {}: {why:#}\n{}", self.seed, self.server.log()));
         self.recovers(cycle);
     }
@@ -228,6 +230,7 @@ fn network() {
             Weather::Stalled,
         ];
         for weather in weathers {
+            say(&format!("network: {weather:?}"));
             scene.endure(cycle, CALM + STORM + CALM, |_, proxy| {
                 proxy.set(weather);
                 pause(STORM);
@@ -239,4 +242,41 @@ fn network() {
     assert!(scene.proxy.lost() > 0, "no answer was lost");
     assert!(scene.proxy.cuts() > 0, "no connection was cut");
     scene.close("network", u64::from(cycle));
+}
+
+/// Callers of a database that does not say a word, more than there are connections to it.
+const CALLERS: u32 = 24;
+/// Within which every one of them must be answered.
+const ANSWERED: Duration = Duration::from_secs(80);
+
+#[test]
+fn silence() {
+    let scene = Scene::new(seed());
+    scene.recovers(0);
+    scene.proxy.set(Weather::Stalled);
+    let at = scene.server.at;
+    let call = |n| {
+        let (wish, mut request) = (Wish { cycle: 0, n, kind: Kind::Single }, Vec::new());
+        let body = wish.write(0, &mut request);
+        let call = scene.history.lock().invoke(wish, body);
+        let reply = http::exchange_within(at, &request, ANSWERED);
+        let status = reply.as_ref().map_or(0, |reply| reply.status);
+        if let Ok(reply) = reply {
+            scene.history.lock().end(call, end_of(&wish, reply.status, reply.body.to_string().as_bytes()));
+        }
+        status
+    };
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..CALLERS)
+            .map(|n| {
+                let call = &call;
+                scope.spawn(move || call(n))
+            })
+            .collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    assert!(statuses.iter().all(|status| *status == 503), "{statuses:?}: {}", scene.server.log());
+    scene.proxy.set(Weather::Fair);
+    scene.recovers(1);
+    scene.close("silence", 1);
 }
