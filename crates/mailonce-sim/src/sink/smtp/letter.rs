@@ -67,7 +67,10 @@ impl Session {
             return Ok(());
         }
         let body = self.body().await?;
-        let act = self.shared.change(|memory| memory.script.act(Step::Dot, ""));
+        let act = self.shared.change(|memory| {
+            memory.dots += 1;
+            memory.script.act(Step::Dot, "")
+        });
         let Some(bytes) = body else {
             self.forget();
             return self.say(b"554 5.6.0 bare CR or LF\r\n").await;
