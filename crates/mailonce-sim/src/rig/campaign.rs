@@ -6,6 +6,7 @@ use super::drive::{Load, Shared, ask_again, until};
 use super::fault::{Disk, Fault};
 use super::history::{Counts, End};
 use super::ledger::Ledger;
+use super::power::{Power, Taken};
 use super::server::{Server, Setup};
 use super::wish::Wish;
 use crate::proof::{Violation, check, check_reread};
@@ -48,6 +49,8 @@ pub struct Campaign<'a> {
     pub store: Option<&'a str>,
     /// The disk under the data directory, which is slow in every other cycle.
     pub disk: Option<&'a Disk>,
+    /// The power, which is cut with every kill.
+    pub power: Option<&'a Power<'a>>,
     /// The randomness.
     pub seed: u64,
     /// How many kills.
@@ -67,6 +70,8 @@ pub struct Report {
     pub emails: usize,
     /// Events in the end.
     pub events: usize,
+    /// What the power cuts took.
+    pub taken: Taken,
     /// The slowest start after a kill.
     pub slowest_start: Duration,
     /// What was broken.
@@ -186,7 +191,11 @@ impl Progress<'_> {
             server.kill()
         });
         self.break_disk(Fault::None)?;
-        killed
+        killed?;
+        if let Some(power) = self.campaign.power {
+            self.report.taken += power.cut(&mut chance)?;
+        }
+        Ok(())
     }
 
     fn break_disk(&self, fault: Fault) -> Result<()> {
@@ -196,7 +205,12 @@ impl Progress<'_> {
     fn start(&mut self, paused: bool) -> Result<Server> {
         let began = Instant::now();
         let Campaign { binary, data, store, children, .. } = *self.campaign;
-        let env = &self.campaign.disk.map(|disk| disk.env().to_vec()).unwrap_or_default();
+        let mut env = self.campaign.disk.map(|disk| disk.env().to_vec()).unwrap_or_default();
+        if let Some(power) = self.campaign.power {
+            power.begin()?;
+            env = power.env();
+        }
+        let env = &env;
         let server = Setup { binary, data, store, paused, env }.start(children)?;
         self.report.slowest_start = self.report.slowest_start.max(began.elapsed());
         Ok(server)

@@ -51,7 +51,12 @@ pub fn seed() -> u64 {
 
 /// How many kills `MAILONCE_KILLS` asks for, else `usual`.
 pub fn kills(usual: u64) -> u64 {
-    number("MAILONCE_KILLS").unwrap_or(usual)
+    asked("MAILONCE_KILLS", usual)
+}
+
+/// The number that a variable of the environment asks for, else `usual`.
+pub fn asked(name: &str, usual: u64) -> u64 {
+    number(name).unwrap_or(usual)
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -36,6 +36,13 @@ pub fn exchange(at: SocketAddr, request: &[u8]) -> Result<Reply> {
     converse(&mut connect(at)?, request)
 }
 
+/// The same, with another patience.
+pub fn exchange_within(at: SocketAddr, request: &[u8], patience: Duration) -> Result<Reply> {
+    let mut stream = connect(at)?;
+    stream.set_read_timeout(Some(patience))?;
+    converse(&mut stream, request)
+}
+
 /// A connection on which nobody waits for ever.
 pub fn connect(at: SocketAddr) -> Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&at, PATIENCE)?;

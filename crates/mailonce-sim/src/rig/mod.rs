@@ -2,6 +2,8 @@
 //!
 //! - [`campaign`] kills the server under load again and again, on the same data.
 //! - [`fault`] makes its disk full or its fsync fail.
+//! - [`power`] takes back what was written and not synced, as a power cut does.
+//! - [`cluster`] is a PostgreSQL that can be stopped in the middle of work, [`proxy`] a network to it that can be cut.
 //! - [`post`] is a server that hands its mail to sinks, with the mails it was given.
 //! - [`history`] is what the rig was told, [`ledger`] what the server shows; [`crate::proof`] judges both.
 //!
@@ -10,6 +12,7 @@
 pub mod campaign;
 pub mod chance;
 pub mod children;
+pub mod cluster;
 pub mod drive;
 pub mod fault;
 pub mod history;
@@ -17,5 +20,8 @@ pub mod http;
 pub mod ledger;
 pub mod post;
 pub mod postgres;
+pub mod power;
+pub mod proof;
+pub mod proxy;
 pub mod server;
 pub mod wish;

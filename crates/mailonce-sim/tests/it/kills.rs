@@ -44,6 +44,7 @@ fn run(name: &str, place: &Place, store: Option<&str>, seed: u64, kills: u32) ->
         data: &data,
         store,
         disk: embedded.then_some(&disk),
+        power: None,
         seed,
         kills,
     };

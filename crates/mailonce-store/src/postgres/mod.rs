@@ -70,7 +70,7 @@ use connect::{Link, Place};
 use lanes::Lanes;
 use look::Look;
 use meter::Meter;
-use trouble::{Tried, insist};
+use trouble::{Tried, in_time, insist};
 
 /// Lanes for arrivals, and as many for filings. One is under way while the next fills.
 const INBOUND_LANES: usize = 2;
@@ -197,15 +197,15 @@ fn told<T>(answer: Tried<T>) -> Result<T> {
 #[async_trait]
 impl Store for Postgres {
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        self.ledger.accept(wish, now).await
+        in_time(self.ledger.accept(wish, now)).await
     }
 
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
-        self.ledger.accept_batch(batch, now).await
+        in_time(self.ledger.accept_batch(batch, now)).await
     }
 
     async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
-        self.ledger.bound(team, key, now).await
+        in_time(self.ledger.bound(team, key, now)).await
     }
 
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
@@ -225,7 +225,7 @@ impl Store for Postgres {
     }
 
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
-        told(self.ledger.next_due(transport).await)
+        told(insist!(self.ledger.next_due(transport)))
     }
 
     async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
@@ -233,7 +233,7 @@ impl Store for Postgres {
     }
 
     async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
-        told(self.ledger.leased(team, id, number).await)
+        told(insist!(self.ledger.leased(team, id, number)))
     }
 
     async fn act(
@@ -248,7 +248,7 @@ impl Store for Postgres {
     }
 
     async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
-        told(self.ledger.doubts(max, now).await)
+        told(insist!(self.ledger.doubts(max, now)))
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
@@ -260,11 +260,11 @@ impl Store for Postgres {
     }
 
     async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
-        told(self.ledger.by_remote_id(team, remote_id).await)
+        told(insist!(self.ledger.by_remote_id(team, remote_id)))
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        told(self.ledger.backlog().await)
+        told(insist!(self.ledger.backlog()))
     }
 
     async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
@@ -272,23 +272,23 @@ impl Store for Postgres {
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
-        told(self.ledger.email(team, id).await)
+        told(insist!(self.ledger.email(team, id)))
     }
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
-        told(self.ledger.email_detail(team, id).await)
+        told(insist!(self.ledger.email_detail(team, id)))
     }
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
-        told(self.ledger.emails(team, &query).await)
+        told(insist!(self.ledger.emails(team, &query)))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
-        told(self.ledger.events(team, after, limit).await)
+        told(insist!(self.ledger.events(team, after, limit)))
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
-        told(self.ledger.key(team, key, now).await)
+        told(insist!(self.ledger.key(team, key, now)))
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
@@ -304,7 +304,7 @@ impl Store for Postgres {
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        told(self.ledger.teams().await)
+        told(insist!(self.ledger.teams()))
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
@@ -316,11 +316,11 @@ impl Store for Postgres {
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
-        told(self.ledger.api_keys(team).await)
+        told(insist!(self.ledger.api_keys(team)))
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        told(self.ledger.api_key_by_hash(hash).await)
+        told(insist!(self.ledger.api_key_by_hash(hash)))
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
@@ -336,19 +336,19 @@ impl Store for Postgres {
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        told(self.ledger.record(team, kind, id).await)
+        told(insist!(self.ledger.record(team, kind, id)))
     }
 
     async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
-        told(self.ledger.record_named(team, kind, name).await)
+        told(insist!(self.ledger.record_named(team, kind, name)))
     }
 
     async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        told(self.ledger.record_anywhere(kind, id).await)
+        told(insist!(self.ledger.record_anywhere(kind, id)))
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
-        told(self.ledger.records(team, kind, before, limit).await)
+        told(insist!(self.ledger.records(team, kind, before, limit)))
     }
 
     async fn change_record(
@@ -365,7 +365,7 @@ impl Store for Postgres {
     }
 
     async fn install(&self) -> Result<Install> {
-        told(self.ledger.install().await)
+        told(insist!(self.ledger.install()))
     }
 
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
@@ -373,7 +373,7 @@ impl Store for Postgres {
     }
 
     async fn health(&self) -> Result<Health> {
-        told(self.ledger.health().await)
+        told(insist!(self.ledger.health()))
     }
 
     fn stopped(&self) -> Option<mailonce_core::port::store::StoreError> {

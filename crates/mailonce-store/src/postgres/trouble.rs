@@ -2,6 +2,7 @@
 
 use deadpool_postgres::PoolError;
 use mailonce_core::port::store::StoreError;
+use std::{future::Future, time::Duration};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// Why a verb did not come to an answer.
@@ -20,6 +21,21 @@ pub(super) type Tried<T> = Result<T, Trouble>;
 
 /// How often a verb that was undone is tried before its caller hears of it.
 pub(super) const TRIES: u32 = 20;
+
+/// How long a caller waits for a verb. The database itself ends a statement after 30 s; one that does not say a word
+/// for longer is frozen, or cut off by something that keeps its connections, and the system would wait for good.
+pub(super) const PATIENCE: Duration = Duration::from_secs(45);
+
+/// What a verb comes to, or that nobody can tell: it may still be done when the database wakes up.
+pub(super) async fn in_time<T, E: From<StoreError>>(verb: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    match tokio::time::timeout(PATIENCE, verb).await {
+        Ok(answer) => answer,
+        Err(_late) => {
+            let why = format!("the database did not answer within {} s", PATIENCE.as_secs());
+            Err(StoreError::Unknown(why).into())
+        }
+    }
+}
 
 impl Trouble {
     /// An error before the commit was asked for: nothing was written, whatever happened.
@@ -52,6 +68,12 @@ impl Trouble {
     /// A row that cannot be read back.
     pub(super) fn unreadable(what: &str) -> Self {
         Self::Store(StoreError::Corrupt(format!("{what} cannot be read")))
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 
@@ -105,9 +127,10 @@ pub(super) fn told(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Runs a verb until no other transaction is in its way.
+/// Runs a verb until no other transaction is in its way, and no longer than patience lasts.
 macro_rules! insist {
-    ($verb:expr) => {{
+    ($verb:expr) => {
+        $crate::postgres::trouble::in_time(async {
         let mut tries = 1;
         loop {
             match $verb.await {
@@ -119,6 +142,8 @@ macro_rules! insist {
                 other => break other,
             }
         }
-    }};
+        })
+        .await
+    };
 }
 pub(super) use insist;

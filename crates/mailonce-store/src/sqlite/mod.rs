@@ -166,6 +166,12 @@ impl Sqlite {
         schema::version(&schema::open_reader(&path)?).map(Some)
     }
 
+    /// What is wrong with the ledger in a data directory that nobody uses. Reading it may move its log into the file.
+    pub fn faults_of(directory: &Path) -> Result<Vec<String>> {
+        let path = directory.join("ledger.db");
+        if path.exists() { schema::faults(&path) } else { Ok(Vec::new()) }
+    }
+
     fn start(&self, name: &str, life: impl FnOnce() + Send + 'static) -> Result<()> {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(life);
         let thread = thread.map_err(|e| StoreError::Unreachable(format!("starting a thread: {e}")))?;

@@ -129,6 +129,41 @@ fn migrate(conn: &mut Connection) -> Result<()> {
     Ok(())
 }
 
+/// Rows that belong to an email which is not there, or an email without what was committed with it.
+const HALVES: [(&str, &str); 4] = [
+    (
+        "emails without a handoff",
+        "SELECT count(*) FROM emails e WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = e.email)",
+    ),
+    (
+        "handoffs without an email",
+        "SELECT count(*) FROM handoffs h WHERE NOT EXISTS (SELECT 1 FROM emails e WHERE e.email = h.email)",
+    ),
+    (
+        "keys without their email",
+        "SELECT count(*) FROM keys k WHERE email IS NOT NULL AND NOT EXISTS (SELECT 1 FROM emails e WHERE e.email = k.email)",
+    ),
+    (
+        "attempts without a handoff",
+        "SELECT count(*) FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = a.email AND h.number = a.handoff)",
+    ),
+];
+
+/// What is wrong with a ledger file: by SQLite's own account, and rows of which only a half is there.
+pub(super) fn faults(path: &Path) -> Result<Vec<String>> {
+    let conn = open_checkpointer(path)?;
+    let mut found = Vec::new();
+    conn.pragma_query(None, "integrity_check", |row| Ok(found.push(row.get::<_, String>(0)?))).map_err(told)?;
+    found.retain(|line| line != "ok");
+    if version(&conn)? == SCHEMA {
+        for (what, sql) in HALVES {
+            let count: i64 = conn.query_row(sql, [], |row| row.get(0)).map_err(told)?;
+            found.extend((count > 0).then(|| format!("{count} {what}")));
+        }
+    }
+    Ok(found)
+}
+
 /// The schema of a ledger file.
 pub(super) fn version(conn: &Connection) -> Result<i64> {
     conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(told)

@@ -71,6 +71,7 @@ impl Session {
             return Ok(());
         }
         let body = self.body().await?;
+        self.shared.change(|memory| memory.dots += 1);
         let act = self.act(Step::Dot, "");
         let Some(bytes) = body else {
             self.forget();

@@ -97,6 +97,7 @@ struct Order {
 #[derive(Default)]
 struct Memory {
     mails: Vec<Recorded>,
+    dots: usize,
     /// Connection and line, passwords included.
     commands: Vec<(usize, String)>,
     violations: Vec<String>,
@@ -191,6 +192,11 @@ impl SmtpSink {
     /// How many mails were taken.
     pub fn count(&self) -> usize {
         self.shared.memory().mails.len()
+    }
+
+    /// How many final dots were read, whatever came of them.
+    pub fn dots(&self) -> usize {
+        self.shared.memory().dots
     }
 
     /// Every mail that was taken.

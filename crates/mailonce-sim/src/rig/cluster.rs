@@ -1,0 +1,116 @@
+//! A PostgreSQL of one's own that can be stopped in the middle of its work and started again.
+
+use super::server::free_address;
+use anyhow::{Context as _, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// How long it may take to start or to stop, in seconds.
+const PATIENCE_S: &str = "60";
+
+/// A cluster, running or not. It is stopped and removed when it is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    folder: TempDir,
+    bin: PathBuf,
+    port: u16,
+    running: bool,
+}
+
+impl Cluster {
+    /// Makes one with full durability and starts it. `MAILONCE_PG_BIN` names its programs (`scripts/services`).
+    pub fn start() -> Result<Self> {
+        let bin = std::env::var_os("MAILONCE_PG_BIN").map(PathBuf::from).context(
+            "MAILONCE_PG_BIN is not set; let `. scripts/services; services_install` find the programs of PostgreSQL",
+        )?;
+        let folder = tempfile::Builder::new().prefix("mailonce-cluster").tempdir()?;
+        if rustix::process::geteuid().is_root() {
+            let id = super::postgres::output(user("id", &["-u", "postgres"]))?.trim().parse().context("no number")?;
+            std::os::unix::fs::chown(folder.path(), Some(id), None)?;
+        }
+        let mut cluster = Self { bin, port: free_address()?.port(), folder, running: false };
+        let data = cluster.data();
+        let about = ["-U", "mailonce", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"];
+        cluster.run("initdb", |command| command.arg("-D").arg(&data).args(about))?;
+        cluster.go_on()?;
+        Ok(cluster)
+    }
+
+    /// How to reach it, directly.
+    pub fn url(&self) -> String {
+        self.url_at(self.port)
+    }
+
+    /// How to reach it by another port of this machine.
+    pub fn url_at(&self, port: u16) -> String {
+        format!("postgres://mailonce@127.0.0.1:{port}/postgres")
+    }
+
+    /// The port where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Starts it on what it left.
+    pub fn go_on(&mut self) -> Result<()> {
+        let (data, log, port) = (self.data(), self.folder.path().join("log"), self.port);
+        let folder = self.folder.path().display();
+        let options = format!("-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=200");
+        self.run("pg_ctl", |command| {
+            command.arg("-D").arg(&data).arg("-l").arg(&log).args(["-o", &options, "-w", "-t", PATIENCE_S, "start"])
+        })?;
+        self.running = true;
+        Ok(())
+    }
+
+    /// Stops it without letting anybody finish, as a crash does.
+    pub fn crash(&mut self) -> Result<()> {
+        let data = self.data();
+        self.running = false;
+        let words = ["-m", "immediate", "-w", "-t", PATIENCE_S, "stop"];
+        self.run("pg_ctl", |command| command.arg("-D").arg(&data).args(words))
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Runs one of its programs, which refuse to work for root. What it starts must not hold our pipes.
+    fn run(&self, name: &str, words: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
+        let program = self.bin.join(name);
+        let mut command = if rustix::process::geteuid().is_root() {
+            let mut command = user("runuser", &["-u", "postgres", "--"]);
+            command.arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        words(&mut command);
+        let status = command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let status = status.with_context(|| format!("cannot run {name}"))?;
+        ensure!(status.success(), "{name} failed ({status}){}", last_words(&self.folder.path().join("log")));
+        Ok(())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.running
+            && let Err(why) = self.crash()
+        {
+            eprintln!("a PostgreSQL stays in {}: {why:#}", self.folder.path().display());
+        }
+    }
+}
+
+fn user(program: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(words);
+    command
+}
+
+fn last_words(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().last().map(|line| format!(": {line}")).unwrap_or_default()
+}

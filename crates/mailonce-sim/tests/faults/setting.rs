@@ -1,0 +1,37 @@
+//! What these rigs share: the binary, a keeper of children, and the proof.
+
+use mailonce_sim::rig::{children::Children, proof::Proof, server::built_binary};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+use tempfile::TempDir;
+
+/// The one keeper of this process, which ends all children when the process is told to end.
+pub(crate) fn children() -> &'static Children {
+    static CHILDREN: OnceLock<Children> = OnceLock::new();
+    CHILDREN.get_or_init(|| {
+        let children = Children::default();
+        children.watch_signals(None).unwrap();
+        children
+    })
+}
+
+/// The server's binary.
+pub(crate) fn binary() -> PathBuf {
+    built_binary().unwrap_or_else(|why| panic!("{why:#}"))
+}
+
+/// A directory that goes away.
+pub(crate) fn folder() -> TempDir {
+    tempfile::Builder::new().prefix("mailonce-rig").tempdir().unwrap()
+}
+
+/// The proof of these rigs.
+pub(crate) fn proof() -> &'static Proof {
+    static PROOF: OnceLock<Proof> = OnceLock::new();
+    PROOF.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        Proof::new(target, "faults", "cargo test -p mailonce-sim --test faults")
+    })
+}
