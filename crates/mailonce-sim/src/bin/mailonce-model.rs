@@ -9,8 +9,9 @@ use mailonce_sim::{
         size::{Class, Flaw, Size},
     },
     protocol::page::page,
+    report::summary::{Run, Summary as Report},
 };
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Plays every order of events of a small world. Without `--class` every class of next hop is played.
 #[derive(Parser)]
@@ -41,6 +42,9 @@ struct Args {
     /// Threads that play.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Leaves a summary in this folder.
+    #[arg(long)]
+    proof: Option<PathBuf>,
     /// Seconds after which a class is given up as not done.
     #[arg(long)]
     seconds: Option<u64>,
@@ -61,7 +65,7 @@ fn main() -> anyhow::Result<()> {
     }
     let classes = args.class.map_or(vec![Class::Keyed, Class::LookUp, Class::Keyless], |class| vec![class]);
     let bounds = Bounds { threads: args.threads.max(1), patience: args.seconds.map(Duration::from_secs) };
-    let mut held = true;
+    let (begun, mut played) = (Run::of("model"), Vec::new());
     for class in classes {
         let size = Size {
             class,
@@ -72,12 +76,37 @@ fn main() -> anyhow::Result<()> {
             news: args.news,
             flaw: args.flaw,
         };
-        let summary: Summary = run(size, bounds).context("the world could not be made")?;
+        let summary = run(size, bounds).context("the world could not be made")?;
         println!("{}", serde_json::to_string_pretty(&summary)?);
-        held &= summary.holds();
+        played.push(summary);
     }
-    if !held {
+    if let Some(dir) = &args.proof {
+        report(&begun, &played).write(dir)?;
+    }
+    if !played.iter().all(Summary::holds) {
         bail!("a law was broken, or not everything was seen");
     }
     Ok(())
+}
+
+/// What was played, in the form of every rig.
+fn report(begun: &Run, played: &[Summary]) -> Report {
+    let mut report = begun.over();
+    report.counts.insert("states".into(), played.iter().map(|one| one.states as u64).sum());
+    report.counts.insert("moves".into(), played.iter().map(|one| one.moves as u64).sum());
+    report.table.push(
+        ["next hop", "workers", "handoffs", "leases", "states", "moves", "all of it"].map(str::to_owned).to_vec(),
+    );
+    for one in played {
+        let class = serde_json::to_value(one.size.class).ok().and_then(|class| class.as_str().map(str::to_owned));
+        let figures = [one.size.workers, one.size.handoffs, one.size.leases].map(|figure| figure.to_string());
+        let mut row = vec![class.unwrap_or_default()];
+        row.extend(figures);
+        row.extend([one.states.to_string(), one.moves.to_string(), if one.complete { "yes" } else { "no" }.to_owned()]);
+        report.table.push(row);
+        let broken = one.violations.iter().map(|found| format!("{}: {}", found.law, found.moves.join(", ")));
+        report.violations.extend(broken.map(Into::into));
+        report.violations.extend(one.missed.iter().map(|missed| format!("never happened: {missed}").into()));
+    }
+    report
 }
