@@ -120,6 +120,15 @@ impl State {
         Ok(next)
     }
 
+    /// Whether some order of these steps, each at most once, leads to another state, or none is needed.
+    pub fn leads_to(self, to: Self, steps: &[Step]) -> bool {
+        let by = |step: &Step| {
+            let rest: Vec<Step> = steps.iter().copied().filter(|other| other != step).collect();
+            self.after(*step).is_ok_and(|state| state.leads_to(to, &rest))
+        };
+        self == to || steps.iter().any(by)
+    }
+
     /// Whether nothing more will happen by itself.
     pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Scheduled | Self::Queued | Self::Leased | Self::Sending | Self::Unknown | Self::Held)

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::{
     email::Refusal,
     event::NewEvent,
-    handoff::{Attempt, Evidence, Handoff},
+    handoff::{Attempt, Evidence, Handoff, Step},
     id::NodeId,
     port::{store::Envelope, transport::Reply},
     time::Time,
@@ -167,6 +167,25 @@ impl Act {
         match self {
             Self::Fact(evidence) => evidence.once.as_deref(),
             _ => None,
+        }
+    }
+
+    /// The steps it may take a handoff through, in any order, each at most once. Whoever checks a history holds the
+    /// moves it finds to these.
+    pub fn steps(&self) -> &'static [Step] {
+        match self {
+            Self::Mark { .. } => &[Step::Mark, Step::Lose],
+            Self::Park { .. } => &[Step::Lapse, Step::Mark, Step::Lose],
+            Self::Settle { .. } => {
+                &[Step::Mark, Step::Accept, Step::Defer, Step::Refuse, Step::Lose, Step::Evidence, Step::Retry]
+            }
+            Self::Crash { .. } => &[Step::Lapse, Step::Mark, Step::Lose, Step::Refuse],
+            Self::Repeat { .. } => &[Step::Retry, Step::Lease],
+            Self::ResendByPolicy { .. } => &[Step::Retry],
+            Self::Fact(_) => &[Step::Evidence, Step::Deliver, Step::Bounce, Step::Complain, Step::Retry],
+            Self::Resolve { .. } => &[Step::Evidence, Step::Retry, Step::Abandon],
+            Self::Redirect { .. } => &[Step::Cancel],
+            Self::Wait { .. } | Self::Reroute { .. } => &[],
         }
     }
 }

@@ -30,7 +30,7 @@ use axum::{
     routing::{get, post},
 };
 use mailonce_core::problem::{Code, Problem, nearest};
-use mailonce_engine::Engine;
+use mailonce_engine::{Engine, send::SendRequest};
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, LazyLock};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -51,6 +51,12 @@ pub struct App {
 
 /// What every handler gives back.
 type Answer = Result<Response, Refused>;
+
+/// What the body of `POST /v1/emails` asks for, or what is wrong with it: the handler's own reading, for those who try
+/// it with hostile bytes.
+pub fn read_send(body: &[u8]) -> Result<SendRequest, Problem> {
+    door::parse::<wire::SendBody>(body)?.request(None)
+}
 
 /// The routes, with the document that describes them: both come from the same lines.
 fn routes() -> OpenApiRouter<App> {

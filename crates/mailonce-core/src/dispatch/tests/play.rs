@@ -51,33 +51,6 @@ fn pick<T: Copy>(from: &[T], n: u8) -> T {
     from[usize::from(n) % from.len()]
 }
 
-/// The steps that an act may take.
-fn steps_of(act: &Act) -> &'static [Step] {
-    match act {
-        Act::Mark { .. } => &[Step::Mark, Step::Lose],
-        Act::Park { .. } => &[Step::Lapse, Step::Mark, Step::Lose],
-        Act::Settle { .. } => {
-            &[Step::Mark, Step::Accept, Step::Defer, Step::Refuse, Step::Lose, Step::Evidence, Step::Retry]
-        }
-        Act::Crash { .. } => &[Step::Lapse, Step::Mark, Step::Lose, Step::Refuse],
-        Act::Repeat { .. } => &[Step::Retry, Step::Lease],
-        Act::ResendByPolicy { .. } => &[Step::Retry],
-        Act::Fact(_) => &[Step::Evidence, Step::Deliver, Step::Bounce, Step::Complain, Step::Retry],
-        Act::Resolve { .. } => &[Step::Evidence, Step::Retry, Step::Abandon],
-        Act::Redirect { .. } => &[Step::Cancel],
-        Act::Wait { .. } | Act::Reroute { .. } => &[],
-    }
-}
-
-/// Whether some order of these steps, each at most once, leads from one state to another.
-fn leads(from: State, to: State, steps: &[Step]) -> bool {
-    let next = |step: &Step| {
-        let rest: Vec<Step> = steps.iter().copied().filter(|other| other != step).collect();
-        from.after(*step).is_ok_and(|state| leads(state, to, &rest))
-    };
-    from == to || steps.iter().any(next)
-}
-
 impl Game {
     fn new() -> Self {
         let mut email = email(2);
@@ -153,7 +126,7 @@ impl Game {
             _ => u16::from(a % 2),
         };
         self.learn(&act, verdict);
-        Some(Played { steps: steps_of(&act), number, verdict, act: Some(act) })
+        Some(Played { steps: act.steps(), number, verdict, act: Some(act) })
     }
 
     /// Notes what the test must know to judge what comes later.
@@ -207,7 +180,7 @@ fn check_state(handoff: &Handoff, truth: &Truth) -> Result<(), TestCaseError> {
 /// What must hold of the move that a turn made.
 fn check_move(before: &Handoff, after: &Handoff, played: &Played) -> Result<(), TestCaseError> {
     let mine = before.number == played.number;
-    prop_assert!(leads(before.state, after.state, played.steps), "{} to {}", before.state.word(), after.state.word());
+    prop_assert!(before.state.leads_to(after.state, played.steps), "{} to {}", before.state.word(), after.state.word());
     prop_assert!(!is_gone(before.state) || is_gone(after.state));
     let done = played.verdict == Verdict::Done;
     let leases = matches!(played.act, None | Some(Act::Repeat { .. })) && done && mine && after.state == State::Leased;

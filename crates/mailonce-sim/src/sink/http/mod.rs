@@ -4,6 +4,8 @@
 //! vendor's rules and remembers what it took. [`Act`]s, one for each coming request, make it misbehave.
 
 mod asked;
+#[cfg(feature = "fuzz")]
+pub mod client;
 mod keyed;
 mod ledger;
 mod seen;

@@ -1,0 +1,137 @@
+//! `mailonce-fuzz`: bends seeds for every reader of outside bytes and prints what broke as JSON.
+
+use anyhow::{Context as _, bail};
+use clap::Parser;
+use mailonce_sim::{
+    fuzz::{
+        TARGETS, Target,
+        drive::{Driven, Plan, SLOWEST, broken, drive},
+        layout, target,
+    },
+    report::summary::{Run, Summary},
+    rig::chance::seed,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Bends seeds for every reader of outside bytes, or for one.
+#[derive(Parser)]
+struct Args {
+    /// Only this reader.
+    #[arg(long)]
+    target: Option<String>,
+    /// Seconds for each reader.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Inputs for each reader at the most.
+    #[arg(long, default_value_t = u64::MAX)]
+    inputs: u64,
+    /// The number that all inputs follow from; `MAILONCE_SEED`, or a fresh one.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A folder with more seeds.
+    #[arg(long)]
+    corpus: Option<PathBuf>,
+    /// Where inputs are written that break something.
+    #[arg(long, default_value = "target/fuzz")]
+    keep: PathBuf,
+    /// Tries one file and nothing else.
+    #[arg(long, requires = "target")]
+    replay: Option<PathBuf>,
+    /// Leaves a summary in this folder.
+    #[arg(long)]
+    proof: Option<PathBuf>,
+    /// Names the readers.
+    #[arg(long)]
+    list: bool,
+    /// Writes the seeds of every reader into a folder of its own below this one, as libFuzzer wants them.
+    #[arg(long)]
+    write_seeds: Option<PathBuf>,
+    /// Writes the manifest and the targets that `cargo fuzz` wants into this folder.
+    #[arg(long)]
+    write_targets: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let chosen: Vec<&Target> = match &args.target {
+        Some(name) => vec![target(name).with_context(|| format!("there is no reader {name}; see --list"))?],
+        None => TARGETS.iter().collect(),
+    };
+    if args.list {
+        chosen.iter().for_each(|target| println!("{}", target.name));
+        return Ok(());
+    }
+    if let Some(dir) = &args.write_seeds {
+        return chosen.iter().try_for_each(|target| write_seeds(target, dir));
+    }
+    if let Some(dir) = &args.write_targets {
+        return write_targets(dir);
+    }
+    if let Some(file) = &args.replay {
+        let bytes = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+        for target in chosen {
+            if let Some(what) = broken(target, &bytes) {
+                bail!("{}: {what}", target.name);
+            }
+            println!("{} holds", target.name);
+        }
+        return Ok(());
+    }
+    let run = Run::of("fuzz");
+    let plan = Plan {
+        seed: args.seed.unwrap_or_else(seed),
+        inputs: args.inputs,
+        patience: Duration::from_secs(args.seconds),
+        slowest: SLOWEST,
+        corpus: args.corpus,
+        keep: args.keep,
+    };
+    let driven = chosen.iter().map(|target| drive(target, &plan)).collect::<Result<Vec<Driven>, _>>()?;
+    println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "seed": plan.seed, "readers": driven }))?);
+    if let Some(dir) = &args.proof {
+        summary(&run, plan.seed, &driven).write(dir)?;
+    }
+    let failures: Vec<_> = driven.iter().flat_map(|driven| &driven.failures).collect();
+    for failure in &failures {
+        eprintln!("{}\n  {}", failure.what, failure.replay);
+    }
+    if failures.is_empty() { Ok(()) } else { bail!("{} inputs broke something", failures.len()) }
+}
+
+fn summary(run: &Run, seed: u64, driven: &[Driven]) -> Summary {
+    let mut summary = run.over();
+    summary.seeds = seed.into();
+    summary.counts.insert("inputs".into(), driven.iter().map(|driven| driven.inputs).sum());
+    summary.counts.insert("readers".into(), driven.len() as u64);
+    for failure in driven.iter().flat_map(|driven| &driven.failures) {
+        summary.violations.push(format!("{}: {}", failure.what, failure.replay).into());
+    }
+    summary.table.push(["reader", "inputs", "slowest, ms"].map(str::to_owned).to_vec());
+    let row =
+        |driven: &Driven| vec![driven.target.to_owned(), driven.inputs.to_string(), driven.slowest_ms.to_string()];
+    summary.table.extend(driven.iter().map(row));
+    summary
+}
+
+fn write_targets(dir: &Path) -> anyhow::Result<()> {
+    let targets = dir.join("fuzz_targets");
+    fs::create_dir_all(&targets)?;
+    fs::write(dir.join("Cargo.toml"), layout::manifest())?;
+    for target in TARGETS {
+        fs::write(targets.join(format!("{}.rs", target.name)), layout::file(target.name))?;
+    }
+    Ok(())
+}
+
+fn write_seeds(target: &Target, dir: &Path) -> anyhow::Result<()> {
+    let dir = dir.join(target.name);
+    fs::create_dir_all(&dir)?;
+    for (number, seed) in (target.seeds)().iter().enumerate() {
+        fs::write(dir.join(format!("seed-{number:02}")), seed)?;
+    }
+    Ok(())
+}

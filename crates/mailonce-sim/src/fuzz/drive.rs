@@ -1,0 +1,149 @@
+//! Bending seeds until the time is up: no panic, no broken rule, no input that takes too long or too much.
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use super::{Target, mutate};
+use crate::rig::chance::Chance;
+
+/// Processor time that one input may take in an unoptimised build. Waiting does not count.
+pub const SLOWEST: Duration = Duration::from_secs(3);
+/// Failures after which a target is given up.
+const ENOUGH: usize = 3;
+
+/// How long a target is driven.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The number that all inputs follow from.
+    pub seed: u64,
+    /// Inputs at the most, seeds not counted.
+    pub inputs: u64,
+    /// How long at the most.
+    pub patience: Duration,
+    /// Processor time that one input may take.
+    pub slowest: Duration,
+    /// More seeds, a file each.
+    pub corpus: Option<PathBuf>,
+    /// Where inputs are written that break something.
+    pub keep: PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub struct Driven {
+    /// The target.
+    pub target: &'static str,
+    /// Inputs that were tried.
+    pub inputs: u64,
+    /// Processor time of the slowest one, in milliseconds.
+    pub slowest_ms: u64,
+    /// How far resident memory rose above what it was before, in kilobytes.
+    pub memory_kb: u64,
+    /// What broke.
+    pub failures: Vec<Failure>,
+}
+
+/// An input that broke something.
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    /// What.
+    pub what: String,
+    /// The input.
+    pub input: PathBuf,
+    /// The command that tries it again.
+    pub replay: String,
+}
+
+/// Drives a target.
+pub fn drive(target: &Target, plan: &Plan) -> std::io::Result<Driven> {
+    let mut seeds = (target.seeds)();
+    seeds.extend(corpus(plan.corpus.as_deref())?);
+    let (started, memory) = (Instant::now(), resident_kb());
+    let mut driven = Driven { target: target.name, inputs: 0, slowest_ms: 0, memory_kb: 0, failures: Vec::new() };
+    for seed in &seeds {
+        try_one(target, seed, plan, &mut driven)?;
+    }
+    for number in 0..plan.inputs {
+        if started.elapsed() > plan.patience || driven.failures.len() >= ENOUGH {
+            break;
+        }
+        let mut chance = Chance::at(plan.seed, &[place(target.name), number]);
+        try_one(target, &mutate::bend(&mut chance, &seeds), plan, &mut driven)?;
+    }
+    driven.memory_kb = resident_kb().saturating_sub(memory);
+    Ok(driven)
+}
+
+/// Tries one input, and keeps it when something broke.
+fn try_one(target: &Target, bytes: &[u8], plan: &Plan, driven: &mut Driven) -> std::io::Result<()> {
+    let before = processor_time();
+    let broken = broken(target, bytes);
+    let took = processor_time().saturating_sub(before);
+    driven.inputs += 1;
+    driven.slowest_ms = driven.slowest_ms.max(took.as_millis() as u64);
+    let slow = (took > plan.slowest).then(|| format!("took {took:?}"));
+    if let Some(what) = broken.or(slow) {
+        driven.failures.push(keep(target, bytes, what, &plan.keep)?);
+    }
+    Ok(())
+}
+
+/// What an input breaks.
+pub fn broken(target: &Target, bytes: &[u8]) -> Option<String> {
+    match catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))) {
+        Ok(Ok(())) => None,
+        Ok(Err(what)) => Some(what),
+        Err(_) => Some("it panicked".into()),
+    }
+}
+
+fn keep(target: &Target, bytes: &[u8], what: String, dir: &Path) -> std::io::Result<Failure> {
+    fs::create_dir_all(dir)?;
+    let sum = Sha256::digest(bytes);
+    let name = sum.iter().take(4).fold(0_u32, |name, byte| (name << 8) | u32::from(*byte));
+    let input = dir.join(format!("{}-{name:08x}", target.name));
+    fs::write(&input, bytes)?;
+    let replay = format!(
+        "cargo run -p mailonce-sim --bin mailonce-fuzz -- --target {} --replay {}",
+        target.name,
+        input.display()
+    );
+    Ok(Failure { what, input, replay })
+}
+
+fn corpus(dir: Option<&Path>) -> std::io::Result<Vec<Vec<u8>>> {
+    let Some(dir) = dir else { return Ok(Vec::new()) };
+    let (mut left, mut files) = (vec![dir.to_owned()], Vec::new());
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            if path.is_dir() { left.push(path) } else { files.push(path) }
+        }
+    }
+    // The order of a directory is nobody's; inputs must follow from the seed alone.
+    files.sort();
+    files.iter().map(fs::read).collect()
+}
+
+fn place(name: &str) -> u64 {
+    name.bytes().fold(0, |place, byte| place.wrapping_mul(131).wrapping_add(u64::from(byte)))
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Memory that the process has, as Linux counts it; 0 elsewhere.
+fn resident_kb() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,154 @@
+//! What next hops say: the bytes are played by a server on this machine, so that they meet the readers the way they
+//! will, whole client included.
+
+use mailonce_core::{
+    content::Content,
+    id::{EmailId, TeamId},
+    port::transport::{Asked, Found, Mail, Meaning, Parcel, Reply, Transport},
+};
+use mailonce_transport::{
+    http::Setting,
+    smtp::{Patience, Security, Smtp, SmtpConfig},
+};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinHandle,
+    time::timeout,
+};
+use uuid::Uuid;
+
+use super::{Check, holds};
+use crate::sink::http::{
+    API_KEY, Vendor,
+    client::{NOW, build, raw},
+};
+
+const ID: Uuid = Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001);
+const MESSAGE_ID: &str = "<k1@mail.example.com>";
+const MIME: &[u8] = b"Message-ID: <k1@mail.example.com>\r\nSubject: hello\r\n\r\nhello\r\n";
+/// How long the server waits for a client that has nothing to say.
+const PAUSE: Duration = Duration::from_millis(25);
+/// How long a client waits at the most. The server hangs up long before.
+const LONG: Duration = Duration::from_secs(20);
+
+/// A provider's answer, to a mail and to a question about it.
+pub fn http(vendor: Vendor, bytes: &[u8]) -> Check {
+    alone(async {
+        let (at, server) = play(bytes, &[bytes.len()], 2).await.map_err(|error| error.to_string())?;
+        let setting = Setting { base_url: Some(format!("http://{at}")), timeout: LONG, ..Setting::new("out") };
+        let transport = build(vendor, setting, API_KEY).map_err(|error| error.to_string())?;
+        let content = Content::check(raw()).map_err(|faults| format!("{faults:?}"))?;
+        let mail = Mail {
+            id: EmailId(ID),
+            content: &content,
+            message_id: MESSAGE_ID,
+            created_at: NOW,
+            key: ID,
+            mime: Some(MIME),
+        };
+        let frozen = transport.freeze(&mail).map_err(|unfit| unfit.0)?;
+        let reply = attempt(&*transport, parcel(frozen)).await;
+        let success = bytes.starts_with(b"HTTP/1.1 2") || bytes.starts_with(b"HTTP/1.0 2");
+        let early = bytes.starts_with(b"HTTP/1.1 1");
+        check_reply(&reply, success || early)?;
+        let found = transport.look_up(asked()).await;
+        server.abort();
+        match found {
+            Found::Yes { .. } => {
+                holds(success || early || vendor == Vendor::UseSend, "found in an answer that is none")
+            }
+            Found::No | Found::Silent(_) => Ok(()),
+        }
+    })
+}
+
+/// A relay's replies. A NUL in the bytes ends what is said before the client speaks again.
+pub fn smtp(bytes: &[u8]) -> Check {
+    let turns: Vec<usize> = bytes.split_inclusive(|byte| *byte == 0).map(<[u8]>::len).collect();
+    alone(async {
+        let (at, server) = play(bytes, &turns, 1).await.map_err(|error| error.to_string())?;
+        let mut config = SmtpConfig::new("relay", "127.0.0.1", at.port());
+        config.tls = Security::None;
+        config.patience = Patience { greeting: LONG, command: LONG, body: LONG, answer: LONG, ..Patience::default() };
+        let smtp = Smtp::new(config).map_err(|error| error.to_string())?;
+        let reply = attempt(&smtp, parcel(MIME.to_vec())).await;
+        server.abort();
+        let mut lines = bytes.split(|byte| matches!(byte, b'\n' | 0));
+        check_reply(&reply, lines.any(|line| line.starts_with(b"2")))
+    })
+}
+
+/// What holds of every reply: it is bounded, it can be printed, and nothing is accepted that was not said to be.
+fn check_reply(reply: &Reply, may_accept: bool) -> Check {
+    holds(reply.text.chars().count() <= Reply::TEXT_CHARS, "a reply too long")?;
+    holds(!reply.text.contains(char::is_control), "a reply that cannot be printed")?;
+    holds(!reply.text.contains(API_KEY), "a reply that shows our key")?;
+    holds(reply.remote_id.as_ref().is_none_or(|id| id.chars().count() <= Reply::TEXT_CHARS), "an id too long")?;
+    holds(reply.retry_after_ms.is_none_or(|pause| (0..=3_600_000).contains(&pause)), "a pause out of bounds")?;
+    let taken = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);
+    holds(!taken || may_accept || reply.meaning == Meaning::Repeated, "accepted without having been said to be")
+}
+
+async fn attempt(transport: &dyn Transport, parcel: Parcel) -> Reply {
+    match transport.approach(parcel).await {
+        Ok(ready) => ready.hand_over().await,
+        Err(reply) => reply,
+    }
+}
+
+fn parcel(bytes: Vec<u8>) -> Parcel {
+    Parcel {
+        team: TeamId(ID),
+        email: EmailId(ID),
+        handoff: 0,
+        attempt: 1,
+        return_path: "bounce+1@out.test".into(),
+        envelope_id: "e1".into(),
+        recipients: vec!["ada@in.test".into()],
+        key: ID,
+        bytes: Arc::from(bytes),
+    }
+}
+
+fn asked() -> Asked {
+    let recipients = vec!["ada@in.test".into()];
+    Asked { email: EmailId(ID), handoff: 0, recipients, message_id: MESSAGE_ID.into(), key: ID, since: NOW, now: NOW }
+}
+
+/// A server that says the bytes, a turn at a time, to so many connections, and hangs up.
+async fn play(bytes: &[u8], turns: &[usize], connections: usize) -> io::Result<(SocketAddr, JoinHandle<()>)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let at = listener.local_addr()?;
+    let (bytes, turns, greets) = (bytes.to_vec(), turns.to_vec(), connections == 1);
+    let server = tokio::spawn(async move {
+        for _ in 0..connections {
+            let Ok((mut socket, _)) = listener.accept().await else { return };
+            let (mut at, mut heard) = (0, [0; 4096]);
+            for (number, turn) in turns.iter().enumerate() {
+                let listens = number > 0 || !greets;
+                let said = async { if listens { socket.read(&mut heard).await } else { Ok(1) } };
+                if !matches!(timeout(PAUSE, said).await, Ok(Ok(1..))) {
+                    break;
+                }
+                let said: Vec<u8> = bytes[at..at + turn].iter().copied().filter(|byte| *byte != 0 || !greets).collect();
+                if socket.write_all(&said).await.is_err() {
+                    break;
+                }
+                at += turn;
+            }
+            // What the client still says is heard, so that our last words are not lost in a reset.
+            socket.shutdown().await.ok();
+            while matches!(timeout(PAUSE, socket.read(&mut heard)).await, Ok(Ok(1..))) {}
+        }
+    });
+    Ok((at, server))
+}
+
+/// Runs to the end on this thread.
+fn alone(work: impl Future<Output = Check>) -> Check {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async { timeout(LONG, work).await.unwrap_or_else(|_late| Err("it never ended".into())) })
+}

@@ -1,0 +1,7 @@
+//! libFuzzer for the reader `hook_usesend`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    assert_eq!(mailonce_sim::fuzz::run("hook_usesend", bytes), Ok(()));
+});
