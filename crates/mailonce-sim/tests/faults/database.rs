@@ -3,10 +3,10 @@
 
 use anyhow::{Context as _, Result};
 use mailonce_sim::{
+    proof,
     rig::{
         campaign::say,
         chance::{Chance, asked, seed},
-        check::check_settled,
         children::pause,
         cluster::Cluster,
         drive::{Load, Shared, ask_again, until},
@@ -23,7 +23,7 @@ use mailonce_sim::{
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use tokio::runtime::Runtime;
 
-use crate::setting::{binary, children, folder, proof};
+use crate::setting::{self, binary, children, folder};
 
 /// How long a storm lasts.
 const STORM: Duration = Duration::from_millis(600);
@@ -97,14 +97,18 @@ impl Scene {
         })
         .unwrap();
         // Probes are no part of the history.
-        let probes: Vec<_> =
-            ledger.emails.iter().filter(|row| row.to.starts_with("probe")).map(|row| row.id.clone()).collect();
+        let probes: Vec<_> = ledger
+            .emails
+            .iter()
+            .filter(|row| row.to.iter().any(|to| to.starts_with("probe")))
+            .map(|row| row.id.clone())
+            .collect();
         ledger.emails.retain(|row| !probes.contains(&row.id));
         for event in ledger.events.iter_mut().filter(|event| probes.contains(&event.about)) {
             event.kind = "probe".to_owned();
         }
         let mut found: Vec<String> =
-            check_settled(&self.history.lock(), &ledger).iter().map(ToString::to_string).collect();
+            proof::check(&self.history.lock().proof(&ledger, true)).iter().map(ToString::to_string).collect();
         found.extend(self.mails(&ledger).unwrap_or_else(|why| vec![format!("{why:#}: {}", self.server.log())]));
         found
     }
@@ -121,11 +125,12 @@ impl Scene {
         }
         let mut found = Vec::new();
         for row in &ledger.emails {
-            let count = arrived.get(&row.to).copied().unwrap_or(0);
+            let to = row.to.join(" ");
+            let count = arrived.get(&to).copied().unwrap_or(0);
             let right = count == 1 || (count == 0 && unknown.contains(&row.id));
             if !right {
                 let state = if unknown.contains(&row.id) { "unknown" } else { "not unknown" };
-                found.push(format!("{} arrived {count} times and is {state}", row.to));
+                found.push(format!("{to} arrived {count} times and is {state}"));
             }
         }
         Ok(found)
@@ -135,7 +140,7 @@ impl Scene {
     fn ends(&self) -> (u64, u64, u64) {
         let counts = self.history.lock().counts();
         let history = self.history.lock();
-        let busy = history.calls.iter().filter(|call| matches!(call.end, End::Refused { status: 503, .. })).count();
+        let busy = history.calls.iter().filter(|call| matches!(call.end, End::Fail { status: 503, .. })).count();
         (counts.answered, busy as u64, counts.unknown)
     }
 
@@ -160,7 +165,7 @@ impl Scene {
             ("connections_cut", cuts),
             ("answers_lost", lost),
         ];
-        proof().add(self.seed, &counts, &found).unwrap();
+        setting::proof().add(self.seed, &counts, &found).unwrap();
         let shown: Vec<_> = found.iter().take(10).cloned().collect();
         assert!(
             found.is_empty(),
@@ -257,8 +262,8 @@ fn silence() {
     let at = scene.server.at;
     let call = |n| {
         let (wish, mut request) = (Wish { cycle: 0, n, kind: Kind::Single }, Vec::new());
-        let body = wish.write(0, &mut request);
-        let call = scene.history.lock().invoke(wish, body);
+        wish.write(0, &mut request);
+        let call = scene.history.lock().invoke(wish);
         let reply = http::exchange_within(at, &request, ANSWERED);
         let status = reply.as_ref().map_or(0, |reply| reply.status);
         if let Ok(reply) = reply {
