@@ -5,51 +5,73 @@
 //! old one falls silent once nothing of it is under way, and whoever looks takes over what it still holds.
 
 use mailonce_core::{id::NodeId, port::Chance};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// One name of this process. Whoever works on what was leased under it keeps it until that has ended.
+pub(crate) struct Name {
+    pub(crate) id: NodeId,
+    /// Whether the ledger has heard of it. What is leased under a name that nobody heard of seems left behind.
+    heard: AtomicBool,
+}
+
+impl Name {
+    fn draw(chance: &dyn Chance) -> Arc<Self> {
+        let mut bytes = [0; 16];
+        chance.fill(&mut bytes);
+        let id = NodeId(uuid::Builder::from_random_bytes(bytes).into_uuid());
+        Arc::new(Self { id, heard: AtomicBool::new(false) })
+    }
+
+    /// Notes that the ledger has heard of it.
+    pub(crate) fn heard(&self) {
+        self.heard.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard.load(Ordering::Acquire)
+    }
+}
 
 /// The names of this process.
 pub(crate) struct Holder(Mutex<Names>);
 
 struct Names {
-    current: Arc<NodeId>,
+    current: Arc<Name>,
     /// Those that may still have something under way.
-    former: Vec<Arc<NodeId>>,
-}
-
-fn draw(chance: &dyn Chance) -> Arc<NodeId> {
-    let mut bytes = [0; 16];
-    chance.fill(&mut bytes);
-    Arc::new(NodeId(uuid::Builder::from_random_bytes(bytes).into_uuid()))
+    former: Vec<Arc<Name>>,
 }
 
 impl Holder {
     pub(crate) fn new(chance: &dyn Chance) -> Self {
-        Self(Mutex::new(Names { current: draw(chance), former: Vec::new() }))
+        Self(Mutex::new(Names { current: Name::draw(chance), former: Vec::new() }))
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The name to lease under. Whoever works on what it leased keeps it until that has ended.
-    pub(crate) fn current(&self) -> Arc<NodeId> {
+    /// The name to lease under, once it is heard of.
+    pub(crate) fn current(&self) -> Arc<Name> {
         Arc::clone(&self.names().current)
     }
 
     /// Goes on under another name, unless somebody did so since `lost` was asked for.
-    pub(crate) fn renew(&self, lost: &Arc<NodeId>, chance: &dyn Chance) {
+    pub(crate) fn renew(&self, lost: &Arc<Name>, chance: &dyn Chance) {
         let mut names = self.names();
-        if names.current == *lost {
-            let former = std::mem::replace(&mut names.current, draw(chance));
+        if Arc::ptr_eq(&names.current, lost) {
+            let former = std::mem::replace(&mut names.current, Name::draw(chance));
             names.former.push(former);
         }
     }
 
     /// The names under which something is or may be under way, the current one first.
-    pub(crate) fn alive(&self) -> Vec<NodeId> {
+    pub(crate) fn alive(&self) -> Vec<Arc<Name>> {
         let mut names = self.names();
         names.former.retain(|name| Arc::strong_count(name) > 1);
-        std::iter::once(&names.current).chain(&names.former).map(|name| **name).collect()
+        std::iter::once(&names.current).chain(&names.former).map(Arc::clone).collect()
     }
 }
 
@@ -75,10 +97,11 @@ mod tests {
         holder.renew(&first, &chance);
         holder.renew(&first, &chance);
         let second = holder.current();
-        assert_ne!(first, second);
+        assert!(first.id != second.id && !second.is_heard());
+        let alive = || holder.alive().iter().map(|name| name.id).collect::<Vec<_>>();
         drop(first);
-        assert_eq!(holder.alive(), [*second, *at_work], "renewed once for one loss");
+        assert_eq!(alive(), [second.id, at_work.id], "renewed once for one loss");
         drop(at_work);
-        assert_eq!(holder.alive(), [*second]);
+        assert_eq!(alive(), [second.id]);
     }
 }

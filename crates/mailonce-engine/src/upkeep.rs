@@ -23,11 +23,12 @@ impl Engine {
     /// Takes over what processes that ended left behind. Before the first hand-over of this one.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let mut all = Recovered::default();
-        for node in self.holder.alive() {
-            self.store.heartbeat(node, self.now()).await?;
+        for name in self.holder.alive() {
+            self.store.heartbeat(name.id, self.now()).await?;
+            name.heard();
         }
         loop {
-            let node = *self.holder.current();
+            let node = self.holder.current().id;
             let some = self.store.recover(node, RECOVERED_AT_ONCE, self.now()).await?;
             all.queued += some.queued;
             all.unknown += some.unknown;
