@@ -20,7 +20,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    Engine, pack,
+    Engine,
+    holder::Name,
+    pack,
     signers::Unsigned,
     ways::{FAULTS, UnderWay, Way},
 };
@@ -71,21 +73,21 @@ impl Engine {
         if room == 0 {
             return false;
         }
-        let node = self.holder.current();
-        let wish = self.lease_wish(way, &node, room);
+        let Some(name) = self.introduced().await else { return false };
+        let wish = self.lease_wish(way, name.id, room);
         let room = wish.max;
         crate::failpoint!("before-lease");
-        let leased = self.lease(wish, &node).await;
+        let leased = self.lease(wish, &name).await;
         if !leased.is_empty() {
             crate::failpoint!("after-lease");
         }
         let more = leased.len() == room;
         for leased in leased {
             let guard = way.begin(self.throttled_domain(way, &leased));
-            let (engine, way, node) = (Arc::clone(self), Arc::clone(way), Arc::clone(&node));
+            let (engine, way, name) = (Arc::clone(self), Arc::clone(way), Arc::clone(&name));
             under_way.spawn(async move {
                 engine.deliver(way, leased, guard).await;
-                drop(node);
+                drop(name);
             });
         }
         more
@@ -93,31 +95,40 @@ impl Engine {
 
     /// Leases. What the ledger does not confirm may be leased all the same, and nobody could say what it is: so it is
     /// left to whoever takes over from a name that is not heard of any more.
-    async fn lease(&self, wish: LeaseWish, node: &Arc<NodeId>) -> Vec<Leased> {
-        let leased = match self.be_heard().await {
-            Ok(()) => self.store.lease(wish, self.now()).await.inspect_err(|error| self.lost_lease(error, node)),
-            Err(error) => Err(error),
-        };
-        leased.unwrap_or_else(|error| {
+    async fn lease(&self, wish: LeaseWish, name: &Arc<Name>) -> Vec<Leased> {
+        self.store.lease(wish, self.now()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "leasing");
+            self.lost_lease(&error, name);
             Vec::new()
         })
     }
 
+    /// The name to lease under. The ledger has heard of it lately: else others would take at once what is leased under
+    /// it, which is so for a new name and after a sleep.
+    pub(crate) async fn introduced(&self) -> Option<Arc<Name>> {
+        let (name, even) = (self.holder.current(), self.time.even());
+        if !name.is_heard(even) {
+            let heard = self.store.heartbeat(name.id, self.now()).await;
+            heard.map_err(|error| tracing::warn!(%error, "saying that this process lives")).ok()?;
+            name.heard(even);
+        }
+        Some(name)
+    }
+
     /// Goes on under another name when a lease may be lost.
-    pub(crate) fn lost_lease(&self, error: &StoreError, node: &Arc<NodeId>) {
+    pub(crate) fn lost_lease(&self, error: &StoreError, name: &Arc<Name>) {
         if matches!(error, StoreError::Unknown(_)) {
-            self.holder.renew(node, &*self.chance);
+            self.holder.renew(name, &*self.chance);
         }
     }
 
     /// A wish that cannot bring more for one domain than it may still have, whatever is due.
-    fn lease_wish(&self, way: &Way, node: &NodeId, max: usize) -> LeaseWish {
+    fn lease_wish(&self, way: &Way, node: NodeId, max: usize) -> LeaseWish {
         let throttled = self.outside.per_domain.filter(|_| way.capability().shape == Shape::PerRecipient);
         let (but, most) = throttled.map_or((Vec::new(), max), |most| way.throttle(most));
         LeaseWish {
             transport: way.transport.name().to_owned(),
-            node: *node,
+            node,
             max: max.min(most),
             but,
             scheduled: self.time.is_sure(),
@@ -129,8 +140,8 @@ impl Engine {
         if !self.ways.has_other(way.transport.name(), self.time.even()) {
             return false;
         }
-        let node = self.holder.current();
-        let leased = self.lease(self.lease_wish(way, &node, LEASED_AT_ONCE), &node).await;
+        let Some(name) = self.introduced().await else { return false };
+        let leased = self.lease(self.lease_wish(way, name.id, LEASED_AT_ONCE), &name).await;
         let mut moved = false;
         for leased in &leased {
             let Some(handoff) = leased.email.handoffs.get(usize::from(leased.number)) else { continue };
@@ -184,9 +195,8 @@ impl Engine {
             return self.park(&try_, "the provider's window closed").await;
         }
         crate::failpoint!("before-marker");
-        if let Err(error) = self.be_heard().await {
-            tracing::warn!(%error, "saying that this process lives");
-        }
+        // A sleep may lie between the lease and this, and a ledger that cannot be told will not confirm the marker either.
+        drop(self.introduced().await);
         let marked_at = self.now();
         let wire = fresh.then(|| Arc::clone(&bytes));
         let marked = self.store.act(

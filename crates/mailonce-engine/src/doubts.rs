@@ -117,17 +117,14 @@ impl Engine {
         }
         let under_way = way.begin(None);
         let account = way.transport.account().to_owned();
-        let node = self.holder.current();
-        if let Err(error) = self.be_heard().await {
-            return tracing::warn!(%error, "saying that this process lives");
-        }
-        let act = Act::Repeat { number, holder: *node, account };
+        let Some(name) = self.introduced().await else { return };
+        let act = Act::Repeat { number, holder: name.id, account };
         let held = match self.store.act(email.team, email.id, act, None, self.now()).await {
             Ok(Once::Done(Acted::Email(Verdict::Done, held))) => held,
             Ok(_) => return,
             Err(error) => {
                 tracing::warn!(%error, "repeating");
-                return self.lost_lease(&error, &node);
+                return self.lost_lease(&error, &name);
             }
         };
         crate::failpoint!("repeat");
@@ -137,7 +134,7 @@ impl Engine {
             Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
             Ok(Some(leased)) => Box::pin(Arc::clone(self).deliver(Arc::clone(way), leased, under_way)).await,
             // The lease ends with this process at the latest; until then nobody else may try.
-            Ok(None) | Err(_) => self.give_back(email, number, *node).await,
+            Ok(None) | Err(_) => self.give_back(email, number, name.id).await,
         }
     }
 

@@ -5,67 +5,78 @@
 //! old one falls silent once nothing of it is under way, and whoever looks takes over what it still holds.
 
 use mailonce_core::{id::NodeId, limits, port::Chance};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
+
+/// One name of this process. Whoever works on what was leased under it keeps it until that has ended.
+pub(crate) struct Name {
+    pub(crate) id: NodeId,
+    /// When the ledger last heard of it, by the even clock. What is leased under a name that nobody heard of lately
+    /// seems left behind.
+    heard_at: AtomicI64,
+}
+
+/// How long a sign of life counts, in milliseconds: well below the silence after which others take over.
+const FRESH_MS: i64 = limits::ALIVE_MS / 2;
+
+impl Name {
+    fn draw(chance: &dyn Chance) -> Arc<Self> {
+        let mut bytes = [0; 16];
+        chance.fill(&mut bytes);
+        let id = NodeId(uuid::Builder::from_random_bytes(bytes).into_uuid());
+        Arc::new(Self { id, heard_at: AtomicI64::new(i64::MIN) })
+    }
+
+    /// Notes that the ledger has heard of it.
+    pub(crate) fn heard(&self, even: i64) {
+        self.heard_at.store(even, Ordering::Release);
+    }
+
+    /// Whether the ledger has heard of it lately: not of one that is new, nor after a sleep.
+    pub(crate) fn is_heard(&self, even: i64) -> bool {
+        even.saturating_sub(self.heard_at.load(Ordering::Acquire)) < FRESH_MS
+    }
+}
 
 /// The names of this process.
 pub(crate) struct Holder(Mutex<Names>);
 
 struct Names {
-    current: Arc<NodeId>,
+    current: Arc<Name>,
     /// Those that may still have something under way.
-    former: Vec<Arc<NodeId>>,
-    /// Under which name the ledger last heard of us, and when by the even clock.
-    heard: Option<(NodeId, i64)>,
-}
-
-/// How long a sign of life counts as fresh, in milliseconds: well below the silence after which others take over.
-const FRESH_MS: i64 = limits::ALIVE_MS / 2;
-
-fn draw(chance: &dyn Chance) -> Arc<NodeId> {
-    let mut bytes = [0; 16];
-    chance.fill(&mut bytes);
-    Arc::new(NodeId(uuid::Builder::from_random_bytes(bytes).into_uuid()))
+    former: Vec<Arc<Name>>,
 }
 
 impl Holder {
     pub(crate) fn new(chance: &dyn Chance) -> Self {
-        Self(Mutex::new(Names { current: draw(chance), former: Vec::new(), heard: None }))
+        Self(Mutex::new(Names { current: Name::draw(chance), former: Vec::new() }))
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The name to lease under. Whoever works on what it leased keeps it until that has ended.
-    pub(crate) fn current(&self) -> Arc<NodeId> {
+    /// The name to lease under, once it is heard of.
+    pub(crate) fn current(&self) -> Arc<Name> {
         Arc::clone(&self.names().current)
     }
 
     /// Goes on under another name, unless somebody did so since `lost` was asked for.
-    pub(crate) fn renew(&self, lost: &Arc<NodeId>, chance: &dyn Chance) {
+    pub(crate) fn renew(&self, lost: &Arc<Name>, chance: &dyn Chance) {
         let mut names = self.names();
-        if names.current == *lost {
-            let former = std::mem::replace(&mut names.current, draw(chance));
+        if Arc::ptr_eq(&names.current, lost) {
+            let former = std::mem::replace(&mut names.current, Name::draw(chance));
             names.former.push(former);
         }
     }
 
-    /// The ledger heard of us under this name.
-    pub(crate) fn heard(&self, name: NodeId, even: i64) {
-        self.names().heard = Some((name, even));
-    }
-
-    /// Whether what is leased now is safe from those who take over: they were told lately that this name lives.
-    pub(crate) fn is_heard(&self, even: i64) -> bool {
-        let names = self.names();
-        names.heard.is_some_and(|(name, at)| name == *names.current && even - at < FRESH_MS)
-    }
-
     /// The names under which something is or may be under way, the current one first.
-    pub(crate) fn alive(&self) -> Vec<NodeId> {
+    pub(crate) fn alive(&self) -> Vec<Arc<Name>> {
         let mut names = self.names();
         names.former.retain(|name| Arc::strong_count(name) > 1);
-        std::iter::once(&names.current).chain(&names.former).map(|name| **name).collect()
+        std::iter::once(&names.current).chain(&names.former).map(Arc::clone).collect()
     }
 }
 
@@ -91,22 +102,19 @@ mod tests {
         holder.renew(&first, &chance);
         holder.renew(&first, &chance);
         let second = holder.current();
-        assert_ne!(first, second);
+        assert!(first.id != second.id && !second.is_heard(0));
+        let alive = || holder.alive().iter().map(|name| name.id).collect::<Vec<_>>();
         drop(first);
-        assert_eq!(holder.alive(), [*second, *at_work], "renewed once for one loss");
+        assert_eq!(alive(), [second.id, at_work.id], "renewed once for one loss");
         drop(at_work);
-        assert_eq!(holder.alive(), [*second]);
+        assert_eq!(alive(), [second.id]);
     }
 
     #[test]
-    fn a_sign_of_life_counts_for_its_name_and_for_a_while() {
-        let chance = Count::default();
-        let holder = Holder::new(&chance);
-        let first = holder.current();
-        assert!(!holder.is_heard(0));
-        holder.heard(*first, 0);
-        assert!(holder.is_heard(FRESH_MS - 1) && !holder.is_heard(FRESH_MS));
-        holder.renew(&first, &chance);
-        assert!(!holder.is_heard(1), "nobody heard of the new name yet");
+    fn a_sign_of_life_counts_for_a_while() {
+        let name = Name::draw(&Count::default());
+        assert!(!name.is_heard(0));
+        name.heard(0);
+        assert!(name.is_heard(FRESH_MS - 1) && !name.is_heard(FRESH_MS));
     }
 }

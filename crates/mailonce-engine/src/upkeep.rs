@@ -23,10 +23,14 @@ impl Engine {
     /// Takes over what processes that ended left behind. Before the first hand-over of this one.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let mut all = Recovered::default();
-        self.say_alive().await?;
+        let even = self.time.even();
+        for name in self.holder.alive() {
+            self.store.heartbeat(name.id, self.now()).await?;
+            name.heard(even);
+        }
         crate::failpoint!("heartbeat");
         loop {
-            let node = *self.holder.current();
+            let node = self.holder.current().id;
             let some = self.store.recover(node, RECOVERED_AT_ONCE, self.now()).await?;
             all.queued += some.queued;
             all.unknown += some.unknown;
@@ -35,21 +39,6 @@ impl Engine {
             }
             crate::failpoint!("recovered");
         }
-    }
-
-    async fn say_alive(&self) -> Result<(), StoreError> {
-        let (names, even) = (self.holder.alive(), self.time.even());
-        for name in &names {
-            self.store.heartbeat(*name, self.now()).await?;
-        }
-        names.first().into_iter().for_each(|name| self.holder.heard(*name, even));
-        Ok(())
-    }
-
-    /// Says that this process lives, if it was silent for a while: it slept, or goes by another name. Others would take
-    /// over at once whatever it took without that.
-    pub(crate) async fn be_heard(&self) -> Result<(), StoreError> {
-        if self.holder.is_heard(self.time.even()) { Ok(()) } else { self.say_alive().await }
     }
 
     /// Hands over what is due, by every way, until `stop` changes.

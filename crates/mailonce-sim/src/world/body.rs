@@ -7,6 +7,7 @@ use mailonce_core::id::NodeId;
 use mailonce_core::port::{Chance, Clock};
 use mailonce_core::time::Time;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -28,7 +29,8 @@ pub(super) struct Body {
     /// What its wall clock is ahead.
     skew: Arc<AtomicI64>,
     dice: Mutex<Dice>,
-    holder: Mutex<Option<NodeId>>,
+    /// The names under which it leased.
+    names: Mutex<BTreeSet<NodeId>>,
 }
 
 impl Body {
@@ -42,7 +44,7 @@ impl Body {
             moved: Notify::new(),
             skew,
             dice: Mutex::new(dice),
-            holder: Mutex::new(None),
+            names: Mutex::default(),
         })
     }
 
@@ -69,7 +71,7 @@ impl Body {
 
     /// Learns under which name it leases.
     pub(super) fn leases_as(&self, node: NodeId) {
-        *self.holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(node);
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
     }
 
     /// Ends it. What it had on the wire may have arrived or not.
@@ -77,8 +79,8 @@ impl Body {
         if self.dead.swap(true, Ordering::Relaxed) {
             return;
         }
-        let holder = *self.holder.lock().unwrap_or_else(PoisonError::into_inner);
-        let emails = if holder.is_some() { self.shared.on_the_wire(holder) } else { Vec::new() };
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let emails = self.shared.on_the_wire(&names);
         self.shared.note(|| format!("{} ends", self.name));
         // A fault that touched nobody must not excuse anything.
         let touched = if emails.is_empty() { vec!["nobody".to_owned()] } else { emails };

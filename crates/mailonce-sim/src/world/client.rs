@@ -9,12 +9,16 @@ use mailonce_core::email::{Email, EmailState};
 use mailonce_core::handoff::{Evidence, Handoff, Source};
 use mailonce_core::id::{EmailId, TeamId};
 use mailonce_core::key::Key;
-use mailonce_core::port::store::Store as _;
+use mailonce_core::port::store::{EmailQuery, Store as _};
 use mailonce_core::problem::{Code, Problem};
 use mailonce_engine::doubts::Resolve;
 use mailonce_engine::{Caller, Engine};
 use mailonce_store::memory::Memory;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// How much time may pass while a call is under way, in milliseconds.
+const LEEWAY_MS: i64 = 120_000;
 
 /// An email that a caller was told of.
 #[derive(Clone)]
@@ -125,13 +129,16 @@ impl Clients {
     /// A key whose time is over may be bound again: the judge must know.
     async fn forget_in_time(&self, wish: &Wish) {
         let (Some(key), team) = (wish.key(), self.callers[wish.team].team.id) else { return };
-        for told in self.told().iter().filter(|told| told.key.as_ref() == Some(&key) && told.team == wish.team) {
-            let Ok(Some(email)) = self.store.email(team, told.id).await else { continue };
-            // Some leeway, because each node has its own idea of now; and only what ended is ever forgotten.
-            let over = email.settled_at.is_some_and(|at| at.0 + email.ttl.0 < self.shared.now() + 180_000);
-            if over && self.shared.forgotten(told.id) {
+        let query = EmailQuery { limit: usize::MAX, ..EmailQuery::default() };
+        let Ok(page) = self.store.emails(team, query).await else { return };
+        let people = |to: &[String]| to.iter().cloned().collect::<BTreeSet<String>>();
+        let wished = |email: &&Email| wish.to.iter().any(|to| people(to) == people(&email.head.to));
+        for email in page.rows.iter().filter(wished) {
+            // Only what ended is ever forgotten, by the clock of whoever is furthest ahead.
+            let over = email.settled_at.is_some_and(|at| at.0 + email.ttl.0 <= self.shared.latest() + LEEWAY_MS);
+            if over && self.shared.forgotten(email.id) {
                 let mut call = Call::new(0, &team_name(wish.team), Verb::Forget);
-                (call.key, call.about) = (Some(key.clone()), Some(told.id.to_string()));
+                (call.key, call.about) = (Some(key.clone()), Some(email.id.to_string()));
                 let call = self.shared.invoke(call);
                 self.shared.end(call, End::Ok { first: true, ids: Vec::new() }, false);
             }

@@ -150,6 +150,7 @@ ledger! {
     }
     wrong {
         async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
+            self.body.shared.tell_time(now);
             self.verb("accept", true, self.inner.accept(wish, now)).await
         }
 
@@ -171,6 +172,7 @@ ledger! {
 
         async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
             self.body.leases_as(node);
+            self.body.shared.tell_time(now);
             self.verb("heartbeat", true, self.inner.heartbeat(node, now)).await
         }
     }

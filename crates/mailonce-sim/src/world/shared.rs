@@ -7,6 +7,7 @@ use crate::rig::chance::Chance;
 use mailonce_core::email::Email;
 use mailonce_core::handoff::State;
 use mailonce_core::id::{EmailId, NodeId};
+use mailonce_core::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
@@ -24,6 +25,10 @@ struct Inner {
     chance: Chance,
     /// Milliseconds that passed beside the runtime's own time.
     leapt: i64,
+    /// Milliseconds that were skipped since that was noted as a fault.
+    skipped: i64,
+    /// The latest time that a node told the ledger.
+    latest: i64,
     /// Whether faults happen now.
     stormy: bool,
     at: u64,
@@ -56,6 +61,8 @@ impl Shared {
             inner: Mutex::new(Inner {
                 chance,
                 leapt: 0,
+                skipped: 0,
+                latest: 0,
                 stormy: true,
                 at: 0,
                 trace: 0xcbf2_9ce4_8422_2325,
@@ -89,6 +96,13 @@ impl Shared {
     pub(super) fn leap(&self, ms: i64) {
         self.inner().leapt += ms;
         self.note(|| format!("{ms} ms pass at once"));
+    }
+
+    /// How much was skipped since that was noted last.
+    pub(super) fn skipped(&self, ms: i64) -> i64 {
+        let mut inner = self.inner();
+        inner.skipped += ms;
+        inner.skipped
     }
 
     pub(super) fn below(&self, bound: u64) -> u64 {
@@ -172,6 +186,9 @@ impl Shared {
         self.note(|| format!("fault: {} {}", kind.word(), emails.join(" ")));
         let at = self.next();
         let mut inner = self.inner();
+        if kind == FaultKind::Leap {
+            inner.skipped = 0;
+        }
         *inner.faults.entry(kind.word()).or_default() += 1;
         let (ambiguous, kind) = (kind.is_ambiguous(), kind.word().to_owned());
         inner.history.faults.push(Fault { at, kind, ambiguous, emails });
@@ -229,12 +246,24 @@ impl Shared {
         }
     }
 
-    /// Emails of which something is on the wire, of one holder or of any.
-    pub(super) fn on_the_wire(&self, holder: Option<NodeId>) -> Vec<String> {
+    /// Emails of which something is on the wire, held under one of these names.
+    pub(super) fn on_the_wire(&self, names: &BTreeSet<NodeId>) -> Vec<String> {
         let inner = self.inner();
         let sending = inner.known.iter().filter(|(_, known)| known.state == State::Sending);
-        let theirs = sending.filter(|(_, known)| holder.is_none() || known.holder == holder);
+        let theirs = sending.filter(|(_, known)| known.holder.is_some_and(|holder| names.contains(&holder)));
         theirs.map(|((id, _), _)| id.to_string()).collect()
+    }
+
+    /// Learns what time a node thinks it is.
+    pub(super) fn tell_time(&self, now: Time) {
+        let mut inner = self.inner();
+        inner.latest = inner.latest.max(now.0);
+    }
+
+    /// The latest time that it is anywhere.
+    pub(super) fn latest(&self) -> i64 {
+        let now = self.now();
+        self.inner().latest.max(now)
     }
 
     /// Everything had the time it needed.

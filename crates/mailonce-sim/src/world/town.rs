@@ -18,9 +18,13 @@ use mailonce_engine::{Caller, Engine};
 use mailonce_store::memory::Memory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
+
+/// How long a start that failed waits for the next.
+const START_AGAIN: Duration = Duration::from_millis(100);
 
 /// One node, in one of its lives.
 pub(super) struct Node {
@@ -90,7 +94,7 @@ impl Town {
         let engine = Engine::new(ledger, clock, luck, outside).await?;
         let (stop, stopped) = watch::channel(false);
         let loops = vec![
-            tokio::spawn(Arc::clone(&engine).hand_off(stopped.clone())),
+            tokio::spawn(hand_off(Arc::clone(&engine), stopped.clone())),
             tokio::spawn(Arc::clone(&engine).keep_up(stopped)),
         ];
         shared.note(|| format!("{} starts", body.name));
@@ -176,6 +180,14 @@ impl Town {
         self.hops.iter().for_each(|hop| hop.catch_up(true));
         Ok(())
     }
+}
+
+/// Hands over, as a server does: after it said that it lives and took over from those that do not.
+async fn hand_off(engine: Arc<Engine>, stopped: watch::Receiver<bool>) {
+    while engine.recover().await.is_err() {
+        tokio::time::sleep(START_AGAIN).await;
+    }
+    engine.hand_off(stopped).await;
 }
 
 fn caller(team: usize) -> Caller {
