@@ -12,6 +12,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinHandle,
     time::{Duration, Instant, timeout, timeout_at},
 };
 
@@ -113,8 +114,13 @@ impl Connection {
                     self.session.room_is(there);
                 }
                 Step::Take(mail) => {
-                    let kept = self.take(mail).await;
+                    let taking = self.take(mail);
+                    // Answers that are still owed do not wait for the commit, and who does not hear them has sent
+                    // the mail all the same.
+                    let flushed = self.flush().await;
+                    let kept = taken(taking, self.house.settings.patience.taking).await;
                     self.session.mail_is(kept);
+                    flushed?;
                 }
                 Step::Secure => self = Box::pin(self.secure()).await?,
                 Step::Close => {
@@ -200,25 +206,14 @@ impl Connection {
     }
 
     /// Gives the mail away. From here on it is kept to the end, whatever becomes of the connection.
-    async fn take(&mut self, mail: Mail) -> Result<(), Trouble> {
+    fn take(&mut self, mail: Mail) -> JoinHandle<Result<(), Trouble>> {
         let reception = Arc::clone(&self.house.reception);
         let room = self.room.take();
-        let taking = tokio::spawn(async move {
+        tokio::spawn(async move {
             let kept = reception.take(mail).await;
             drop(room);
             kept
-        });
-        match timeout(self.house.settings.patience.taking, taking).await {
-            Ok(Ok(kept)) => kept,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "taking a mail");
-                Err(Trouble)
-            }
-            Err(_) => {
-                tracing::warn!("a mail is not kept yet; its sender was told to try again");
-                Err(Trouble)
-            }
-        }
+        })
     }
 
     /// Goes on under TLS.
@@ -256,4 +251,19 @@ async fn fill(stream: &mut Box<dyn Stream>, session: &mut Session) -> io::Result
         Poll::Ready(Ok(buffer.filled().len()))
     })
     .await
+}
+
+/// Waits until it is kept.
+async fn taken(taking: JoinHandle<Result<(), Trouble>>, patience: Duration) -> Result<(), Trouble> {
+    match timeout(patience, taking).await {
+        Ok(Ok(kept)) => kept,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "taking a mail");
+            Err(Trouble)
+        }
+        Err(_) => {
+            tracing::warn!("a mail is not kept yet; its sender was told to try again");
+            Err(Trouble)
+        }
+    }
 }
