@@ -4,7 +4,6 @@
 //! `foreign` needs python3, swaks and Postfix; `scripts/test` installs them.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed, and says why")]
 #![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
 
 mod crowds;

@@ -66,7 +66,7 @@ async fn a_large_mail_comes_by_tls_byte_for_byte() {
     let mut client = Client::new(secure(before_tls(at).await.stream, &trusted).await.unwrap());
     client.say(ENVELOPE).await;
     assert_eq!(client.codes(4).await, ["250", "250", "250", "354"]);
-    let text: String = (0..100_000).map(|n| format!("line {n}\r\n")).collect();
+    let text = (0..100_000).fold(String::new(), |text, n: u32| text + "line " + &n.to_string() + "\r\n");
     assert!(client.ask(format!("{text}.\r\n")).await.starts_with("250"));
     assert!(world.recorder.texts()[0] == text.as_bytes(), "the bytes differ");
 }

@@ -145,13 +145,11 @@ impl Connection {
             self.stream.write_all(&words).await?;
             self.stream.flush().await
         };
-        match timeout_at(until, written).await {
-            Ok(written) => Ok(written?),
-            Err(_) => {
-                self.house.settings.tally.refuse(Reason::Timeout);
-                Err(Over)
-            }
+        if let Ok(written) = timeout_at(until, written).await {
+            return Ok(written?);
         }
+        self.house.settings.tally.refuse(Reason::Timeout);
+        Err(Over)
     }
 
     /// Waits for bytes, for as long as the moment allows.
