@@ -12,6 +12,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinHandle,
     time::{Duration, Instant, timeout, timeout_at},
 };
 
@@ -113,8 +114,13 @@ impl Connection {
                     self.session.room_is(there);
                 }
                 Step::Take(mail) => {
-                    let kept = self.take(mail).await;
+                    let taking = self.take(mail);
+                    // Answers that are still owed do not wait for the commit, and who does not hear them has sent
+                    // the mail all the same.
+                    let flushed = self.flush().await;
+                    let kept = taken(taking, self.house.settings.patience.taking).await;
                     self.session.mail_is(kept);
+                    flushed?;
                 }
                 Step::Secure => self = Box::pin(self.secure()).await?,
                 Step::Close => {
@@ -139,13 +145,11 @@ impl Connection {
             self.stream.write_all(&words).await?;
             self.stream.flush().await
         };
-        match timeout_at(until, written).await {
-            Ok(written) => Ok(written?),
-            Err(_) => {
-                self.house.settings.tally.refuse(Reason::Timeout);
-                Err(Over)
-            }
+        if let Ok(written) = timeout_at(until, written).await {
+            return Ok(written?);
         }
+        self.house.settings.tally.refuse(Reason::Timeout);
+        Err(Over)
     }
 
     /// Waits for bytes, for as long as the moment allows.
@@ -200,25 +204,14 @@ impl Connection {
     }
 
     /// Gives the mail away. From here on it is kept to the end, whatever becomes of the connection.
-    async fn take(&mut self, mail: Mail) -> Result<(), Trouble> {
+    fn take(&mut self, mail: Mail) -> JoinHandle<Result<(), Trouble>> {
         let reception = Arc::clone(&self.house.reception);
         let room = self.room.take();
-        let taking = tokio::spawn(async move {
+        tokio::spawn(async move {
             let kept = reception.take(mail).await;
             drop(room);
             kept
-        });
-        match timeout(self.house.settings.patience.taking, taking).await {
-            Ok(Ok(kept)) => kept,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "taking a mail");
-                Err(Trouble)
-            }
-            Err(_) => {
-                tracing::warn!("a mail is not kept yet; its sender was told to try again");
-                Err(Trouble)
-            }
-        }
+        })
     }
 
     /// Goes on under TLS.
@@ -256,4 +249,19 @@ async fn fill(stream: &mut Box<dyn Stream>, session: &mut Session) -> io::Result
         Poll::Ready(Ok(buffer.filled().len()))
     })
     .await
+}
+
+/// Waits until it is kept.
+async fn taken(taking: JoinHandle<Result<(), Trouble>>, patience: Duration) -> Result<(), Trouble> {
+    match timeout(patience, taking).await {
+        Ok(Ok(kept)) => kept,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "taking a mail");
+            Err(Trouble)
+        }
+        Err(_) => {
+            tracing::warn!("a mail is not kept yet; its sender was told to try again");
+            Err(Trouble)
+        }
+    }
 }

@@ -53,7 +53,12 @@ impl Smtp {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                Some(_) = sessions.join_next() => continue,
+                Some(ended) = sessions.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a session broke");
+                    }
+                    continue;
+                }
                 _ = stop.wait_for(|stop| *stop) => break,
                 () = &mut fresh => continue,
             };

@@ -37,7 +37,8 @@ fn however_it_is_divided_it_is_the_same() {
 
 #[test]
 fn a_large_text_is_the_same_however_it_is_divided() {
-    let lines: String = (0..900).map(|n| format!("{}{n}\r\n", ["", ".", "line ", ".."][n % 4])).collect();
+    let starts = ["", ".", "line ", ".."];
+    let lines = (0..900).fold(String::new(), |lines, n| lines + starts[n % 4] + &n.to_string() + "\r\n");
     let stuffed = lines.split_inclusive("\r\n").fold(String::new(), |text, line| {
         let dot = if line.starts_with('.') { "." } else { "" };
         text + dot + line

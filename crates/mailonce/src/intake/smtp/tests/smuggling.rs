@@ -1,7 +1,10 @@
 //! Tricks: ends of data that are none, commands inside of mails, bytes where none may be.
 
 use super::{Talk, codes};
-use crate::intake::smtp::tally::Reason;
+use crate::intake::smtp::{
+    tally::Reason,
+    text::{FIRST_ROOM, Fate, Next, Text},
+};
 
 /// Sequences that some server somewhere took for an end of data. None is one.
 const FALSE_ENDS: [&str; 30] = [
@@ -117,5 +120,36 @@ fn a_command_line_ends_in_cr_lf() {
         let mut talk = Talk::greeted();
         let said = talk.say(line);
         assert!(said.starts_with("500 5.5.2"), "{line:?}: {said}");
+    }
+}
+
+/// Where a text ends and what is kept of it, said the plain way.
+fn plainly(bytes: &[u8]) -> Option<(usize, Option<Vec<u8>>)> {
+    let padded = [b"\r\n", bytes].concat();
+    let end = padded.windows(5).position(|five| five == b"\r\n.\r\n")?;
+    let text = &padded[2..end + 2];
+    let at = |n: usize| text.get(n).copied();
+    let is_bare = |n: usize| match text[n] {
+        b'\r' => at(n + 1) != Some(b'\n'),
+        b'\n' => n == 0 || at(n - 1) != Some(b'\r'),
+        _ => false,
+    };
+    let kept = (!(0..text.len()).any(is_bare)).then(|| {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        lines.flat_map(|line| line.strip_prefix(b".").unwrap_or(line)).copied().collect()
+    });
+    Some((end + 3, kept))
+}
+
+#[test]
+fn every_short_text_is_read_as_it_is_written_down() {
+    for number in 0..4_usize.pow(8) {
+        let letters = (0..8).map(|place| b"\r\n.a"[number >> (2 * place) & 3]);
+        let bytes: Vec<u8> = letters.chain(*b"\r\n.\r\n").collect();
+        let mut text = Text::new(100, FIRST_ROOM);
+        let (end, next) = text.feed(&bytes);
+        assert_eq!(next, Next::End, "{bytes:?}");
+        let kept = (text.fate() == Fate::Kept).then(|| text.into_bytes().to_vec());
+        assert_eq!(Some((end, kept)), plainly(&bytes), "{:?}", String::from_utf8_lossy(&bytes));
     }
 }

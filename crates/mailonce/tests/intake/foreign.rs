@@ -1,0 +1,227 @@
+//! Clients that nobody here wrote: Python's smtplib, swaks, and Postfix with its smtp-source. Every byte counts.
+
+use crate::world::{World, settings};
+use mailonce::intake::smtp::{Settings, Tls};
+use std::{
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Output, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    io::AsyncWriteExt as _,
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+/// How long a program may take. They take a second or two each.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Sends mails and leaves beside the socket what it sent: folder/0, folder/1 and so on.
+const SMTPLIB: &str = r#"
+import email.message, email.policy, pathlib, smtplib, ssl, sys
+port, folder, tls = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3] == "tls"
+
+class Tapped(smtplib.SMTP):
+    sent = 0
+    def data(self, msg):
+        (folder / str(self.sent)).write_bytes(msg if msg.endswith(b"\r\n") else msg + b"\r\n")
+        self.sent += 1
+        return super().data(msg)
+
+smtp = Tapped("127.0.0.1", port, local_hostname="out.test", timeout=120)
+if tls:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    smtp.starttls(context=context)
+
+def letter(subject, text):
+    made = email.message.EmailMessage(policy=email.policy.SMTP)
+    made["From"], made["To"], made["Subject"] = "eve@out.test", "ada@in.test", subject
+    made.set_content(text)
+    return made
+
+smtp.send_message(letter("plain", "hello\n"))
+many = letter("many parts", "see below\n")
+many.add_alternative("<p>see below</p>", subtype="html")
+many.add_attachment(bytes(range(256)) * 40, maintype="application", subtype="octet-stream", filename="b.bin")
+smtp.send_message(many)
+smtp.sendmail("eve@out.test", ["ada@in.test"], b"Subject: dots\r\n\r\n.\r\n..\r\n.a\r\n...\r\nb.\r\n.")
+smtp.sendmail("eve@out.test", ["ada@in.test"], b"")
+smtp.sendmail("", ["ada@in.test", "bob@in.test"], b"Subject: nul\r\n\r\na\0b \xff\xfe\r\n")
+world = letter("Grüße", "über alles\n")
+del world["To"]
+world["To"] = "jürgen@in.test"
+smtp.send_message(world)
+line = b"x" * 998 + b"\r\n"
+smtp.sendmail("eve@out.test", ["ada@in.test"], b"Subject: large\r\n\r\n" + line * 25000)
+smtp.sendmail("eve@out.test", ["ada@in.test"], b"Subject: long line\r\n\r\n" + b"y" * 3000000 + b"\r\n")
+for to, code in [("gone@in.test", 550), ("ada@else.test", 550)]:
+    try:
+        smtp.sendmail("eve@out.test", [to], b"Subject: no\r\n\r\n")
+        sys.exit(f"{to} was taken")
+    except smtplib.SMTPRecipientsRefused as refused:
+        assert refused.recipients[to][0] == code, refused.recipients
+try:
+    smtp.sendmail("eve@out.test", ["ada@in.test"], b"Subject: bare\r\n\r\nhi\n.\r\nQUIT\r\n")
+    sys.exit("a bare line feed was taken")
+except smtplib.SMTPDataError as refused:
+    assert refused.smtp_code == 554, refused
+print(smtp.sent - 1)
+"#;
+
+/// Runs a program to its end, with `input`, and fails unless it succeeds.
+async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
+    let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("PATH", path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program} does not run ({error}); scripts/test installs it"));
+    let mut stdin = child.stdin.take().unwrap();
+    let fed = async move {
+        stdin.write_all(input).await.unwrap();
+        drop(stdin);
+    };
+    let (out, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(child.wait_with_output(), fed) })
+        .await
+        .unwrap_or_else(|_| panic!("{program} did not end"));
+    let out = out.unwrap();
+    let told = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program} failed ({}):\n{told}", out.status);
+    out
+}
+
+/// A world that offers TLS, and where it listens.
+async fn listening() -> (World, SocketAddr) {
+    let world = World::new(Settings { tls: Some(Arc::new(Tls::self_made("mx.in.test").unwrap())), ..settings() });
+    let (at, _listening) = world.listen().await;
+    (world, at)
+}
+
+/// Every mail of smtplib is there, byte for byte, in order.
+async fn smtplib(protection: &str) {
+    let (world, at) = listening().await;
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_string_lossy().into_owned();
+    let out = run("python3", &["-c", SMTPLIB, &at.port().to_string(), &place, protection], b"").await;
+    let count: usize = String::from_utf8(out.stdout).unwrap().trim().parse().unwrap();
+    let mails = world.recorder.mails();
+    assert_eq!((mails.len(), count), (8, 8));
+    for (n, mail) in mails.iter().enumerate() {
+        let sent = std::fs::read(folder.path().join(n.to_string())).unwrap();
+        assert!(mail.raw == sent, "mail {n}: {} octets were sent, {} came", sent.len(), mail.raw.len());
+        assert_eq!(mail.helo, "out.test");
+    }
+    assert_eq!((mails[4].sender.as_str(), mails[4].recipients.len()), ("", 2));
+    assert_eq!(mails[5].recipients, ["jürgen@in.test"]);
+    assert!(mails[6].raw.len() > 25_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn smtplib_sends_every_kind_of_mail() {
+    smtplib("plain").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn smtplib_sends_every_kind_of_mail_by_tls() {
+    smtplib("tls").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn swaks_sends_in_each_of_its_ways() {
+    let (world, at) = listening().await;
+    let server = at.to_string();
+    let usual = ["--server", &server, "--helo", "out.test", "--from", "eve@out.test", "--data", "-"];
+    let text = b"Subject: swaks\n\n.\n..\n.dots\nend\n";
+    let ways: [&[&str]; 4] = [&[], &["--pipeline"], &["--tls"], &["--protocol", "SMTP"]];
+    for way in ways {
+        run("swaks", &[&usual[..], &["--to", "ada@in.test,bob@in.test"], way].concat(), text).await;
+    }
+    let mails = world.recorder.mails();
+    assert_eq!(mails.len(), ways.len());
+    for mail in mails {
+        assert_eq!(mail.raw, &b"Subject: swaks\r\n\r\n.\r\n..\r\n.dots\r\nend\r\n\r\n"[..]);
+        assert_eq!(mail.recipients, ["ada@in.test", "bob@in.test"]);
+        assert_eq!((mail.sender.as_str(), mail.helo.as_str()), ("eve@out.test", "out.test"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn smtp_source_sends_many_on_each_connection() {
+    let (world, at) = listening().await;
+    let mails = ["-s", "10", "-m", "300", "-l", "1200", "-f", "eve@out.test", "-t", "ada@in.test"];
+    run("smtp-source", &[&mails[..], &["-d", &at.to_string()]].concat(), b"").await;
+    run("smtp-source", &[&mails[..], &[&at.to_string()]].concat(), b"").await;
+    assert_eq!((world.recorder.mails().len(), world.tally.taken()), (600, 600));
+    assert!(world.recorder.texts().iter().all(|text| text.len() >= 1200 && text.ends_with(b"\r\n")));
+    assert_eq!(world.tally.connections(), 310);
+}
+
+/// A Postfix of our own that relays everything to `at`, with all its files in `home`.
+async fn postfix(home: &Path, at: SocketAddr) -> Child {
+    assert!(rustix::process::geteuid().is_root(), "Postfix gives its programs other users, which only root may");
+    let etc = home.join("etc");
+    for name in ["etc", "queue", "data"] {
+        std::fs::create_dir(home.join(name)).unwrap();
+    }
+    // Its programs reach their files as a user of their own, which also owns the data.
+    std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o711)).unwrap();
+    run("chown", &["postfix", &home.join("data").to_string_lossy()], b"").await;
+    let (host, port, home) = (at.ip(), at.port(), home.display());
+    let main = format!(
+        "compatibility_level = 3.6\nqueue_directory = {home}/queue\ndata_directory = {home}/data\n\
+         maillog_file = {home}/maillog\nmaillog_file_prefixes = {home}\nmyhostname = out.test\nmydestination =\n\
+         alias_maps =\nalias_database =\nlocal_recipient_maps =\nmynetworks = 127.0.0.0/8\n\
+         smtpd_relay_restrictions = permit_mynetworks, reject\nsmtpd_peername_lookup = no\ninet_interfaces = 127.0.0.1\n\
+         inet_protocols = ipv4\nrelayhost = [{host}]:{port}\nsmtp_tls_security_level = encrypt\nsmtp_tls_loglevel = 1\n\
+         smtp_dns_support_level = disabled\n"
+    );
+    let services = "feed unix n - n - - smtpd\ncleanup unix n - n - 0 cleanup\nqmgr unix n - n 300 1 qmgr\n\
+        rewrite unix - - n - - trivial-rewrite\nbounce unix - - n - 0 bounce\ndefer unix - - n - 0 bounce\n\
+        trace unix - - n - 0 bounce\ntlsmgr unix - - n 1000? 1 tlsmgr\nproxymap unix - - n - - proxymap\n\
+        smtp unix - - n - - smtp\nrelay unix - - n - - smtp\nerror unix - - n - - error\nretry unix - - n - - error\n\
+        anvil unix - - n - 1 anvil\nscache unix - - n - 1 scache\npostlog unix-dgram n - n - 1 postlogd\n";
+    std::fs::write(etc.join("main.cf"), main).unwrap();
+    std::fs::write(etc.join("master.cf"), services).unwrap();
+    run("postfix", &["-c", &etc.to_string_lossy(), "check"], b"").await;
+    let daemons = run("postconf", &["-h", "daemon_directory"], b"").await.stdout;
+    let master = Path::new(String::from_utf8(daemons).unwrap().trim()).join("master");
+    // The master itself, so that it is our child: its own children end when it is gone.
+    let command = Command::new(master).arg("-s").arg("-c").arg(&etc).stdin(Stdio::null()).kill_on_drop(true).spawn();
+    command.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postfix_relays_to_us_by_tls() {
+    let (world, at) = listening().await;
+    let home = tempfile::tempdir().unwrap();
+    let mut master = postfix(home.path(), at).await;
+    let door = home.path().join("queue/public/feed");
+    let began = Instant::now();
+    while tokio::net::UnixStream::connect(&door).await.is_err() {
+        assert!(began.elapsed() < PATIENCE, "Postfix does not answer: {}", maillog(home.path()));
+        sleep(Duration::from_millis(50)).await;
+    }
+    let mails = ["-s", "4", "-m", "40", "-l", "1200", "-f", "eve@out.test", "-t", "ada@in.test"];
+    run("smtp-source", &[&mails[..], &[&format!("unix:{}", door.display())]].concat(), b"").await;
+    let came = tokio::time::timeout(PATIENCE, world.recorder.until(40)).await;
+    let came = came.unwrap_or_else(|_| panic!("Postfix kept them: {}", maillog(home.path())));
+    assert_eq!(came.len(), 40);
+    assert!(came.iter().all(|mail| mail.helo == "out.test" && mail.raw.starts_with(b"Received: from ")));
+    let pid = rustix::process::Pid::from_raw(master.id().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    master.wait().await.unwrap();
+    assert!(maillog(home.path()).contains("TLS connection established to"), "{}", maillog(home.path()));
+    assert_eq!(world.tally.taken(), 40, "each once");
+}
+
+fn maillog(home: &Path) -> String {
+    std::fs::read_to_string(home.join("maillog")).unwrap_or_default()
+}
