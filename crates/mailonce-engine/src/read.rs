@@ -172,7 +172,7 @@ impl Engine {
 
     /// Takes due deliveries from the ledger.
     async fn take_up(self: &Arc<Self>, at_work: &mut JoinSet<()>) {
-        let read = match self.store.read(*self.holder.current(), TAKEN_AT_ONCE, self.now()).await {
+        let read = match self.store.read(self.holder.current().id, TAKEN_AT_ONCE, self.now()).await {
             Ok(read) => read,
             Err(error) => return tracing::warn!(%error, "looking for mail to read"),
         };
@@ -195,7 +195,7 @@ impl Engine {
                 count += 1;
                 continue;
             }
-            let read = self.store.read(*self.holder.current(), TAKEN_AT_ONCE, self.now()).await?;
+            let read = self.store.read(self.holder.current().id, TAKEN_AT_ONCE, self.now()).await?;
             if read.is_empty() {
                 return Ok(count);
             }

@@ -144,7 +144,7 @@ impl Engine {
         }
         let permits = self.inbound.room_for(&parcels, mail.raw.len());
         let raw: Arc<[u8]> = pack::pack_raw(&mail.raw).into();
-        let reader = permits.is_some().then(|| *self.holder.current());
+        let reader = permits.is_some().then(|| self.holder.current().id);
         let arrival = Arrival { raw, reader, parcels: parcels.clone() };
         let received = self.store.receive(arrival, now).await?;
         self.metrics.arrived(mail.intake, &received);

@@ -4,6 +4,7 @@ use mailonce_core::{
     content::Content,
     dispatch::Plan,
     email::OnUnknown,
+    mutant,
     port::{
         authenticate::Authenticator,
         net::{Fetch, Names, Offline},
@@ -200,6 +201,7 @@ impl Way {
         let breaker = self.breaker();
         match breaker.open_until {
             Some(until) if even < until || breaker.probing => 0,
+            Some(_) if mutant!("breaker-never-tries") => 0,
             Some(_) => free.min(1),
             None => free,
         }
