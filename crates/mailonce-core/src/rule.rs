@@ -334,7 +334,7 @@ pub fn evaluate(rules: &[Rule], direction: Direction, facts: &Facts<'_>) -> Eval
 
 /// Puts rules in the order in which they are asked.
 pub fn sort(rules: &mut [Rule]) {
-    rules.sort_by(|a, b| (a.about.priority, a.id).cmp(&(b.about.priority, b.id)));
+    rules.sort_by_key(|rule| (rule.about.priority, rule.id));
 }
 
 #[cfg(test)]
@@ -352,7 +352,7 @@ mod tests {
         Rule { id: Uuid::from_u128(id), name: format!("r{id}"), about }
     }
 
-    fn facts<'a>(headers: &'a [(String, String)]) -> Facts<'a> {
+    fn facts(headers: &[(String, String)]) -> Facts<'_> {
         Facts {
             from: Some("Ann@mail.shop.example"),
             recipients: vec!["agent@a.test", "b@b.test"],

@@ -16,7 +16,10 @@ use mailonce_mail::{
     parse::{self, Parsed},
 };
 
-pub use mailonce_mail::{link::Link, minimise::Flag};
+pub use mailonce_mail::{
+    link::{Link, Purpose},
+    minimise::Flag,
+};
 
 use crate::{Caller, Engine, artifacts::may_see, pack, unavailable};
 

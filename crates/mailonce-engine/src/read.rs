@@ -247,13 +247,9 @@ impl Engine {
         let Some(inbox) = self.store.inbox(delivery.team, inbox).await? else {
             return Ok(Some(Settle::Refused(Suppression::UnknownInbox)));
         };
-        let raw = match delivery.about.form {
-            Form::Mime => raw,
-            Form::Notice => match self.collect(delivery, &raw).await {
-                Ok(raw) => Arc::new(raw),
-                Err(settle) => return Ok(Some(settle)),
-            },
-        };
+        if delivery.about.form == Form::Notice {
+            return Ok(Some(Settle::Dead("nothing here fetches mail from providers".into())));
+        }
         let bytes = Arc::clone(&raw);
         let (copy, of) = (delivery.clone(), inbox.clone());
         let (drafted, auth) = tokio::join!(
@@ -328,12 +324,5 @@ impl Engine {
         }
         let pause = 1_000_i64 << (2 * delivery.attempts.min(6));
         Settle::Later(self.now().plus(pause), why.to_owned())
-    }
-}
-
-impl Engine {
-    /// The mail that a provider's notice tells of.
-    async fn collect(&self, delivery: &Delivery, _notice: &[u8]) -> Result<Vec<u8>, Settle> {
-        Err(self.again(delivery, "nothing here fetches mail from providers"))
     }
 }

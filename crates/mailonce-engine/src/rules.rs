@@ -1,6 +1,7 @@
 //! Rules: what a team wants done with some mail, asked at the door, when a mail is read, and when one is sent.
 
 use mailonce_core::{
+    address::{Address, Mailbox},
     content::Content,
     delivery::{Settle, Suppression},
     id::TeamId,
@@ -241,10 +242,10 @@ impl Engine {
         }
         let from = content.from.bare();
         let recipients: Vec<_> =
-            [&content.to, &content.cc, &content.bcc].into_iter().flatten().map(|to| to.bare()).collect();
+            [&content.to, &content.cc, &content.bcc].into_iter().flatten().map(Mailbox::bare).collect();
         let facts = Facts {
             from: Some(from.as_str()),
-            recipients: recipients.iter().map(|to| to.as_str()).collect(),
+            recipients: recipients.iter().map(Address::as_str).collect(),
             subject: Some(&content.subject),
             headers: Some(&content.headers),
             dmarc: None,

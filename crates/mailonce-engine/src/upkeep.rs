@@ -34,7 +34,8 @@ impl Engine {
             let some = self.store.recover(node, RECOVERED_AT_ONCE, self.now()).await?;
             all.queued += some.queued;
             all.unknown += some.unknown;
-            if some.queued + some.unknown == 0 {
+            all.deliveries += some.deliveries;
+            if some.queued + some.unknown + some.deliveries == 0 {
                 return Ok(all);
             }
             crate::failpoint!("recovered");
@@ -66,6 +67,7 @@ impl Engine {
                     tracing::warn!(queued, unknown, deliveries, "took over from a process that ended");
                     self.ways.wake();
                     self.doubted.notify_one();
+                    self.inbound.waiting.notify_one();
                 }
                 Err(error) => tracing::warn!(%error, "saying that this process lives"),
             }
@@ -142,6 +144,7 @@ impl Engine {
         loop {
             match self.store.sweep(SWEPT_AT_ONCE, self.now()).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEPT_AT_ONCE => {}
+                Ok(swept) if swept.deliveries >= SWEPT_AT_ONCE => {}
                 Ok(_) => break,
                 Err(error) => return tracing::warn!(%error, "sweeping"),
             }

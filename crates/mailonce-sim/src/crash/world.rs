@@ -81,7 +81,7 @@ impl<'a> World<'a> {
         env.extend(point.map(|point| ("MAILONCE_FAILPOINT", point.into())));
         let setup = Setup { binary: &self.tools.server, data: &data, store, paused: false, env: &env };
         let log = self.root.join(format!("{name}.log"));
-        Server::start_or_end(&self.tools.children, &log, |at| setup.command("dev", at))
+        Server::start_or_end(&self.tools.children, &log, |at| Ok(setup.command("dev", at)))
     }
 
     /// Tells the sink something: `calm`, or `hooks` and where.

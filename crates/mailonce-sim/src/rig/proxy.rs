@@ -77,7 +77,7 @@ impl Proxy {
             while let Ok((client, _)) = listener.accept().await {
                 let shared = Arc::clone(&serving);
                 // How a connection ends is what the rig is about; it concerns nobody here.
-                tokio::spawn(async move { shared.link(client, to).await.ok() });
+                tokio::spawn(async move { Box::pin(shared.link(client, to)).await.ok() });
             }
         });
         Ok(Self { at, shared, _runtime: runtime })

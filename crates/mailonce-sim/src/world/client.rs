@@ -91,27 +91,24 @@ impl Clients {
         let began = self.shared.first_asked(&(team, key.clone()));
         let call = self.shared.invoke(call);
         let caller = &self.callers[wish.team];
-        let end = match &wish.name {
-            Name::Batch(key) => {
-                let items = wish.requests(words, turn).into_iter().map(Ok).collect();
-                match engine.send_batch(caller, Key::parse(key).ok(), items, true).await {
-                    Ok(answer) => {
-                        let ids: Vec<EmailId> = answer.items.iter().flatten().map(|sent| sent.id).collect();
-                        self.made(&wish, key, &ids, began);
-                        End::Ok { first: !answer.replayed, ids: ids.iter().map(ToString::to_string).collect() }
-                    }
-                    Err(problem) => failed(&problem),
+        let end = if let Name::Batch(key) = &wish.name {
+            let items = wish.requests(words, turn).into_iter().map(Ok).collect();
+            match engine.send_batch(caller, Key::parse(key).ok(), items, true).await {
+                Ok(answer) => {
+                    let ids: Vec<EmailId> = answer.items.iter().flatten().map(|sent| sent.id).collect();
+                    self.made(&wish, key, &ids, began);
+                    End::Ok { first: !answer.replayed, ids: ids.iter().map(ToString::to_string).collect() }
                 }
+                Err(problem) => failed(&problem),
             }
-            _ => {
-                let Some(request) = wish.requests(words, turn).pop() else { return };
-                match engine.send(caller, request).await {
-                    Ok(sent) => {
-                        self.made(&wish, key.as_deref().unwrap_or_default(), &[sent.id], began);
-                        End::Ok { first: sent.first, ids: vec![sent.id.to_string()] }
-                    }
-                    Err(problem) => failed(&problem),
+        } else {
+            let Some(request) = wish.requests(words, turn).pop() else { return };
+            match engine.send(caller, request).await {
+                Ok(sent) => {
+                    self.made(&wish, key.as_deref().unwrap_or_default(), &[sent.id], began);
+                    End::Ok { first: sent.first, ids: vec![sent.id.to_string()] }
                 }
+                Err(problem) => failed(&problem),
             }
         };
         self.shared.end(call, end, false);

@@ -18,7 +18,7 @@ const FUTURE: i64 = 999;
 /// Runs a start that must be refused: how it ended, and what it said.
 fn refused(setup: &Setup<'_>, verb: &str, place: &Place) -> (ExitStatus, String) {
     let log = place.root().join(format!("refused-{verb}.log"));
-    let command = setup.command(verb, free_address().unwrap()).unwrap();
+    let command = setup.command(verb, free_address().unwrap());
     let mut running = children().spawn(command, &log).unwrap();
     let status = running.ended(PATIENCE).unwrap();
     let said = running.log();

@@ -153,7 +153,11 @@ const HALVES: [(&str, &str); 4] = [
 pub(super) fn faults(path: &Path) -> Result<Vec<String>> {
     let conn = open_checkpointer(path)?;
     let mut found = Vec::new();
-    conn.pragma_query(None, "integrity_check", |row| Ok(found.push(row.get::<_, String>(0)?))).map_err(told)?;
+    let note = |row: &rusqlite::Row<'_>| {
+        found.push(row.get::<_, String>(0)?);
+        Ok(())
+    };
+    conn.pragma_query(None, "integrity_check", note).map_err(told)?;
     found.retain(|line| line != "ok");
     if version(&conn)? == SCHEMA {
         for (what, sql) in HALVES {

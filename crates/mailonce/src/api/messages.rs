@@ -7,7 +7,7 @@ use axum::{
     response::IntoResponse,
 };
 use mailonce_core::{
-    delivery::{Delivery, DeliveryQuery, DeliveryState},
+    delivery::{Delivery, DeliveryQuery, DeliveryState, Suppression},
     id::{DeliveryId, MessageId},
     limits,
     message::{Handle, Message, MessagePlace, MessageQuery, MessageState, Party},
@@ -16,7 +16,7 @@ use mailonce_core::{
     rule::RuleHit,
     team::Scope,
 };
-use mailonce_engine::messages::{Body, Flag, Link, Shown, View};
+use mailonce_engine::messages::{Body, Flag, Link, Purpose, Shown, View};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -286,7 +286,7 @@ fn link_body(link: &Link, secrets: bool) -> LinkBody {
         host: link.host.clone(),
         verdict: link.verdict.word(),
         reasons: link.reasons.iter().map(|reason| reason.word()).collect(),
-        purpose: link.purpose.map(|purpose| purpose.word()),
+        purpose: link.purpose.map(Purpose::word),
     }
 }
 
@@ -494,7 +494,7 @@ impl From<&Delivery> for DeliveryBody {
             size: about.size,
             received_at: delivery.received_at.to_string(),
             attempts: delivery.attempts,
-            reason: delivery.suppressed.map(|why| why.word()),
+            reason: delivery.suppressed.map(Suppression::word),
             duplicate_of: delivery.of.map(|id| id.to_string()),
             message_id: delivery.message.map(|id| id.to_string()),
             trouble: delivery.trouble.clone(),

@@ -262,13 +262,9 @@ impl WaitArgs {
             ("has", &self.has),
             ("watch", &self.watch),
         ];
-        let mut path = format!("{}/wait?timeout={seconds}", inbox_path(&self.inbox));
-        for (name, value) in fields {
-            if let Some(value) = value {
-                path.push_str(&format!("&{name}={}", escaped(value)));
-            }
-        }
-        path
+        let given =
+            fields.into_iter().filter_map(|(name, value)| Some(format!("&{name}={}", escaped(value.as_ref()?))));
+        format!("{}/wait?timeout={seconds}{}", inbox_path(&self.inbox), given.collect::<String>())
     }
 }
 

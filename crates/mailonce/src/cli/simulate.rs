@@ -118,16 +118,10 @@ fn mail(args: &InboundArgs, from: &Address, to: &Address) -> anyhow::Result<(Vec
     let code = args.code.clone().map(|code| if code.is_empty() { format!("{:06}", chance % 1_000_000) } else { code });
     let example = || format!("https://{}/verify?token={:016x}", from.domain(), chance as u64);
     let link = args.link.clone().map(|link| if link.is_empty() { example() } else { link });
-    let mut body = args.text.clone().unwrap_or_default();
-    if let Some(code) = &code {
-        body.push_str(&format!("\nYour verification code is {code}.\nIt expires in 10 minutes.\n"));
-    }
-    if let Some(link) = &link {
-        body.push_str(&format!("\nPlease confirm your email address:\n{link}\n"));
-    }
-    if body.trim().is_empty() {
-        body = "Hello, this is a simulated mail.\n".into();
-    }
+    let about_code = code.as_ref().map(|code| format!("Your verification code is {code}.\nIt expires in 10 minutes."));
+    let about_link = link.as_ref().map(|link| format!("Please confirm your email address:\n{link}"));
+    let said: Vec<String> = [args.text.clone(), about_code, about_link].into_iter().flatten().collect();
+    let body = if said.is_empty() { "Hello, this is a simulated mail.".into() } else { said.join("\n\n") };
     let usual = if code.is_some() {
         "Your verification code"
     } else if link.is_some() {

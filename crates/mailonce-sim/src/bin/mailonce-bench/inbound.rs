@@ -40,7 +40,7 @@ pub(crate) struct Inbound<'a> {
 struct House {
     server: Server,
     smtp: SocketAddr,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
 
 impl Inbound<'_> {
@@ -53,14 +53,14 @@ impl Inbound<'_> {
         let dev: Value = serde_json::from_str(&text)?;
         let smtp = dev["smtp"].as_str().context("no SMTP address")?.parse()?;
         make_inbox(&server, INBOX)?;
-        Ok(House { server, smtp, _home: home })
+        Ok(House { server, smtp, home })
     }
 
     /// Mails a second that are kept before their `250`, from `smtp-source`.
     pub(crate) fn smtp_in(&self) -> Result<Sample> {
         let house = self.house()?;
         let (count, warm_up) = (self.args.emails(), self.args.warm_up_emails());
-        let feed = |count| postfix::feed(self.children, house._home.path(), (house.smtp, INBOX), count);
+        let feed = |count| postfix::feed(self.children, house.home.path(), (house.smtp, INBOX), count);
         feed(warm_up)?;
         let began = Instant::now();
         feed(count)?;
@@ -211,9 +211,9 @@ fn waits(http: SocketAddr, smtp: SocketAddr, inbox: &str, end: Instant) -> Resul
             sent.store(began.elapsed().as_micros() as u64, Ordering::Relaxed);
         })?;
         let reply = http::converse(&mut line, b"")?;
-        let took = began.elapsed() - Duration::from_micros(dot.load(Ordering::Relaxed));
+        let took = began.elapsed().saturating_sub(Duration::from_micros(dot.load(Ordering::Relaxed)));
         ensure!(reply.status == 200, "a wait answered {}: {}", reply.status, reply.body);
-        cursor = reply.body["cursor"].as_str().context("no cursor")?.to_owned();
+        reply.body["cursor"].as_str().context("no cursor")?.clone_into(&mut cursor);
         times.push(took);
     }
     Ok(times)
