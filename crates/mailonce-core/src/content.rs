@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     address::{Address, Mailbox},
-    limits,
+    limits, mutant,
     problem::{Code, FieldError},
     schedule::Schedule,
 };
@@ -183,7 +183,9 @@ impl Content {
 /// Addresses in their compared form, sorted, each once.
 pub fn bare_sorted(list: &[Mailbox]) -> Vec<Address> {
     let mut bare: Vec<Address> = list.iter().map(Mailbox::bare).collect();
-    bare.sort_unstable();
+    if !mutant!("recipients-unsorted") {
+        bare.sort_unstable();
+    }
     bare.dedup();
     bare
 }

@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     content::{Content, Scalar, bare_sorted},
+    mutant,
     schedule::Schedule,
 };
 
@@ -133,7 +134,7 @@ impl Digest {
 
     /// The fields in which another mail differs. Empty for the same meaning.
     pub fn differences(&self, other: &Self) -> Vec<Field> {
-        if self.whole == other.whole {
+        if self.whole == other.whole || mutant!("digest-ignored") {
             return Vec::new();
         }
         let part =

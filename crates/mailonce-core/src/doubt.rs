@@ -4,7 +4,7 @@
 //! the provider surely remembers it, ask the provider, and what the email's own policy says. A negative look-up is
 //! never enough.
 
-use crate::{email::OnUnknown, handoff::Handoff, port::transport::Recovery, time::Time};
+use crate::{email::OnUnknown, handoff::Handoff, mutant, port::transport::Recovery, time::Time};
 
 /// How long an email that asks to be resent waits for evidence first, in milliseconds.
 pub const RESEND_AFTER_MS: i64 = 10 * 60_000;
@@ -49,7 +49,7 @@ pub struct Way<'a> {
 /// What to do about a handoff in doubt at `now`. `way` is `None` when its transport is no longer configured.
 pub fn next(handoff: &Handoff, on_unknown: OnUnknown, way: Option<Way<'_>>, now: Time) -> Next {
     let work = &handoff.work;
-    if work.puzzling {
+    if work.puzzling || mutant!("never-looked-at-again") {
         return Next::Wait(None);
     }
     let since = work.doubt_since.unwrap_or(now);
@@ -75,10 +75,16 @@ pub fn next(handoff: &Handoff, on_unknown: OnUnknown, way: Option<Way<'_>>, now:
 /// Whether the next hop surely still remembers the key of the first attempt in doubt.
 pub fn window_is_open(handoff: &Handoff, way: Way<'_>, now: Time) -> bool {
     let Recovery::Key { window_ms } = way.recovery else { return false };
-    let same_account = handoff.work.account.as_deref() == Some(way.account);
-    let opened = handoff.work.doubt_since.filter(|since| *since >= way.measured_since);
+    let same_account = handoff.work.account.as_deref() == Some(way.account) || mutant!("any-account");
+    if mutant!("window-never-closes") {
+        return same_account;
+    }
+    let measured = |since: &Time| *since >= way.measured_since || mutant!("window-unmeasured");
+    let opened = handoff.work.doubt_since.filter(measured);
     let closes = opened.map(|since| since.plus(window_ms - Recovery::margin_ms(window_ms)));
-    way.time_is_sure && same_account && closes.is_some_and(|closes| now.plus(way.patience_ms) < closes)
+    (way.time_is_sure || mutant!("window-while-unsure"))
+        && same_account
+        && closes.is_some_and(|closes| now.plus(way.patience_ms) < closes)
 }
 
 fn by_transport(handoff: &Handoff, way: Way<'_>, since: Time, now: Time) -> Option<Next> {
@@ -105,7 +111,8 @@ fn by_transport(handoff: &Handoff, way: Way<'_>, since: Time, now: Time) -> Opti
 }
 
 fn by_policy(handoff: &Handoff, on_unknown: OnUnknown, since: Time, now: Time, sure: bool) -> Option<Next> {
-    if on_unknown != OnUnknown::Resend || handoff.work.resent {
+    let wishes = on_unknown == OnUnknown::Resend || mutant!("hold-is-resend");
+    if !wishes || (handoff.work.resent && !mutant!("policy-twice")) {
         return None;
     }
     let due = since.plus(RESEND_AFTER_MS);

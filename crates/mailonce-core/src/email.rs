@@ -14,7 +14,7 @@ use crate::{
     id::{ApiKeyId, EmailId, TeamId},
     intent::Intent,
     key::{Key, KeyHash, KeyName},
-    limits,
+    limits, mutant,
     time::Time,
     ttl::Ttl,
     words::words,
@@ -237,7 +237,8 @@ impl Email {
 
     /// When its key is forgotten. `None` while it is not settled.
     pub fn expires_at(&self) -> Option<Time> {
-        self.ttl.expires_at(self.settled_at)
+        let from = if mutant!("memory-from-acceptance") { Some(self.head.created_at) } else { self.settled_at };
+        self.ttl.expires_at(from)
     }
 
     /// Whether its key is forgotten by now.
@@ -273,8 +274,8 @@ impl Email {
     pub fn hold(&mut self, guard: Guard, now: Time) {
         self.guard = Some(guard);
         for handoff in &mut self.handoffs {
-            handoff.state = State::Held;
-            handoff.due_at = handoff.due_at.filter(|due| *due > now);
+            handoff.state = if mutant!("guard-without-hold") { State::Queued } else { State::Held };
+            handoff.due_at = handoff.due_at.filter(|due| *due > now || mutant!("guard-without-hold"));
         }
     }
 
@@ -305,11 +306,14 @@ impl Email {
         if self.state() == EmailState::Cancelled {
             return Ok(None);
         }
-        if self.is_in_doubt() {
+        if self.is_in_doubt() && !mutant!("cancel-in-doubt") {
             return Err(Refusal::TooLate);
         }
         let mut handoffs = self.handoffs.clone();
         for handoff in &mut handoffs {
+            if mutant!("cancel-in-doubt") && handoff.state == State::Unknown {
+                handoff.state = State::Queued;
+            }
             handoff.step(Step::Cancel, now).map_err(|_illegal| Refusal::TooLate)?;
         }
         self.handoffs = handoffs;
@@ -332,6 +336,9 @@ impl Email {
     /// Whether the next version may be made.
     pub fn may_resend(&self, now: Time) -> Result<(), Refusal> {
         let state = self.state();
+        if mutant!("resend-anything") {
+            return Ok(());
+        }
         if state == EmailState::Unknown {
             return Err(Refusal::UseResolve);
         }
@@ -385,7 +392,7 @@ impl Email {
 
     /// Counts the change, notes when the email first became terminal, and tells of it.
     pub(crate) fn changed(&mut self, kind: Kind, now: Time) -> NewEvent {
-        self.rev += 1;
+        self.rev += u32::from(!mutant!("rev-stands"));
         if self.settled_at.is_none() && self.state().is_terminal() {
             self.settled_at = Some(now);
         }

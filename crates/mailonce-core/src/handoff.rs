@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     id::NodeId,
+    mutant,
     port::{
         store::Envelope,
         transport::{Meaning, Phase, Reply},
@@ -108,6 +109,8 @@ impl State {
             (S::Sending, Step::Lose) => S::Unknown,
             (S::Unknown, Step::Abandon) => S::Abandoned,
             (S::Scheduled | S::Queued | S::Leased | S::Held, Step::Cancel) => S::Cancelled,
+            (S::Sending, Step::Cancel) if mutant!("cancel-after-marker") => S::Cancelled,
+            (S::Bounced | S::Complained, Step::Deliver) if mutant!("bounce-undone") => S::Delivered,
             (S::Sent, Step::Deliver) => S::Delivered,
             (S::Sent | S::Delivered, Step::Bounce) => S::Bounced,
             // A complaint is the worst news, whatever came before: so that news may come in any order.

@@ -10,6 +10,7 @@ use mailonce_core::{
     email::Email,
     handoff::{Evidence, Handoff, Says, Source},
     id::{EmailId, NodeId},
+    mutant,
     port::{
         store::{Acted, LeaseWish, Leased, Once, StoreError},
         transport::{Meaning, Parcel, Phase, Reply, Shape},
@@ -107,7 +108,7 @@ impl Engine {
     /// it, which is so for a new name and after a sleep.
     pub(crate) async fn introduced(&self) -> Option<Arc<Name>> {
         let (name, even) = (self.holder.current(), self.time.even());
-        if !name.is_heard(even) {
+        if !name.is_heard(even) && !mutant!("unheard-name") {
             let heard = self.store.heartbeat(name.id, self.now()).await;
             heard.map_err(|error| tracing::warn!(%error, "saying that this process lives")).ok()?;
             name.heard(even);
@@ -117,7 +118,7 @@ impl Engine {
 
     /// Goes on under another name when a lease may be lost.
     pub(crate) fn lost_lease(&self, error: &StoreError, name: &Arc<Name>) {
-        if matches!(error, StoreError::Unknown(_)) {
+        if matches!(error, StoreError::Unknown(_)) && !mutant!("lost-lease-kept") {
             self.holder.renew(name, &*self.chance);
         }
     }
@@ -131,7 +132,7 @@ impl Engine {
             node,
             max: max.min(most),
             but,
-            scheduled: self.time.is_sure(),
+            scheduled: self.time.is_sure() || mutant!("due-while-unsure"),
         }
     }
 
@@ -207,10 +208,13 @@ impl Engine {
             marked_at,
         );
         match marked.await {
-            Ok(Once::Done(Acted::Email(Verdict::Done, email))) => {
+            Ok(Once::Done(Acted::Email(verdict, email)))
+                if verdict == Verdict::Done || mutant!("stale-worker-goes-on") =>
+            {
                 crate::failpoint!("after-marker");
                 let attempt = email.handoffs.get(usize::from(leased.number)).map(|handoff| handoff.attempts);
                 let patience = Duration::from_millis(way.capability().patience_ms.max(1) as u64);
+                let patience = if mutant!("waits-for-ever") { Duration::from_hours(9_999) } else { patience };
                 let reply = tokio::time::timeout(patience, ready.hand_over())
                     .await
                     .unwrap_or_else(|_late| Reply::new(Meaning::Unknown, Phase::Final, None, "no answer in time"));
@@ -224,6 +228,10 @@ impl Engine {
             }
             Err(error) => {
                 // The marker may be durable or not; either way nothing left, and that can be written down.
+                if mutant!("unconfirmed-marker-goes-on") {
+                    let reply = ready.hand_over().await;
+                    return self.settle(&way, &try_, None, marked_at, reply).await;
+                }
                 drop(ready);
                 tracing::warn!(%error, "the marker could not be confirmed");
                 let text = "the ledger did not confirm the marker; nothing was handed over";
@@ -308,7 +316,7 @@ impl Engine {
                 Ok(_) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "writing down what happened to a handoff");
-                    if self.store.stopped().is_some() {
+                    if self.store.stopped().is_some() || mutant!("written-down-once") {
                         return None;
                     }
                 }
@@ -322,6 +330,7 @@ impl Engine {
     async fn fail_over(&self, way: &Way, email: &Email, number: u16) -> bool {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
         let waits = handoff.state == mailonce_core::handoff::State::Queued && !handoff.is_in_doubt();
+        let waits = waits || mutant!("doubt-rerouted");
         // A caller that named a way out meant it.
         if !waits || email.head.transport.is_some() || way.is_open_for_work(self.time.even()) {
             return false;

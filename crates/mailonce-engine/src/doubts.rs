@@ -8,6 +8,7 @@ use mailonce_core::{
     email::{Email, EmailState},
     handoff::{Evidence, Says, Source},
     id::{EmailId, NodeId, TeamId},
+    mutant,
     port::{
         store::{Acted, Once},
         transport::{Asked as LookUp, Found, Recovery},
@@ -175,6 +176,14 @@ impl Engine {
                 self.insist(email.team, email.id, Act::Fact(fact(Says::Accepted, format!("{text}{name}")))).await;
                 self.metrics.resolved("look_up");
                 return true;
+            }
+            Found::No if mutant!("not-found-is-proof") => {
+                let mut proof = fact(Says::NotAccepted, "it knows of no such mail".into());
+                proof.attempt = handoff.work.doubts.first().copied();
+                self.insist(email.team, email.id, Act::Fact(proof)).await;
+            }
+            Found::Silent(why) if mutant!("silence-is-proof") => {
+                self.insist(email.team, email.id, Act::Fact(fact(Says::Accepted, why))).await;
             }
             Found::No => {
                 let evidence = fact(Says::NotFound, "it knows of no such mail; that is no proof".into());

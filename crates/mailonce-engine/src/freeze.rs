@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     email::Email,
+    mutant,
     port::{
         store::Leased,
         transport::{Mail, Wire},
@@ -19,7 +20,7 @@ use crate::{Engine, pack, signers::Unsigned, ways::Way};
 impl Engine {
     /// The bytes for a handoff's transport, and whether they were made just now.
     pub(crate) async fn frozen(&self, way: &Way, leased: &Leased) -> Result<(Arc<[u8]>, bool), Unsigned> {
-        if let Some(wire) = &leased.wire {
+        if let Some(wire) = leased.wire.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
             return Ok((wire.as_slice().into(), false));
         }
         let never = |why: &str| Unsigned::Never(why.to_owned());
@@ -27,13 +28,14 @@ impl Engine {
         let content = pack::unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
         let email = &leased.email;
         let message_id = self.message_id(email);
+        let date = if mutant!("bytes-made-anew") { self.now() } else { email.head.created_at };
         let mime = match way.capability().wire {
             Wire::Content => None,
             Wire::Mime => {
                 let letter = Letter {
                     content: &content,
                     message_id: &message_id,
-                    date: email.head.created_at,
+                    date,
                     id: email.id,
                     in_reply_to: &[],
                     references: &[],
@@ -48,7 +50,7 @@ impl Engine {
             id: email.id,
             content: &content,
             message_id: &message_id,
-            created_at: email.head.created_at,
+            created_at: date,
             key: self.downstream_key(email, leased.number),
             mime: mime.as_deref(),
         };
@@ -63,7 +65,9 @@ impl Engine {
         let team = email.team.0.as_bytes();
         let mac = match &email.head.key {
             Some(name) => {
-                let (hash, bind) = (name.hash(email.team), email.bind.to_be_bytes());
+                let bind = if mutant!("bind-ignored") { 1 } else { email.bind };
+                let bind = if mutant!("downstream-key-anew") { email.rev } else { bind };
+                let (hash, bind) = (name.hash(email.team), bind.to_be_bytes());
                 self.secret.mac("downstream-key", &[team, &hash.0, &bind, &number])
             }
             None => self.secret.mac("downstream-key", &[team, email.id.0.as_bytes(), &number]),

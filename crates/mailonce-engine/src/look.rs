@@ -5,6 +5,7 @@ use mailonce_core::{
     email::Email,
     event::{Cursor, Event},
     id::EmailId,
+    mutant,
     port::store::{EmailDetail, EmailQuery, Page},
     problem::{Code, Problem},
 };
@@ -42,7 +43,11 @@ impl Engine {
 
     /// The Message-ID of an email, with angle brackets.
     pub fn message_id(&self, email: &Email) -> String {
-        view::message_id(&self.secret, email.team, &Glimpse::from(email))
+        let mut glimpse = Glimpse::from(email);
+        if mutant!("message-id-anew") {
+            glimpse.bind += email.rev;
+        }
+        view::message_id(&self.secret, email.team, &glimpse)
     }
 
     /// Events after a cursor, in order.

@@ -7,7 +7,7 @@ use mailonce_core::{
     id::EmailId,
     intent::Intent,
     key::{Key, KeyHash, KeyName},
-    limits,
+    limits, mutant,
     port::store::{Accept, AcceptBatch, BatchWish, Bound, Operation, SuppressedCall, SuppressedReason, Wish},
     problem::{Code, FieldError, Problem},
     time::Time,
@@ -402,6 +402,7 @@ fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Nam
     let name = match (&request.key, derived, place) {
         (Some(key), _, _) => Some(KeyName::Given(key.clone())),
         (None, Some(derived), _) => Some(KeyName::Given(derived)),
+        (None, None, Some(_)) if mutant!("batch-items-keyless") => None,
         (None, None, Some((batch, index))) => Some(KeyName::Item { batch, index }),
         (None, None, None) => None,
     };

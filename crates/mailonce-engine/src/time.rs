@@ -4,7 +4,7 @@
 //! [`JUMP_MS`], time goes on along the even counter and is no longer sure: nothing is forgotten, nothing scheduled
 //! becomes due and no provider's window counts as open until an operator confirms the clock.
 
-use mailonce_core::{port::Clock, time::Time};
+use mailonce_core::{mutant, port::Clock, time::Time};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicI64, Ordering},
@@ -51,7 +51,7 @@ impl Timekeeper {
         let expected = even + offset;
         let time = if self.unsure.load(Ordering::Relaxed) {
             expected
-        } else if (wall - expected).abs() > JUMP_MS {
+        } else if (wall - expected).abs() > JUMP_MS && !mutant!("jump-followed") {
             self.unsure.store(true, Ordering::Relaxed);
             tracing::error!(wall, expected, "the clock jumped; time-bound work rests until it is confirmed");
             expected
@@ -59,7 +59,8 @@ impl Timekeeper {
             self.offset.store(wall - even, Ordering::Relaxed);
             wall
         };
-        Time(self.highest.fetch_max(time, Ordering::Relaxed).max(time))
+        let highest = self.highest.fetch_max(time, Ordering::Relaxed);
+        Time(if mutant!("time-goes-back") { time } else { highest.max(time) })
     }
 
     /// The even counter, for pauses and deadlines inside this process.

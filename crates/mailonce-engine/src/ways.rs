@@ -4,6 +4,7 @@ use mailonce_core::{
     content::Content,
     dispatch::Plan,
     email::OnUnknown,
+    mutant,
     port::{
         net::{Fetch, Names, Offline},
         store::Envelope,
@@ -193,6 +194,7 @@ impl Way {
         let breaker = self.breaker();
         match breaker.open_until {
             Some(until) if even < until || breaker.probing => 0,
+            Some(_) if mutant!("breaker-never-tries") => 0,
             Some(_) => free.min(1),
             None => free,
         }

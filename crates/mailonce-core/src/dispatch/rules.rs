@@ -8,6 +8,7 @@ use crate::{
     event::{Kind, NewEvent},
     handoff::{Evidence, Handoff, Says, Source, State, Step},
     id::NodeId,
+    mutant,
     port::{
         store::Envelope,
         transport::{Meaning, Reply},
@@ -25,7 +26,7 @@ impl Email {
         if handoff.step(Step::Lease, now).is_err() {
             return false;
         }
-        handoff.fence += 1;
+        handoff.fence += u64::from(!mutant!("lease-same-fence"));
         handoff.holder = Some(holder);
         self.rev += 1;
         true
@@ -56,7 +57,8 @@ impl Email {
 
     /// The handoff, if this worker holds it.
     fn held(&mut self, hold: &Hold) -> Option<&mut Handoff> {
-        let open = |h: &&mut Handoff| h.fence == hold.fence && matches!(h.state, State::Leased | State::Sending);
+        let fenced = |h: &Handoff| h.fence == hold.fence || mutant!("any-fence");
+        let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, State::Leased | State::Sending);
         self.handoff(hold.number).filter(open)
     }
 
@@ -121,6 +123,9 @@ impl Email {
 
     /// The answer of a worker that no longer holds the handoff: a fact like any other.
     fn late(&mut self, hold: &Hold, number: Option<u32>, began: Time, reply: &Reply, now: Time) -> Effects {
+        if mutant!("late-reply-dropped") {
+            return Effects::of(Verdict::Stale);
+        }
         let (Some(number), Some(handoff)) = (number, self.handoff(hold.number)) else {
             return Effects::of(Verdict::Stale);
         };
@@ -159,13 +164,16 @@ impl Email {
             detail: "the worker ended before the marker; nothing had left".into(),
             once: None,
         };
-        let kind = if handoff.state == State::Sending {
+        if mutant!("crash-requeues-sending") {
+            handoff.state = State::Leased;
+        }
+        let kind = if handoff.state == State::Sending || mutant!("crash-doubts-leased") {
             evidence.attempt = Some(handoff.attempts);
             evidence.says = Says::Lost;
             evidence.detail = "the worker ended after the marker; nobody saw the answer".into();
             handoff.doubt(handoff.attempts, handoff.work.marked_at.unwrap_or(now));
-            handoff.lose(now);
-            Some(Kind::EmailUnknown)
+            handoff.lose_from_any(now);
+            Some(Kind::EmailUnknown).filter(|_| !mutant!("crash-untold"))
         } else {
             handoff.lapse(now)
         };
@@ -179,7 +187,8 @@ impl Email {
 
     fn repeat(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
         let fits = |h: &&mut Handoff| {
-            h.state == State::Unknown && !h.work.puzzling && h.work.account.as_deref() == Some(account)
+            let theirs = h.work.account.as_deref() == Some(account) || mutant!("any-account");
+            h.state == State::Unknown && !h.work.puzzling && theirs
         };
         let Some(handoff) = self.handoff(number).filter(fits) else { return Effects::of(Verdict::Stale) };
         if handoff.step(Step::Retry, now).and_then(|()| handoff.step(Step::Lease, now)).is_err() {
@@ -208,7 +217,8 @@ impl Email {
     }
 
     fn resend_by_policy(&mut self, number: u16, now: Time) -> Effects {
-        let fits = |h: &&mut Handoff| h.state == State::Unknown && !h.work.resent && !h.work.puzzling;
+        let resent = |h: &Handoff| h.work.resent && !mutant!("policy-twice");
+        let fits = |h: &&mut Handoff| h.state == State::Unknown && !resent(h) && !h.work.puzzling;
         let Some(handoff) = self.handoff(number).filter(fits) else { return Effects::of(Verdict::Stale) };
         handoff.send_again(now);
         handoff.work.resent = true;
@@ -220,7 +230,8 @@ impl Email {
 
     /// A fact from outside: never refused, harmless in any order and any number.
     fn fact(&mut self, evidence: &Evidence, now: Time) -> Effects {
-        let Some(handoff) = self.handoff(evidence.handoff) else { return Effects::of(Verdict::Unchanged) };
+        let number = if mutant!("fact-of-another-handoff") { 0 } else { evidence.handoff };
+        let Some(handoff) = self.handoff(number) else { return Effects::of(Verdict::Unchanged) };
         let (before, old) = (handoff.state, handoff.clone());
         let kind = handoff.learn(evidence, now);
         let resolved = before == State::Unknown && handoff.state != before;
@@ -245,7 +256,7 @@ impl Email {
     }
 
     fn resolve(&mut self, choice: Choice, rev: u32, which: Option<u16>, reason: &str, now: Time) -> Effects {
-        if self.rev != rev {
+        if self.rev != rev && !mutant!("stale-rev-obeyed") {
             return Effects::of(Verdict::Refused(Refusal::StaleRev));
         }
         let unknown = |h: &&Handoff| h.state == State::Unknown && which.is_none_or(|number| number == h.number);
@@ -273,6 +284,10 @@ impl Email {
         let fits = |h: &&mut Handoff| {
             matches!(h.state, State::Queued | State::Scheduled) && !h.is_in_doubt() && h.transport == from
         };
+        if let Some(doubted) = self.handoff(number).filter(|h| mutant!("doubt-rerouted") && h.state == State::Unknown) {
+            doubted.work.doubts.clear();
+            doubted.step(Step::Retry, Time(0)).ok();
+        }
         let Some(handoff) = self.handoff(number).filter(fits) else { return Effects::of(Verdict::Stale) };
         to.clone_into(&mut handoff.transport);
         self.rev += 1;
@@ -286,7 +301,7 @@ impl Email {
             !h.is_in_doubt() && (waits || h.state.is_surely_unsent())
         };
         let waiting: Vec<&Handoff> = self.handoffs.iter().filter(|h| !h.state.is_terminal()).collect();
-        if waiting.is_empty() || !self.handoffs.iter().all(unsent) {
+        if waiting.is_empty() || !(self.handoffs.iter().all(unsent) || mutant!("redirect-after-sent")) {
             return Effects::of(Verdict::Stale);
         }
         let due = waiting.iter().filter_map(|h| h.due_at).min().unwrap_or(now);

@@ -4,6 +4,7 @@ use super::{Choice, Hold, LAPSES, LONGEST_ASKED_MS, LOOK_AFTER_MS, Plan};
 use crate::{
     event::Kind,
     handoff::{Attempt, AttemptAbout, Evidence, Handoff, Says, State, Step},
+    mutant,
     port::transport::{Meaning, Reply},
     retry,
     time::Time,
@@ -44,7 +45,7 @@ impl Handoff {
 
     /// Moves on after an answer. The kind of event it makes; `None` when it goes back to the queue.
     pub(super) fn settled(&mut self, attempt: &Attempt, reply: &Reply, plan: Plan, now: Time) -> Option<Kind> {
-        match reply.meaning {
+        match misread(reply.meaning) {
             Meaning::Accepted | Meaning::Repeated if self.state == State::Sending => {
                 self.proven(Step::Accept, now);
                 Some(Kind::EmailSent)
@@ -56,7 +57,9 @@ impl Handoff {
                 Some(Kind::EmailUnknown)
             }
             // A refusal settles only its own attempt: an earlier one may still have succeeded.
-            _ if self.is_repeat() || reply.meaning == Meaning::Concurrent => {
+            _ if (self.is_repeat() && !mutant!("refusal-ends-doubt"))
+                || misread(reply.meaning) == Meaning::Concurrent =>
+            {
                 // Whatever the next hop is busy with need not be what we doubt already.
                 if reply.meaning == Meaning::Concurrent {
                     self.doubt(attempt.number, attempt.at);
@@ -95,7 +98,8 @@ impl Handoff {
 
     /// Ends the tries: failed, or unknown when an earlier attempt may have succeeded.
     pub(super) fn give_up(&mut self, now: Time) -> Kind {
-        if self.is_in_doubt() {
+        let doubted = self.is_in_doubt() && !mutant!("refusal-ends-doubt") && !mutant!("given-up-in-doubt");
+        if doubted {
             self.lose_from_any(now);
             return Kind::EmailUnknown;
         }
@@ -110,13 +114,16 @@ impl Handoff {
 
     /// Whether an attempt may go to this account: a repeat only to where the attempts in doubt went.
     pub(super) fn may_go_to(&self, account: &str) -> bool {
-        !self.is_repeat() || self.work.account.as_deref() == Some(account)
+        !self.is_repeat() || self.work.account.as_deref() == Some(account) || mutant!("any-account")
     }
 
     /// Notes that an attempt may have succeeded.
     pub(super) fn doubt(&mut self, attempt: u32, since: Time) {
         if !self.work.doubts.contains(&attempt) {
             self.work.doubts.push(attempt);
+        }
+        if mutant!("window-slides") {
+            self.work.doubt_since = Some(since);
         }
         self.work.doubt_since.get_or_insert(since);
     }
@@ -164,7 +171,7 @@ impl Handoff {
     /// Out of doubt and back to the queue, knowing that the recipient may get it twice.
     pub(super) fn send_again(&mut self, now: Time) {
         if self.step(Step::Retry, now).is_ok() {
-            (self.work.may_duplicate, self.work.again) = (true, true);
+            (self.work.may_duplicate, self.work.again) = (!mutant!("resend-unflagged"), true);
         }
     }
 
@@ -180,6 +187,9 @@ impl Handoff {
 
     /// What a fact changes. The kind of event it makes, if any.
     pub(super) fn learn(&mut self, evidence: &Evidence, now: Time) -> Option<Kind> {
+        if mutant!("proof-only-of-doubts") && self.state != State::Unknown {
+            return None;
+        }
         let gone = matches!(self.state, State::Sent | State::Delivered | State::Bounced | State::Complained);
         let step = match evidence.says {
             Says::Accepted => None,
@@ -203,12 +213,32 @@ impl Handoff {
     /// An attempt in doubt is proven not to have succeeded. When it was the last one, the handoff may be tried again.
     pub(super) fn disprove(&mut self, attempt: Option<u32>, now: Time) {
         let Some(attempt) = attempt else { return };
-        self.work.doubts.retain(|doubt| *doubt != attempt);
+        self.work.doubts.retain(|doubt| *doubt != attempt && !mutant!("one-refusal-clears-all"));
         if self.work.doubts.is_empty() {
             (self.work.doubt_since, self.work.again) = (None, false);
             if self.state == State::Unknown {
                 self.step(Step::Retry, now).ok();
             }
         }
+    }
+}
+
+/// The meaning itself, unless a rig wants to see it taken for another.
+fn misread(meaning: Meaning) -> Meaning {
+    match meaning {
+        Meaning::Unknown if mutant!("unknown-is-refused") => Meaning::Refused,
+        Meaning::Unknown if mutant!("unknown-is-deferred") => Meaning::Deferred,
+        Meaning::Unknown if mutant!("unknown-is-accepted") => Meaning::Accepted,
+        Meaning::Refused if mutant!("refused-is-unknown") => Meaning::Unknown,
+        Meaning::Refused if mutant!("refused-is-accepted") => Meaning::Accepted,
+        Meaning::Accepted if mutant!("accepted-is-deferred") => Meaning::Deferred,
+        Meaning::Accepted if mutant!("accepted-is-refused") => Meaning::Refused,
+        Meaning::Deferred if mutant!("deferred-is-accepted") => Meaning::Accepted,
+        Meaning::Deferred if mutant!("deferred-is-unknown") => Meaning::Unknown,
+        Meaning::Fault if mutant!("fault-is-unknown") => Meaning::Unknown,
+        Meaning::Concurrent if mutant!("concurrent-is-refused") => Meaning::Refused,
+        Meaning::Mismatch if mutant!("mismatch-is-refused") => Meaning::Refused,
+        Meaning::Repeated if mutant!("repeated-is-refused") => Meaning::Refused,
+        read => read,
     }
 }

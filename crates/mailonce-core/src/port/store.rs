@@ -16,6 +16,7 @@ use crate::{
     handoff::{Attempt, Evidence, Handoff, State},
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
+    mutant,
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
@@ -111,7 +112,7 @@ impl Wish {
             settled_at: None,
             guard: None,
             resent_as: None,
-            handoffs: self.envelopes.into_iter().enumerate().map(handoff).collect(),
+            handoffs: miscounted(self.envelopes).into_iter().enumerate().map(handoff).collect(),
             suppressed: 0,
         };
         if let Some(guard) = guard {
@@ -119,6 +120,17 @@ impl Wish {
         }
         (email, self.body)
     }
+}
+
+/// The envelopes themselves, unless a rig wants to see one too few or too many.
+fn miscounted(mut envelopes: Vec<Envelope>) -> Vec<Envelope> {
+    if mutant!("recipient-dropped") && envelopes.len() > 1 {
+        envelopes.pop();
+    }
+    if mutant!("handoff-doubled") {
+        envelopes.extend(envelopes.first().cloned());
+    }
+    envelopes
 }
 
 /// The answer to a wish.

@@ -121,6 +121,8 @@ rules! {
     P5 {
         /// It ended unsent, or nobody knows, and no event tells.
         Silent,
+        /// A recipient that no handoff is for.
+        Vanished,
     }
     P6 {
         /// It is called sent and is nowhere.

@@ -15,6 +15,7 @@ pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
             }
         }
         check_doubt(view, email, found);
+        check_recipients(view, email, found);
     }
     if view.history.healed {
         check_answered(view, found);
@@ -28,6 +29,14 @@ fn is_settled(handoff: &Handoff) -> bool {
         "scheduled" => handoff.later,
         "unknown" => !handoff.decidable,
         _ => true,
+    }
+}
+
+/// Every recipient is some handoff's.
+fn check_recipients(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
+    let is_for = |to: &String| email.handoffs.iter().any(|handoff| handoff.to.contains(to));
+    for to in email.to.iter().filter(|to| !email.handoffs.is_empty() && !is_for(to)) {
+        found.push(view.of_email(Rule::Vanished, email, format!("nothing was ever to go to {to}")));
     }
 }
 

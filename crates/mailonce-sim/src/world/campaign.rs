@@ -83,7 +83,8 @@ impl Campaign {
         let began = Instant::now();
         let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
         let sum = Mutex::new(Summary { seed: self.seed, version: env!("CARGO_PKG_VERSION"), ..Summary::default() });
-        let bar = bar(self.worlds);
+        // Whoever looks for one world draws for himself.
+        let bar = if self.stop_at_first { ProgressBar::hidden() } else { bar(self.worlds) };
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {

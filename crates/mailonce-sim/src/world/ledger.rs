@@ -9,6 +9,7 @@ use mailonce_core::{
     event::Event,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::KeyHash,
+    mutant,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
         Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
@@ -60,6 +61,32 @@ impl Ledger {
             return Err(StoreError::Unknown("the answer to the commit was lost".into()));
         }
         answer
+    }
+}
+
+/// Wrong turns that a store could take.
+impl Ledger {
+    /// Answers that an email is accepted, and commits a little later.
+    async fn promise(&self, wish: Wish, now: Time) -> Result<Accept> {
+        self.body.pass().await;
+        if let Some(bound) = self.bound(wish.team, wish.key.unwrap_or(KeyHash([0; 16])), now).await? {
+            return Ok(Accept::Bound(bound));
+        }
+        let (inner, body, later) = (Arc::clone(&self.inner), Arc::clone(&self.body), wish.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            body.pass().await;
+            inner.accept(later, now).await.map(drop)
+        });
+        let bind = u32::from(wish.key.is_some());
+        Ok(Accept::First(wish.become_email(bind, None, now).0))
+    }
+
+    /// Answers that an act is written down, and writes nothing.
+    async fn pretend(&self, team: TeamId, id: EmailId, act: &Act, now: Time) -> Result<Once<Acted>> {
+        let Some(mut email) = self.email(team, id).await? else { return Ok(Once::Done(Acted::Missing)) };
+        let verdict = email.act(act, now).verdict;
+        Ok(Once::Done(Acted::Email(verdict, email)))
     }
 }
 
@@ -146,6 +173,9 @@ ledger! {
     wrong {
         async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
             self.body.shared.tell_time(now);
+            if mutant::is_on("answered-before-commit") {
+                return self.promise(wish, now).await;
+            }
             self.verb("accept", true, self.inner.accept(wish, now)).await
         }
 
@@ -162,6 +192,9 @@ ledger! {
             operation: Option<Operation>,
             now: Time,
         ) -> Result<Once<Acted>> {
+            if mutant::is_on("marker-forgotten") && matches!(act, Act::Mark { .. }) {
+                return self.pretend(team, id, &act, now).await;
+            }
             self.verb(name_of(&act), true, self.inner.act(team, id, act, operation, now)).await
         }
 

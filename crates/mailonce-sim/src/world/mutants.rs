@@ -1,18 +1,205 @@
-//! Wrong turns that worlds must notice.
+//! Wrong turns that worlds must notice: small changes that somebody could make, each switched on by its name.
+//!
+//! Most are `mutant!("name")` in core, engine and the model store; some are turns of the ports, which the world itself
+//! takes. A mutant that nobody convicts is a hole in the judge, in the weather, or in the promise.
+
+use super::run;
+use crate::proof::Rule;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Who convicts a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub enum Rig {
+    /// The simulated worlds.
+    Worlds,
+    /// Another rig, by its test.
+    Other(&'static str),
+}
 
 /// A wrong turn.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Mutant {
     /// Its name in the code.
     pub name: &'static str,
     /// What is wrong.
     pub what: &'static str,
+    /// Who convicts it.
+    pub rig: Rig,
 }
 
-/// All of them.
-pub const ALL: &[Mutant] = &[];
+/// What became of a mutant.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Verdict {
+    /// Which one.
+    pub mutant: Mutant,
+    /// After how many worlds it was convicted, if it was.
+    pub worlds: Option<u64>,
+    /// The seed of that world.
+    pub seed: u64,
+    /// The rules that it broke there.
+    pub rules: BTreeSet<Rule>,
+}
+
+/// Runs worlds with a mutant until one of them convicts it, at most so many. A world convicts only what breaks a
+/// promise in it that is kept there without the mutant.
+pub fn convict(mutant: &Mutant, seed: u64, most: u64) -> Verdict {
+    let broken = |seed: u64, mutant| -> BTreeSet<Rule> {
+        run(seed, mutant, false).violations.iter().map(|violation| violation.rule).collect()
+    };
+    for number in 0..most {
+        let seed = seed.wrapping_add(number);
+        let rules = broken(seed, Some(mutant.name));
+        if !rules.is_empty() && broken(seed, None).is_empty() {
+            return Verdict { mutant: *mutant, worlds: Some(number + 1), seed, rules };
+        }
+    }
+    Verdict { mutant: *mutant, worlds: None, seed, rules: BTreeSet::new() }
+}
+
+/// Runs all mutants, some at a time, and calls `told` with each verdict as it comes.
+pub fn convict_all(seed: u64, most: u64, jobs: usize, told: impl Fn(&Verdict) + Sync) -> Vec<Verdict> {
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(mutant) = ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if mutant.rig == Rig::Worlds {
+                        let verdict = convict(mutant, seed, most);
+                        told(&verdict);
+                        verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
+                    }
+                }
+            });
+        }
+    });
+    let mut verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    verdicts.sort_by_key(|verdict| ALL.iter().position(|mutant| mutant.name == verdict.mutant.name));
+    verdicts
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mutant { name, what, .. } = self.mutant;
+        match self.worlds {
+            None => write!(f, "{name:28} SURVIVED                    {what}"),
+            Some(worlds) => {
+                let rules: Vec<String> = self.rules.iter().map(|rule| format!("{rule:?}")).collect();
+                write!(f, "{name:28} {worlds:>6} worlds  {:40} {what}", rules.join(" "))
+            }
+        }
+    }
+}
 
 /// The wrong turn with this name.
 pub fn named(name: &str) -> Option<&'static Mutant> {
     ALL.iter().find(|mutant| mutant.name == name)
 }
+
+const fn worlds(name: &'static str, what: &'static str) -> Mutant {
+    Mutant { name, what, rig: Rig::Worlds }
+}
+
+/// All of them.
+pub const ALL: &[Mutant] = &[
+    // Keys and meanings
+    worlds("key-ignored", "a bound key makes another email"),
+    worlds("key-without-team", "teams share their keys"),
+    worlds("digest-ignored", "another meaning gets the first answer"),
+    worlds("recipients-unsorted", "the order of recipients is part of the meaning"),
+    worlds("batch-items-keyless", "items of a batch have no keys of their own"),
+    worlds("batch-cut-short", "the last item of a batch is forgotten"),
+    worlds("bind-ignored", "a key that is bound again goes downstream under its old name"),
+    worlds("memory-from-acceptance", "a key is forgotten by its age, whatever its email does"),
+    worlds("live-key-swept", "the sweep forgets keys of emails that are under way"),
+    worlds("live-key-forgotten", "a key is forgotten by hand although its email is under way"),
+    worlds("answered-before-commit", "a caller is answered before the commit"),
+    // Guards and envelopes
+    worlds("overlap-ignored", "an intent goes to the same people again"),
+    worlds("slots-unbound", "an email to several does not stand for each of them"),
+    worlds("guard-without-hold", "a guard speaks and holds nothing"),
+    worlds("recipient-dropped", "one recipient gets no envelope"),
+    worlds("handoff-doubled", "one recipient gets two envelopes"),
+    worlds("resend-anything", "the next version is made of what is not finished"),
+    // Leases and fences
+    worlds("lease-same-fence", "a lease does not raise the fence"),
+    worlds("any-fence", "any fence will do"),
+    worlds("lease-unsaved", "a lease is not written down"),
+    worlds("leased-before-due", "work is taken before its time"),
+    worlds("heartbeat-ignored", "a process that was heard of is taken for dead"),
+    worlds("nothing-recovered", "what a dead process held stays its own"),
+    worlds("lost-lease-kept", "a lease whose answer was lost is kept by a process that does not know of it"),
+    worlds("unheard-name", "a process leases under a name that nobody heard of"),
+    worlds("stale-rev-obeyed", "a decision on an outdated view is obeyed"),
+    worlds("rev-stands", "changes are not counted"),
+    // The marker
+    worlds("marker-forgotten", "the marker is not written down"),
+    worlds("sent-on-approach", "the wire comes before the marker"),
+    worlds("stale-worker-goes-on", "a refused marker does not stop the worker"),
+    worlds("unconfirmed-marker-goes-on", "a marker that the ledger did not confirm does not stop the worker"),
+    worlds("crash-requeues-sending", "what was on the wire when its worker died is queued again"),
+    worlds("crash-doubts-leased", "what had not left when its worker died is unknown"),
+    worlds("crash-untold", "nobody is told that a crash left an outcome unknown"),
+    worlds("cancel-after-marker", "an email is taken back while it is on the wire"),
+    worlds("cancel-in-doubt", "an email is taken back although it may have arrived"),
+    worlds("cancel-unsaved", "a cancel is answered and not written down"),
+    // Answers
+    worlds("unknown-is-refused", "no answer is taken for a refusal"),
+    worlds("unknown-is-deferred", "no answer is taken for a request to come again: released on any error"),
+    worlds("unknown-is-accepted", "no answer is taken for success"),
+    worlds("refused-is-unknown", "a refusal is taken for no answer"),
+    worlds("refused-is-accepted", "a refusal is taken for success"),
+    worlds("accepted-is-deferred", "success is taken for a request to come again"),
+    worlds("accepted-is-refused", "success is taken for a refusal"),
+    worlds("deferred-is-accepted", "a request to come again is taken for success"),
+    worlds("deferred-is-unknown", "a request to come again is taken for no answer"),
+    worlds("fault-is-unknown", "a transport at fault is taken for no answer"),
+    worlds("concurrent-is-refused", "a provider that is busy with a key is taken to refuse it"),
+    worlds("mismatch-is-refused", "a key that is known for other bytes is taken for a refusal"),
+    worlds("repeated-is-refused", "a repeat that is rejected as a repeat is taken for a refusal"),
+    worlds("waits-for-ever", "a next hop that never answers is waited for"),
+    worlds("written-down-once", "an answer that could not be written down is dropped"),
+    worlds("late-reply-dropped", "the fence refuses facts"),
+    worlds("tries-again-by-itself", "a transport repeats what had no answer"),
+    worlds("old-connection-used", "a worker that slept sends all the same"),
+    worlds("breaker-never-tries", "a way that rested once rests for ever"),
+    // Bytes
+    worlds("bytes-made-anew", "each attempt is composed anew"),
+    worlds("downstream-key-anew", "each attempt has its own key downstream"),
+    worlds("message-id-anew", "the Message-ID changes with the email"),
+    // Doubts
+    worlds("refusal-ends-doubt", "a refused repeat settles the attempts before it"),
+    worlds("given-up-in-doubt", "giving up forgets that an attempt may have arrived"),
+    worlds("one-refusal-clears-all", "one disproven attempt disproves all"),
+    worlds("window-never-closes", "a repeat goes on after the provider forgot the key"),
+    worlds("window-slides", "the window counts from the latest attempt"),
+    worlds("window-while-unsure", "a window counts as open while time is not sure"),
+    worlds("window-unmeasured", "a window counts as open although nobody can measure it"),
+    worlds("any-account", "a repeat goes to another account"),
+    worlds("never-looked-at-again", "nobody looks after unknown outcomes"),
+    worlds("not-found-is-proof", "a look-up that finds nothing is believed"),
+    worlds("silence-is-proof", "a look-up without an answer is taken for a yes"),
+    worlds("hold-is-resend", "every email is resent when its outcome stays unknown"),
+    worlds("policy-twice", "the policy resends again and again"),
+    worlds("resend-unflagged", "nothing says that a resend may duplicate"),
+    worlds("doubt-rerouted", "what may have arrived takes another way"),
+    worlds("redirect-after-sent", "an email takes another way although some of it was sent"),
+    // Facts and events
+    worlds("proof-only-of-doubts", "proof counts only while the outcome is unknown"),
+    worlds("fact-of-another-handoff", "a fact about one recipient counts for another"),
+    worlds("facts-count-twice", "a fact that comes twice counts twice"),
+    worlds("bounce-undone", "a delivery hides a bounce"),
+    worlds("act-of-any-team", "facts of another team count"),
+    worlds("team-ignored", "a team sees the emails of another"),
+    worlds("event-lost", "a change is not told"),
+    worlds("event-twice", "a change is told twice"),
+    worlds("acceptance-untold", "an acceptance is not told"),
+    worlds("event-to-another-team", "a team is told of another's emails"),
+    worlds("attempts-not-updated", "an attempt is written down twice"),
+    // Time
+    worlds("jump-followed", "a clock that jumps is followed"),
+    worlds("due-while-unsure", "scheduled mail leaves while time is not sure"),
+    worlds("time-goes-back", "ledger time goes back"),
+];

@@ -4,6 +4,7 @@ use super::body::Body;
 use super::hop::Hop;
 use super::plan::{Class, FaultKind};
 use async_trait::async_trait;
+use mailonce_core::mutant;
 use mailonce_core::port::transport::{
     Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Wire,
 };
@@ -93,6 +94,9 @@ impl Transport for Way {
             shared.fault(FaultKind::Refuse, vec![parcel.email.to_string()]);
             return Err(Reply::new(Meaning::Refused, Phase::Rcpt, Some(550), "nobody here"));
         }
+        if mutant::is_on("sent-on-approach") {
+            self.hop.take(&parcel, &self.account);
+        }
         let way = WayParts { hop: Arc::clone(&self.hop), body: Arc::clone(&self.body), account: self.account.clone() };
         self.body.pass().await;
         Ok(Box::new(Letter { way: Arc::new(way), parcel, made: shared.passed() }))
@@ -125,7 +129,8 @@ impl Way {
 impl Ready for Letter {
     async fn hand_over(self: Box<Self>) -> Reply {
         self.way.body.pass().await;
-        if self.way.body.shared.passed() - self.made > FRESH_MS {
+        let old = self.way.body.shared.passed() - self.made > FRESH_MS;
+        if old && !mutant::is_on("old-connection-used") {
             return Reply::new(Meaning::Deferred, Phase::Data, None, "the connection grew too old; nothing was sent");
         }
         let body = Arc::clone(&self.way.body);
@@ -144,10 +149,17 @@ impl Letter {
     async fn go(self: Box<Self>) -> Reply {
         let hop = Arc::clone(&self.way.hop);
         hop.catch_up(false);
-        match self.trouble() {
+        if mutant::is_on("sent-on-approach") {
+            return Reply::new(Meaning::Accepted, Phase::Final, Some(250), "it went before its marker");
+        }
+        let reply = match self.trouble() {
             None => self.honest(),
             Some(kind) => self.troubled(kind).await,
+        };
+        if mutant::is_on("tries-again-by-itself") && reply.meaning == Meaning::Unknown {
+            return self.honest();
         }
+        reply
     }
 
     /// The fault that meets it, if one does.

@@ -5,7 +5,7 @@ use mailonce_sim::proof::Rule;
 use mailonce_sim::proof::history::{End, Evidence, Verb};
 
 /// The rules that are forged here.
-pub(crate) const FORGED: &[Rule] = &[Rule::Silent, Rule::NeedlessDoubt, Rule::Stuck, Rule::Unanswered];
+pub(crate) const FORGED: &[Rule] = &[Rule::Silent, Rule::Vanished, Rule::NeedlessDoubt, Rule::Stuck, Rule::Unanswered];
 
 #[test]
 fn an_end_without_a_word_is_convicted() {
@@ -17,6 +17,12 @@ fn an_end_without_a_word_is_convicted() {
         });
         assert_eq!(forged, [Rule::Silent, Rule::Untold], "{kind}");
     }
+}
+
+#[test]
+fn a_recipient_that_no_handoff_is_for_is_convicted() {
+    let forged = convicted(|scribe| scribe.history.emails[DOUBTED].handoffs[0].to.clear());
+    assert_eq!(forged, [Rule::Vanished]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use mailonce_core::{
     email::{Email, Guard},
     id::{EmailId, TeamId},
     key::KeyHash,
+    mutant,
     port::store::{Accept, Bound, Once, Operation, Resend, Wish},
     time::Time,
 };
@@ -13,10 +14,12 @@ use super::{Target, World, ordered_bits};
 impl World {
     /// Binds a key to an email, or says what it is bound to.
     pub(super) fn accept(&mut self, wish: Wish, now: Time) -> Accept {
-        if let Some(bound) = wish.key.and_then(|key| self.bound(wish.team, key, now)) {
+        let bound = wish.key.and_then(|key| self.bound(wish.team, key, now));
+        if let Some(bound) = bound.filter(|_| !mutant!("key-ignored")) {
             return Accept::Bound(bound);
         }
-        let guard = self.overlaps(&wish, now).then_some(Guard::Overlaps);
+        let overlaps = self.overlaps(&wish, now) && !mutant!("overlap-ignored");
+        let guard = overlaps.then_some(Guard::Overlaps);
         let (key, slots) = (wish.key, wish.slots.clone());
         let bind = key.map_or(0, |key| self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind) + 1);
         let (email, body) = wish.become_email(bind, guard, now);
@@ -28,7 +31,7 @@ impl World {
     }
 
     fn bind(&mut self, email: &Email, key: Option<KeyHash>, slots: &[KeyHash], now: Time) {
-        for slot in slots {
+        for slot in slots.iter().filter(|_| !mutant!("slots-unbound")) {
             let taken = self.keys.get(&(email.team, *slot)).and_then(|row| row.slot);
             if !taken.is_some_and(|id| self.occupies(id, now)) {
                 self.keys.entry((email.team, *slot)).or_default().slot = Some(email.id);

@@ -5,7 +5,7 @@ use mailonce_core::{
     email::Email,
     handoff::{Attempt, State},
     id::{EmailId, NodeId, TeamId},
-    limits,
+    limits, mutant,
     port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered},
     time::Time,
 };
@@ -26,7 +26,9 @@ impl World {
             if leased.len() == wish.max || early || busy(&handoff.recipients) || !email.lease(number, wish.node, now) {
                 continue;
             }
-            self.emails.insert(id, email.clone());
+            if !mutant!("lease-unsaved") {
+                self.emails.insert(id, email.clone());
+            }
             leased.push(self.with_bytes(email, number));
         }
         leased
@@ -58,12 +60,20 @@ impl World {
     }
 
     fn act_once(&mut self, team: TeamId, id: EmailId, act: &Act, now: Time) -> Acted {
-        let Some(mut email) = self.of_team(team, id) else { return Acted::Missing };
+        let anybody = self.emails.get(&id).filter(|_| mutant!("act-of-any-team")).cloned();
+        let Some(mut email) = anybody.or_else(|| self.of_team(team, id)) else { return Acted::Missing };
         let known = self.evidence.get(&id).into_iter().flatten().filter_map(|fact| fact.once.as_deref());
-        if act.once().is_some_and(|once| known.into_iter().any(|known| known == once)) {
+        if !mutant!("facts-count-twice") && act.once().is_some_and(|once| known.into_iter().any(|known| known == once))
+        {
             return Acted::Email(Verdict::Unchanged, email);
         }
-        let effects = email.act(act, now);
+        let mut effects = email.act(act, now);
+        if mutant!("event-lost") {
+            effects.events.clear();
+        }
+        if mutant!("event-twice") {
+            effects.events.extend(effects.events.clone());
+        }
         if let (Act::Mark { hold, wire: Some(wire) }, Verdict::Done) = (act, effects.verdict) {
             self.wires.entry((id, hold.transport.clone())).or_insert_with(|| wire.to_vec());
         }
@@ -82,6 +92,9 @@ impl World {
     /// Writes an attempt as it is now.
     pub(super) fn note_attempt(&mut self, id: EmailId, attempt: Attempt) {
         let all = self.attempts.entry(id).or_default();
+        if mutant!("attempts-not-updated") {
+            all.push(attempt.clone());
+        }
         match all.iter_mut().find(|known| (known.handoff, known.number) == (attempt.handoff, attempt.number)) {
             Some(known) => *known = attempt,
             None => all.push(attempt),
@@ -104,13 +117,15 @@ impl World {
 
     pub(super) fn recover(&mut self, node: NodeId, max: usize, now: Time) -> (Recovered, Vec<Email>) {
         let alive = |holder: NodeId| {
-            holder == node || self.nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS)
+            let heard = |seen: &Time| now.since(*seen) < limits::ALIVE_MS && !mutant!("heartbeat-ignored");
+            holder == node || self.nodes.get(&holder).is_some_and(heard)
         };
         let left = |email: &Email| {
             let held = email.handoffs.iter().filter_map(|handoff| Some((handoff.number, handoff.holder?)));
             held.filter(|(_, holder)| !alive(*holder)).map(|(n, h)| (email.team, email.id, n, h)).collect::<Vec<_>>()
         };
         let left: Vec<(TeamId, EmailId, u16, NodeId)> = self.emails.values().flat_map(left).take(max).collect();
+        let left = if mutant!("nothing-recovered") { Vec::new() } else { left };
         let (mut recovered, mut changed) = (Recovered::default(), Vec::new());
         for (team, id, number, holder) in left {
             if let Acted::Email(Verdict::Done, email) = self.act_once(team, id, &Act::Crash { number, holder }, now) {

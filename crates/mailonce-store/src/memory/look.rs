@@ -5,7 +5,7 @@ use mailonce_core::{
     handoff::State,
     id::{EmailId, TeamId},
     key::KeyHash,
-    limits,
+    limits, mutant,
     port::store::{Bound, EmailQuery, KeyView, Page, SuppressedCall},
     time::Time,
 };
@@ -74,7 +74,10 @@ impl World {
             .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
             .filter(|(_, handoff)| handoff.transport == transport)
             .filter(|(_, handoff)| matches!(handoff.state, State::Queued | State::Scheduled))
-            .filter_map(|(id, handoff)| Some((handoff.due_at.filter(|at| *at <= now)?, id, handoff.number)))
+            .filter_map(|(id, handoff)| {
+                let due = |at: &Time| *at <= now || mutant!("leased-before-due");
+                Some((handoff.due_at.filter(due)?, id, handoff.number))
+            })
             .collect();
         due.sort_unstable();
         due.truncate(max);

@@ -15,7 +15,7 @@ use mailonce_core::{
     handoff::{Attempt, Evidence},
     id::{ApiKeyId, EmailId, NodeId, TeamId, ordered_bits},
     key::{InstallSecret, KeyHash},
-    limits,
+    limits, mutant,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
         Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
@@ -74,7 +74,10 @@ struct World {
 impl World {
     /// Writes what an email became, and tells of it.
     fn save(&mut self, email: &Email, event: NewEvent) {
-        self.events.entry(email.team).or_default().push(event);
+        let team = self.teams.keys().next().copied().filter(|_| mutant!("event-to-another-team"));
+        if !(mutant!("acceptance-untold") && event.kind == Kind::EmailAccepted) {
+            self.events.entry(team.unwrap_or(email.team)).or_default().push(event);
+        }
         // Not from now on: what is due already and was not swept yet must stay due.
         self.plan_sweep(email, Time(i64::MIN));
         self.emails.insert(email.id, email.clone());
@@ -89,7 +92,8 @@ impl World {
 
     /// The email, if it is this team's.
     fn of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
-        self.emails.get(&id).filter(|email| email.team == team).cloned()
+        let theirs = |email: &&Email| email.team == team || mutant!("team-ignored");
+        self.emails.get(&id).filter(theirs).cloned()
     }
 
     /// Lets go of an email's key and slots.
@@ -125,7 +129,9 @@ impl World {
 
     fn sweep_one(&mut self, id: EmailId, now: Time, swept: &mut Swept) {
         let Some(email) = self.emails.get(&id).cloned() else { return };
-        if email.is_forgotten(now) && self.forget(&email, email.expires_at().unwrap_or(now)) {
+        if (email.is_forgotten(now) || mutant!("live-key-swept"))
+            && self.forget(&email, email.expires_at().unwrap_or(now))
+        {
             swept.keys += 1;
         }
         if email.body_until().is_some_and(|at| at <= now) && self.bodies.remove(&id).is_some() {
@@ -213,7 +219,7 @@ impl Memory {
         let Some(mut email) = world.of_team(team, id) else { return Change::Missing };
         match rule(&mut email) {
             Ok(event) => {
-                if let Some(event) = event {
+                if let Some(event) = event.filter(|_| !mutant!("cancel-unsaved")) {
                     world.save(&email, event);
                     self.tell(&email);
                 }
@@ -251,7 +257,8 @@ impl Store for Memory {
                 None => world.bind_operation(operation),
             }
         }
-        let items: Vec<Accept> = batch.items.into_iter().map(|wish| world.accept(wish, now)).collect();
+        let whole = batch.items.len() - usize::from(mutant!("batch-cut-short"));
+        let items: Vec<Accept> = batch.items.into_iter().take(whole).map(|wish| world.accept(wish, now)).collect();
         for item in &items {
             if let Accept::First(email) = item {
                 self.tell(email);
@@ -428,7 +435,7 @@ impl Store for Memory {
     async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
         let mut world = self.world();
         let Some(Bound::Email(mut email)) = world.bound(team, key, now) else { return Ok(KeyChange::Missing) };
-        if !email.state().is_terminal() {
+        if !email.state().is_terminal() && !mutant!("live-key-forgotten") {
             return Ok(KeyChange::NotTerminal(email));
         }
         let event = email.forget(now);
@@ -542,8 +549,11 @@ impl Store for Memory {
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
         let mut world = self.world();
         let mut swept = Swept::default();
-        let due: Vec<EmailId> =
+        let mut due: Vec<EmailId> =
             world.sweep_at.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).take(max).collect();
+        if mutant!("live-key-swept") {
+            due = world.emails.keys().copied().collect();
+        }
         for id in due {
             world.sweep_one(id, now, &mut swept);
         }

@@ -29,6 +29,9 @@ struct Args {
     /// Runs the world of this seed twice, tells what happened, and compares.
     #[arg(long)]
     replay: Option<u64>,
+    /// Takes every wrong turn, each until a world notices it, in at most so many worlds.
+    #[arg(long, value_name = "MOST")]
+    mutants: Option<u64>,
     /// Takes this wrong turn.
     #[arg(long)]
     mutant: Option<String>,
@@ -44,6 +47,9 @@ fn main() -> Result<ExitCode> {
         return tell(seed, mutant);
     }
     let seed = args.seed.unwrap_or_else(chance::seed);
+    if let Some(most) = args.mutants {
+        return convict(&args, seed, most);
+    }
     let campaign = Campaign { seed, worlds: args.worlds, jobs: args.jobs, mutant, stop_at_first: args.first };
     let summary = campaign.run();
     for failure in &summary.failures {
@@ -55,6 +61,18 @@ fn main() -> Result<ExitCode> {
         std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(if summary.violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// All mutants, one line each.
+fn convict(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
+    let verdicts = mutants::convict_all(seed, most, args.jobs, |verdict| println!("{verdict}"));
+    let survived = verdicts.iter().filter(|verdict| verdict.worlds.is_none()).count();
+    println!("{} mutants, {survived} survived, from seed {seed}", verdicts.len());
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&verdicts)?;
+        std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(if survived == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One world, told line by line.
