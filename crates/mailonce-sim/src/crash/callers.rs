@@ -74,7 +74,8 @@ impl Callers {
             }
             self.bait(shift, at, BAITS + n, baits);
             baits += 1;
-            pause(if n < 2 { Duration::ZERO } else { PATIENTLY });
+            // A point that takes long needs time rather than mail.
+            pause(if n < 2 { Duration::ZERO } else { PATIENTLY * (1 + baits as u32 / 8).min(8) });
         }
     }
 
@@ -83,6 +84,7 @@ impl Callers {
         let source = &shift.source;
         let mail = |special| Deed::Ask(source.mail(n, special));
         let deeds = match shift.bait {
+            Bait::Fresh | Bait::Start | Bait::Leftover if before > 2 => Vec::new(),
             Bait::Fresh | Bait::Start | Bait::Leftover => vec![mail(Special::No)],
             Bait::Mail => vec![mail(if n.is_multiple_of(2) { Special::No } else { Special::Worked })],
             Bait::Batch => vec![Deed::Ask(source.batch(n))],

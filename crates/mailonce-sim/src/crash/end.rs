@@ -10,8 +10,9 @@ use anyhow::{Result, ensure};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long everything may take to settle in the end: 15 s until a death is noticed, and repeats after it.
-const SETTLES: Duration = Duration::from_mins(3);
+/// How long everything may take to settle in the end: 15 s until a death is noticed, and repeats whose pauses doubled
+/// with each death.
+const SETTLES: Duration = Duration::from_mins(6);
 
 /// How long it usually takes at most; whatever still moves then is told.
 const USUAL: Duration = Duration::from_secs(45);

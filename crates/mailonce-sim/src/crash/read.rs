@@ -7,7 +7,7 @@ use crate::rig::http::{self, Reply};
 use anyhow::{Context as _, Result, ensure};
 use mailonce_core::time::Time;
 use serde_json::{Map, Value, json};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
 /// Everything that a server shows to its teams.
 #[derive(Debug, Clone, Default)]
@@ -20,18 +20,31 @@ pub struct Shown {
     pub attempts: Vec<(String, i64, Option<i64>)>,
 }
 
-fn get(at: SocketAddr, team: &Team, path: &str) -> Result<Value> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {}\r\n\r\n", team.credential);
-    let Reply { status, body, .. } = http::exchange(at, request.as_bytes())?;
-    ensure!(status == 200, "GET {path} was answered {status}: {body}");
-    Ok(body)
+/// A reader of one team, on one connection.
+struct Reader<'a> {
+    team: &'a Team,
+    stream: TcpStream,
+}
+
+impl<'a> Reader<'a> {
+    fn new(at: SocketAddr, team: &'a Team) -> Result<Self> {
+        Ok(Self { team, stream: http::connect(at)? })
+    }
+
+    fn get(&mut self, path: &str) -> Result<Value> {
+        let credential = &self.team.credential;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: mailonce\r\nAuthorization: Bearer {credential}\r\n\r\n");
+        let Reply { status, body, .. } = http::converse(&mut self.stream, request.as_bytes())?;
+        ensure!(status == 200, "GET {path} was answered {status}: {body}");
+        Ok(body)
+    }
 }
 
 /// The rows of every page.
-fn pages(at: SocketAddr, team: &Team, path: &str, from: &str) -> Result<Vec<Value>> {
+fn pages(reader: &mut Reader<'_>, path: &str, from: &str) -> Result<Vec<Value>> {
     let (mut rows, mut next) = (Vec::new(), String::new());
     loop {
-        let mut page = get(at, team, &format!("{path}{next}"))?;
+        let mut page = reader.get(&format!("{path}{next}"))?;
         let data = page["data"].as_array_mut().context("a page without data")?;
         rows.append(data);
         match page["next_cursor"].as_str() {
@@ -43,7 +56,7 @@ fn pages(at: SocketAddr, team: &Team, path: &str, from: &str) -> Result<Vec<Valu
 
 /// The emails of a team in a state: id and rev.
 pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String, u64)>> {
-    let page = get(at, team, &format!("/v1/emails?state={state}&limit=100"))?;
+    let page = Reader::new(at, team)?.get(&format!("/v1/emails?state={state}&limit=100"))?;
     let rows = page["data"].as_array().context("a page without data")?;
     Ok(rows.iter().map(|row| (text(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
 }
@@ -52,11 +65,12 @@ pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String,
 pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
     let mut all = Map::new();
     for team in teams {
-        let rows = pages(at, team, "/v1/emails?limit=100", "cursor")?;
-        let detail = |row: &Value| get(at, team, &format!("/v1/emails/{}", text(&row["id"])));
+        let mut reader = Reader::new(at, team)?;
+        let rows = pages(&mut reader, "/v1/emails?limit=100", "cursor")?;
+        let detail = |row: &Value| reader.get(&format!("/v1/emails/{}", text(&row["id"])));
         let emails = rows.iter().map(detail).collect::<Result<Vec<Value>>>()?;
-        let events = pages(at, team, "/v1/events?limit=1000", "after")?;
-        let transports = get(at, team, "/v1/transports")?["data"].take();
+        let events = pages(&mut reader, "/v1/events?limit=1000", "after")?;
+        let transports = reader.get("/v1/transports")?["data"].take();
         all.insert(team.name.clone(), json!({"emails": emails, "events": events, "transports": transports}));
     }
     Ok(Value::Object(all))
