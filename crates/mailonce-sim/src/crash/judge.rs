@@ -4,7 +4,7 @@
 use super::read::Shown;
 use super::table::Class;
 use super::world::ANSWER;
-use crate::proof::history::{Arrival, Call, Fault, History, Hop};
+use crate::proof::history::{Arrival, Call, Email, Fault, History, Hop, Verb};
 use crate::proof::{Promise, Violation, check};
 use crate::rig::chance::number_of;
 use crate::sink::oracle::journal::{Journal, Line, now_us};
@@ -81,7 +81,8 @@ impl Record {
 
     /// Everything as one history.
     pub fn history(&self, class: Class) -> History {
-        let shown = Shown::of(&self.api);
+        let mut shown = Shown::of(&self.api);
+        self.number_binds(&mut shown.emails);
         History {
             hops: BTreeMap::from([(class.word().to_owned(), hop(class))]),
             calls: self.calls.clone(),
@@ -91,6 +92,21 @@ impl Record {
             emails: shown.emails,
             healed: true,
             ..History::default()
+        }
+    }
+
+    /// The API does not tell how often a key was bound. One that may be forgotten is bound anew by each of its emails.
+    fn number_binds(&self, emails: &mut [Email]) {
+        let forgotten = self.calls.iter().filter(|call| call.verb == Verb::Forget);
+        let forgotten: BTreeSet<(&str, &str)> =
+            forgotten.filter_map(|call| Some((call.team.as_str(), call.key.as_deref()?))).collect();
+        let mut binds: BTreeMap<(String, String), u32> = BTreeMap::new();
+        // Ids grow with time.
+        emails.sort_by(|a, b| a.id.cmp(&b.id));
+        for email in emails.iter_mut().filter(|email| forgotten.contains(&(&*email.team, &*email.key))) {
+            let bind = binds.entry((email.team.clone(), email.key.clone())).or_default();
+            *bind += 1;
+            email.bind = *bind;
         }
     }
 

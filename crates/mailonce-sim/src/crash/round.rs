@@ -106,7 +106,7 @@ impl Round {
         let story = std::mem::take(&mut live.story).join("\n");
         let judgement = played.with_context(|| format!("the round so far:\n{story}"))?;
         live.world.close()?;
-        Ok(Judgement { story, ..judgement })
+        Ok(Judgement { story: [story, judgement.story].join("\n"), ..judgement })
     }
 }
 
