@@ -144,6 +144,8 @@ pub struct Arrival {
     pub taken: bool,
     /// Whether it came before the time that the email was scheduled for.
     pub early: bool,
+    /// Whether a process that lives in the end heard that it is taken.
+    pub heard: bool,
 }
 
 /// A fault that the rig made.

@@ -59,6 +59,7 @@ pub fn asked(name: &str, usual: u64) -> u64 {
     number(name).unwrap_or(usual)
 }
 
-fn number(name: &str) -> Option<u64> {
+/// The number that an environment variable names.
+pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.trim().parse().ok()
 }

@@ -29,6 +29,8 @@ pub(super) struct Body {
     /// What its wall clock is ahead.
     skew: Arc<AtomicI64>,
     dice: Mutex<Dice>,
+    /// Emails and recipients of which it heard that they were taken.
+    heard: Mutex<Vec<(String, Vec<String>)>>,
     /// The names under which it leased.
     names: Mutex<BTreeSet<NodeId>>,
 }
@@ -44,6 +46,7 @@ impl Body {
             moved: Notify::new(),
             skew,
             dice: Mutex::new(dice),
+            heard: Mutex::default(),
             names: Mutex::default(),
         })
     }
@@ -72,6 +75,16 @@ impl Body {
     /// Learns under which name it leases.
     pub(super) fn leases_as(&self, node: NodeId) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
+    }
+
+    /// Hears that a mail was taken.
+    pub(super) fn hears(&self, email: String, to: Vec<String>) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((email, to));
+    }
+
+    /// What it heard of.
+    pub(super) fn heard(&self) -> Vec<(String, Vec<String>)> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends it. What it had on the wire may have arrived or not.

@@ -3,7 +3,7 @@
 //! Most are `mutant!("name")` in core, engine and the model store; some are turns of the ports, which the world itself
 //! takes. A mutant that nobody convicts is a hole in the judge, in the weather, or in the promise.
 
-use super::run;
+use super::{Class, FaultKind, Plan, run_plan};
 use crate::proof::Rule;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,6 +28,34 @@ pub struct Mutant {
     pub what: &'static str,
     /// Who convicts it.
     pub rig: Rig,
+    /// The weather in which it shows.
+    #[serde(skip)]
+    pub weather: Weather,
+}
+
+/// What a world needs beside its own weather to bring a wrong turn to light soon.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Weather {
+    /// Faults that happen besides.
+    pub faults: &'static [FaultKind],
+    /// Next hops, if not those that were drawn.
+    pub hops: &'static [Class],
+    /// Nodes, if not as many as were drawn.
+    pub nodes: usize,
+}
+
+impl Weather {
+    /// A plan with this weather.
+    pub fn over(&self, mut plan: Plan) -> Plan {
+        plan.faults.extend(self.faults);
+        if !self.hops.is_empty() {
+            plan.hops = self.hops.to_vec();
+        }
+        if self.nodes > 0 {
+            plan.nodes = self.nodes;
+        }
+        plan
+    }
 }
 
 /// What became of a mutant.
@@ -46,8 +74,9 @@ pub struct Verdict {
 /// Runs worlds with a mutant until one of them convicts it, at most so many. A world convicts only what breaks a
 /// promise in it that is kept there without the mutant.
 pub fn convict(mutant: &Mutant, seed: u64, most: u64) -> Verdict {
-    let broken = |seed: u64, mutant| -> BTreeSet<Rule> {
-        run(seed, mutant, false).violations.iter().map(|violation| violation.rule).collect()
+    let broken = |seed: u64, name| -> BTreeSet<Rule> {
+        let outcome = run_plan(mutant.weather.over(Plan::of(seed)), name, false);
+        outcome.violations.iter().map(|violation| violation.rule).collect()
     };
     for number in 0..most {
         let seed = seed.wrapping_add(number);
@@ -99,8 +128,31 @@ pub fn named(name: &str) -> Option<&'static Mutant> {
 }
 
 const fn worlds(name: &'static str, what: &'static str) -> Mutant {
-    Mutant { name, what, rig: Rig::Worlds }
+    Mutant { name, what, rig: Rig::Worlds, weather: Weather { faults: &[], hops: &[], nodes: 0 } }
 }
+
+impl Mutant {
+    /// With these faults besides.
+    const fn among(mut self, faults: &'static [FaultKind]) -> Self {
+        self.weather.faults = faults;
+        self
+    }
+
+    /// At these next hops.
+    const fn at(mut self, hops: &'static [Class]) -> Self {
+        self.weather.hops = hops;
+        self
+    }
+
+    /// With two nodes.
+    const fn in_two(mut self) -> Self {
+        self.weather.nodes = 2;
+        self
+    }
+}
+
+/// A provider that remembers a key for a quarter of an hour.
+const KEYED: &[Class] = &[Class::Keyed(15 * 60_000)];
 
 /// All of them.
 pub const ALL: &[Mutant] = &[
@@ -125,72 +177,124 @@ pub const ALL: &[Mutant] = &[
     worlds("resend-anything", "the next version is made of what is not finished"),
     // Leases and fences
     worlds("lease-same-fence", "a lease does not raise the fence"),
-    worlds("any-fence", "any fence will do"),
+    worlds("any-fence", "any fence will do").among(&[FaultKind::Leap, FaultKind::Pause]).in_two(),
     worlds("lease-unsaved", "a lease is not written down"),
     worlds("leased-before-due", "work is taken before its time"),
-    worlds("heartbeat-ignored", "a process that was heard of is taken for dead"),
+    worlds("heartbeat-ignored", "a process that was heard of is taken for dead").in_two(),
     worlds("nothing-recovered", "what a dead process held stays its own"),
-    worlds("lost-lease-kept", "a lease whose answer was lost is kept by a process that does not know of it"),
-    worlds("unheard-name", "a process leases under a name that nobody heard of"),
+    worlds("lost-lease-kept", "a lease whose answer was lost is kept by a process that does not know of it")
+        .among(&[FaultKind::LostCommit]),
+    worlds("unheard-name", "a process leases under a name that nobody heard of")
+        .among(&[FaultKind::LostCommit])
+        .in_two(),
     worlds("stale-rev-obeyed", "a decision on an outdated view is obeyed"),
     worlds("rev-stands", "changes are not counted"),
     // The marker
     worlds("marker-forgotten", "the marker is not written down"),
     worlds("sent-on-approach", "the wire comes before the marker"),
-    worlds("stale-worker-goes-on", "a refused marker does not stop the worker"),
-    worlds("unconfirmed-marker-goes-on", "a marker that the ledger did not confirm does not stop the worker"),
-    worlds("crash-requeues-sending", "what was on the wire when its worker died is queued again"),
+    worlds("stale-worker-goes-on", "a refused marker does not stop the worker")
+        .among(&[FaultKind::Leap, FaultKind::Pause])
+        .in_two(),
+    worlds("unconfirmed-marker-goes-on", "a marker that the ledger did not confirm does not stop the worker")
+        .among(&[FaultKind::StoreDown]),
+    worlds("crash-requeues-sending", "what was on the wire when its worker died is queued again")
+        .among(&[FaultKind::Crash]),
     worlds("crash-doubts-leased", "what had not left when its worker died is unknown"),
     worlds("crash-untold", "nobody is told that a crash left an outcome unknown"),
-    worlds("cancel-after-marker", "an email is taken back while it is on the wire"),
+    worlds("cancel-after-marker", "an email is taken back while it is on the wire").among(&[FaultKind::Stall]),
     worlds("cancel-in-doubt", "an email is taken back although it may have arrived"),
     worlds("cancel-unsaved", "a cancel is answered and not written down"),
     // Answers
     worlds("unknown-is-refused", "no answer is taken for a refusal"),
     worlds("unknown-is-deferred", "no answer is taken for a request to come again: released on any error"),
     worlds("unknown-is-accepted", "no answer is taken for success"),
-    worlds("refused-is-unknown", "a refusal is taken for no answer"),
-    worlds("refused-is-accepted", "a refusal is taken for success"),
+    worlds("refused-is-unknown", "a refusal is taken for no answer").among(&[FaultKind::Refuse]),
+    worlds("refused-is-accepted", "a refusal is taken for success").among(&[FaultKind::Refuse]),
     worlds("accepted-is-deferred", "success is taken for a request to come again"),
     worlds("accepted-is-refused", "success is taken for a refusal"),
     worlds("deferred-is-accepted", "a request to come again is taken for success"),
     worlds("deferred-is-unknown", "a request to come again is taken for no answer"),
     worlds("fault-is-unknown", "a transport at fault is taken for no answer"),
-    worlds("concurrent-is-refused", "a provider that is busy with a key is taken to refuse it"),
-    worlds("mismatch-is-refused", "a key that is known for other bytes is taken for a refusal"),
-    worlds("repeated-is-refused", "a repeat that is rejected as a repeat is taken for a refusal"),
-    worlds("waits-for-ever", "a next hop that never answers is waited for"),
-    worlds("written-down-once", "an answer that could not be written down is dropped"),
-    worlds("late-reply-dropped", "the fence refuses facts"),
-    worlds("tries-again-by-itself", "a transport repeats what had no answer"),
-    worlds("old-connection-used", "a worker that slept sends all the same"),
-    worlds("breaker-never-tries", "a way that rested once rests for ever"),
+    worlds("concurrent-is-refused", "a provider that is busy with a key is taken to refuse it")
+        .among(&[FaultKind::Concurrent])
+        .at(KEYED),
+    worlds("mismatch-is-refused", "a key that is known for other bytes is taken for a refusal")
+        .among(&[FaultKind::Mismatch])
+        .at(KEYED),
+    worlds("repeated-is-refused", "a repeat that is rejected as a repeat is taken for a refusal")
+        .among(&[FaultKind::LoseReply])
+        .at(KEYED),
+    worlds("waits-for-ever", "a next hop that never answers is waited for").among(&[FaultKind::Stall]),
+    worlds("written-down-once", "an answer that could not be written down is dropped").among(&[FaultKind::StoreDown]),
+    worlds("late-reply-dropped", "the fence refuses facts").among(&[FaultKind::Leap, FaultKind::Pause]).in_two(),
+    worlds("tries-again-by-itself", "a transport repeats what had no answer")
+        .among(&[FaultKind::LoseReply])
+        .at(&[Class::Plain]),
+    worlds("old-connection-used", "a worker that slept sends all the same")
+        .among(&[FaultKind::LoseReply, FaultKind::Leap, FaultKind::Pause])
+        .at(KEYED),
+    worlds("breaker-never-tries", "a way that rested once rests for ever").among(&[FaultKind::Unauthorized]),
     // Bytes
     worlds("bytes-made-anew", "each attempt is composed anew"),
     worlds("downstream-key-anew", "each attempt has its own key downstream"),
     worlds("message-id-anew", "the Message-ID changes with the email"),
     // Doubts
-    worlds("refusal-ends-doubt", "a refused repeat settles the attempts before it"),
-    worlds("given-up-in-doubt", "giving up forgets that an attempt may have arrived"),
-    worlds("one-refusal-clears-all", "one disproven attempt disproves all"),
-    worlds("window-never-closes", "a repeat goes on after the provider forgot the key"),
-    worlds("window-slides", "the window counts from the latest attempt"),
-    worlds("window-while-unsure", "a window counts as open while time is not sure"),
-    worlds("window-unmeasured", "a window counts as open although nobody can measure it"),
-    worlds("any-account", "a repeat goes to another account"),
-    worlds("never-looked-at-again", "nobody looks after unknown outcomes"),
-    worlds("not-found-is-proof", "a look-up that finds nothing is believed"),
-    worlds("silence-is-proof", "a look-up without an answer is taken for a yes"),
-    worlds("hold-is-resend", "every email is resent when its outcome stays unknown"),
-    worlds("policy-twice", "the policy resends again and again"),
-    worlds("resend-unflagged", "nothing says that a resend may duplicate"),
-    worlds("doubt-rerouted", "what may have arrived takes another way"),
-    worlds("redirect-after-sent", "an email takes another way although some of it was sent"),
+    worlds("refusal-ends-doubt", "a refused repeat settles the attempts before it")
+        .among(&[FaultKind::LoseReply, FaultKind::Refuse])
+        .at(KEYED),
+    worlds("given-up-in-doubt", "giving up forgets that an attempt may have arrived").among(&[
+        FaultKind::LoseReply,
+        FaultKind::Refuse,
+        FaultKind::Leap,
+    ]),
+    worlds("one-refusal-clears-all", "one disproven attempt disproves all")
+        .among(&[FaultKind::LoseReply, FaultKind::Defer, FaultKind::Leap, FaultKind::Pause])
+        .in_two(),
+    worlds("window-never-closes", "a repeat goes on after the provider forgot the key")
+        .among(&[FaultKind::LoseReply, FaultKind::Leap])
+        .at(KEYED),
+    worlds("window-slides", "the window counts from the latest attempt")
+        .among(&[FaultKind::LoseReply, FaultKind::LoseRequest, FaultKind::Leap])
+        .at(KEYED),
+    worlds("window-while-unsure", "a window counts as open while time is not sure")
+        .among(&[FaultKind::LoseReply, FaultKind::Crash, FaultKind::ClockJump, FaultKind::Leap])
+        .at(KEYED),
+    worlds("window-unmeasured", "a window counts as open although nobody can measure it")
+        .among(&[FaultKind::LoseReply, FaultKind::Crash, FaultKind::ClockJump, FaultKind::Leap])
+        .at(KEYED),
+    worlds("any-account", "a repeat goes to another account")
+        .among(&[FaultKind::LoseReply, FaultKind::Crash, FaultKind::OtherAccount])
+        .at(KEYED),
+    worlds("never-looked-at-again", "nobody looks after unknown outcomes").among(&[FaultKind::LoseReply]).at(KEYED),
+    worlds("not-found-is-proof", "a look-up that finds nothing is believed")
+        .among(&[FaultKind::LoseReply, FaultKind::LateAccept, FaultKind::LookUp])
+        .at(&[Class::Asked(5_000)]),
+    worlds("silence-is-proof", "a look-up without an answer is taken for a yes")
+        .among(&[FaultKind::LoseRequest, FaultKind::LookUp])
+        .at(&[Class::Asked(5_000)]),
+    worlds("hold-is-resend", "every email is resent when its outcome stays unknown")
+        .among(&[FaultKind::LoseReply, FaultKind::Leap])
+        .at(&[Class::Plain]),
+    worlds("policy-twice", "the policy resends again and again")
+        .among(&[FaultKind::LoseReply, FaultKind::Leap])
+        .at(&[Class::Plain]),
+    worlds("resend-unflagged", "nothing says that a resend may duplicate")
+        .among(&[FaultKind::LoseReply, FaultKind::Leap])
+        .at(&[Class::Plain]),
+    worlds("doubt-rerouted", "what may have arrived takes another way")
+        .among(&[FaultKind::LoseReply, FaultKind::Unauthorized])
+        .at(&[Class::Plain, Class::Asked(5_000)]),
+    worlds("redirect-after-sent", "an email takes another way although some of it was sent")
+        .among(&[FaultKind::Unauthorized, FaultKind::Defer])
+        .at(&[Class::Relay, Class::Plain]),
     // Facts and events
-    worlds("proof-only-of-doubts", "proof counts only while the outcome is unknown"),
-    worlds("fact-of-another-handoff", "a fact about one recipient counts for another"),
-    worlds("facts-count-twice", "a fact that comes twice counts twice"),
-    worlds("bounce-undone", "a delivery hides a bounce"),
+    worlds("proof-only-of-doubts", "proof counts only while the outcome is unknown")
+        .among(&[FaultKind::Reports, FaultKind::Crash]),
+    worlds("fact-of-another-handoff", "a fact about one recipient counts for another")
+        .among(&[FaultKind::Reports, FaultKind::LoseReply])
+        .at(&[Class::Relay]),
+    worlds("facts-count-twice", "a fact that comes twice counts twice").among(&[FaultKind::Reports]),
+    worlds("bounce-undone", "a delivery hides a bounce").among(&[FaultKind::Reports]),
     worlds("act-of-any-team", "facts of another team count"),
     worlds("team-ignored", "a team sees the emails of another"),
     worlds("event-lost", "a change is not told"),
@@ -199,7 +303,7 @@ pub const ALL: &[Mutant] = &[
     worlds("event-to-another-team", "a team is told of another's emails"),
     worlds("attempts-not-updated", "an attempt is written down twice"),
     // Time
-    worlds("jump-followed", "a clock that jumps is followed"),
-    worlds("due-while-unsure", "scheduled mail leaves while time is not sure"),
-    worlds("time-goes-back", "ledger time goes back"),
+    worlds("jump-followed", "a clock that jumps is followed").among(&[FaultKind::ClockJump]),
+    worlds("due-while-unsure", "scheduled mail leaves while time is not sure").among(&[FaultKind::ClockJump]),
+    worlds("time-goes-back", "ledger time goes back").among(&[FaultKind::ClockJump, FaultKind::Crash]),
 ];
