@@ -105,6 +105,9 @@ fn main() -> anyhow::Result<()> {
 fn summary(run: &Run, seed: u64, driven: &[Driven]) -> Summary {
     let mut summary = run.over();
     summary.seeds = seed.into();
+    if !summary.command.contains("--seed") {
+        summary.command = format!("{} --seed {seed}", summary.command);
+    }
     summary.counts.insert("inputs".into(), driven.iter().map(|driven| driven.inputs).sum());
     summary.counts.insert("read through".into(), driven.iter().map(|driven| driven.through).sum());
     summary.counts.insert("readers".into(), driven.len() as u64);
