@@ -5,7 +5,7 @@ use clap::Parser;
 use mailonce_sim::{
     fuzz::{
         TARGETS, Target,
-        drive::{Driven, Plan, SLOWEST, broken, drive},
+        drive::{Driven, Plan, SLOWEST, came, drive},
         layout, target,
     },
     report::summary::{Run, Summary},
@@ -74,7 +74,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(file) = &args.replay {
         let bytes = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
         for target in chosen {
-            if let Some(what) = broken(target, &bytes) {
+            if let Err(what) = came(target, &bytes) {
                 bail!("{}: {what}", target.name);
             }
             println!("{} holds", target.name);
@@ -105,14 +105,20 @@ fn main() -> anyhow::Result<()> {
 fn summary(run: &Run, seed: u64, driven: &[Driven]) -> Summary {
     let mut summary = run.over();
     summary.seeds = seed.into();
+    if !summary.command.contains("--seed") {
+        summary.command = format!("{} --seed {seed}", summary.command);
+    }
     summary.counts.insert("inputs".into(), driven.iter().map(|driven| driven.inputs).sum());
+    summary.counts.insert("read through".into(), driven.iter().map(|driven| driven.through).sum());
     summary.counts.insert("readers".into(), driven.len() as u64);
     for failure in driven.iter().flat_map(|driven| &driven.failures) {
         summary.violations.push(format!("{}: {}", failure.what, failure.replay).into());
     }
-    summary.table.push(["reader", "inputs", "slowest, ms"].map(str::to_owned).to_vec());
-    let row =
-        |driven: &Driven| vec![driven.target.to_owned(), driven.inputs.to_string(), driven.slowest_ms.to_string()];
+    summary.table.push(["reader", "inputs", "read through", "slowest, ms"].map(str::to_owned).to_vec());
+    let row = |driven: &Driven| {
+        let figures = [driven.inputs, driven.through, driven.slowest_ms].map(|figure| figure.to_string());
+        [vec![driven.target.to_owned()], figures.to_vec()].concat()
+    };
     summary.table.extend(driven.iter().map(row));
     summary
 }

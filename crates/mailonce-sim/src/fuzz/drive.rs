@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Target, mutate};
+use super::{Came, Check, Target, mutate};
 use crate::rig::chance::Chance;
 
 /// Processor time that one input may take in an unoptimised build. Waiting does not count.
@@ -42,6 +42,8 @@ pub struct Driven {
     pub target: &'static str,
     /// Inputs that were tried.
     pub inputs: u64,
+    /// Inputs that were read as what the reader looks for.
+    pub through: u64,
     /// Processor time of the slowest one, in milliseconds.
     pub slowest_ms: u64,
     /// How far resident memory rose above what it was before, in kilobytes.
@@ -66,7 +68,8 @@ pub fn drive(target: &Target, plan: &Plan) -> std::io::Result<Driven> {
     let mut seeds = (target.seeds)();
     seeds.extend(corpus(plan.corpus.as_deref())?);
     let (started, memory) = (Instant::now(), resident_kb());
-    let mut driven = Driven { target: target.name, inputs: 0, slowest_ms: 0, memory_kb: 0, failures: Vec::new() };
+    let mut driven =
+        Driven { target: target.name, inputs: 0, through: 0, slowest_ms: 0, memory_kb: 0, failures: Vec::new() };
     for seed in &seeds {
         try_one(target, seed, plan, &mut driven)?;
     }
@@ -84,24 +87,21 @@ pub fn drive(target: &Target, plan: &Plan) -> std::io::Result<Driven> {
 /// Tries one input, and keeps it when something broke.
 fn try_one(target: &Target, bytes: &[u8], plan: &Plan, driven: &mut Driven) -> std::io::Result<()> {
     let before = processor_time();
-    let broken = broken(target, bytes);
+    let came = came(target, bytes);
     let took = processor_time().saturating_sub(before);
     driven.inputs += 1;
     driven.slowest_ms = driven.slowest_ms.max(took.as_millis() as u64);
     let slow = (took > plan.slowest).then(|| format!("took {took:?}"));
-    if let Some(what) = broken.or(slow) {
+    driven.through += u64::from(came == Ok(Came::Through));
+    if let Some(what) = came.err().or(slow) {
         driven.failures.push(keep(target, bytes, what, &plan.keep)?);
     }
     Ok(())
 }
 
-/// What an input breaks.
-pub fn broken(target: &Target, bytes: &[u8]) -> Option<String> {
-    match catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))) {
-        Ok(Ok(())) => None,
-        Ok(Err(what)) => Some(what),
-        Err(_) => Some("it panicked".into()),
-    }
+/// What comes of an input, or what it breaks.
+pub fn came(target: &Target, bytes: &[u8]) -> Check {
+    catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).unwrap_or_else(|_panic| Err("it panicked".into()))
 }
 
 fn keep(target: &Target, bytes: &[u8], what: String, dir: &Path) -> std::io::Result<Failure> {

@@ -6,7 +6,7 @@ use mailonce_mail::{
     return_path::Tag,
 };
 
-use super::{Check, holds, text};
+use super::{Came, Check, holds, text};
 
 const NOW: Time = Time(1_794_736_800_000);
 
@@ -19,14 +19,15 @@ pub fn read(kind: Kind, bytes: &[u8]) -> Check {
     if let Some(secrets) = secrets(kind) {
         holds(hook::verify(kind, &secrets, &request, NOW).is_err(), "a stranger was believed")?;
     }
-    let Ok(reports) = hook::read(kind, &request) else { return Ok(()) };
+    let Ok(reports) = hook::read(kind, &request) else { return Ok(Came::Short) };
     holds(reports.len() <= MAX_EVENTS, "too many events")?;
     for report in &reports {
         holds(!report.once.is_empty() && report.once.len() <= 256, "an event without a name of its own")?;
         holds(report.reason.chars().count() <= Reply::TEXT_CHARS, "a reason too long")?;
         holds(!report.reason.contains(char::is_control), "a reason that cannot be printed")?;
     }
-    holds(hook::read(kind, &request).as_ref() == Ok(&reports), "the same bytes, other events")
+    holds(hook::read(kind, &request).as_ref() == Ok(&reports), "the same bytes, other events")?;
+    Ok(Came::through(reports.iter().any(|report| report.email.is_some() || report.remote_id.is_some())))
 }
 
 /// Secrets that no input knows.
@@ -44,10 +45,12 @@ fn secrets(kind: Kind) -> Option<Secrets> {
 
 /// Return paths and envelope ids.
 pub fn return_path(bytes: &[u8]) -> Check {
-    let Some(text) = text(bytes) else { return Ok(()) };
+    let Some(text) = text(bytes) else { return Ok(Came::Short) };
+    let mut came = Came::Short;
     for tag in [Tag::from_return_path(text), Tag::from_envelope_id(text)].into_iter().flatten() {
         holds(Tag::from_return_path(&tag.return_path("x.example")) == Some(tag), "a tag that is not read again")?;
         holds(Tag::from_envelope_id(&tag.envelope_id()) == Some(tag), "an envelope id that is not read again")?;
+        came = Came::Through;
     }
-    Ok(())
+    Ok(came)
 }

@@ -35,6 +35,6 @@ pub fn manifest() -> String {
 pub fn file(name: &str) -> String {
     format!(
         "//! libFuzzer for the reader `{name}`.\n\n#![no_main]\n\nlibfuzzer_sys::fuzz_target!(|bytes: &[u8]| {{\n    \
-         assert_eq!(mailonce_sim::fuzz::run(\"{name}\", bytes), Ok(()));\n}});\n"
+         assert_eq!(mailonce_sim::fuzz::run(\"{name}\", bytes).err(), None);\n}});\n"
     )
 }

@@ -11,7 +11,7 @@ use mailonce_mail::{
     thread,
 };
 
-use super::{Check, holds};
+use super::{Came, Check, holds};
 
 /// A mail with its page and its links.
 fn read(raw: &[u8]) -> (Parsed, Option<Page>, Vec<Link>) {
@@ -49,7 +49,7 @@ pub fn parse(raw: &[u8]) -> Check {
         let whole = id.starts_with('<') && id.ends_with('>') && !id.contains(char::is_whitespace);
         holds(whole, "a Message-ID that is none")?;
     }
-    Ok(())
+    Ok(Came::through(mail.text.is_some() || mail.html.is_some()))
 }
 
 /// HTML by itself.
@@ -61,7 +61,8 @@ pub fn html(bytes: &[u8]) -> Check {
     let again = Page::read(&page.clean);
     holds(again.hidden.chars == 0, "what is clean hides something")?;
     holds(again.anchors.is_empty(), "what is clean links somewhere")?;
-    holds(html::render(&page).len() <= 8 * html.len() + 1_024, "more words than the page has")
+    holds(html::render(&page).len() <= 8 * html.len() + 1_024, "more words than the page has")?;
+    Ok(Came::through(!page.clean.is_empty()))
 }
 
 /// One link, and all of a mail.
@@ -73,7 +74,8 @@ pub fn link(bytes: &[u8]) -> Check {
     let (_, _, links) = read(bytes);
     holds(links.len() <= LINKS, "too many links")?;
     let mut allowed = links.iter().filter(|link| link.verdict == Verdict::Allowed);
-    holds(allowed.all(|link| link.url.starts_with("https://")), "a link is allowed that is not https")
+    holds(allowed.all(|link| link.url.starts_with("https://")), "a link is allowed that is not https")?;
+    Ok(Came::through(!links.is_empty()))
 }
 
 /// Codes and links that an agent waits for.
@@ -87,7 +89,7 @@ pub fn artifact(raw: &[u8]) -> Check {
         let hidden = artifact::hide(&format!("code {} code", code.value), &found);
         holds(!hidden.contains(&code.value), "a code that shines through")?;
     }
-    Ok(())
+    Ok(Came::through(!found.decided.is_empty()))
 }
 
 /// The view that a model is shown.
@@ -97,15 +99,18 @@ pub fn minimise(raw: &[u8]) -> Check {
     let view = minimise::view(&mail, page.as_ref(), &found, "n0nce");
     let fences = (view.text.matches("<<<").count(), view.text.matches(">>>").count());
     holds(fences == (1, 1), "a fence that a mail can write")?;
-    holds(view.text.chars().count() <= minimise::VIEW_CHARS + 60, "a view too long")
+    holds(view.text.chars().count() <= minimise::VIEW_CHARS + 60, "a view too long")?;
+    Ok(Came::through(!view.text.is_empty()))
 }
 
 /// Which thread a mail belongs to.
 pub fn thread(raw: &[u8]) -> Check {
     let mail = parse::parse(raw);
-    holds(thread::ancestors(&mail).len() <= parse::REFERENCES, "too many ancestors")?;
+    let ancestors = thread::ancestors(&mail).len();
+    holds(ancestors <= parse::REFERENCES, "too many ancestors")?;
     let base = thread::base_subject(&mail.subject);
-    holds(thread::base_subject(&base) == base, "a base subject that has one of its own")
+    holds(thread::base_subject(&base) == base, "a base subject that has one of its own")?;
+    Ok(Came::through(ancestors > 0))
 }
 
 /// Why a machine must not answer.
@@ -113,18 +118,17 @@ pub fn automatic(raw: &[u8]) -> Check {
     let mail = parse::parse(raw);
     let why = automatic::why(&mail, Some(""));
     holds(why.is_some(), "mail with a null return path may be answered")?;
-    automatic::why(&mail, None);
-    Ok(())
+    Ok(Came::through(automatic::why(&mail, None).is_some()))
 }
 
 /// What became of our own mail.
 pub fn bounce(raw: &[u8]) -> Check {
     let mail = parse::parse(raw);
-    let Some(bounce) = bounce::read(raw, &mail, Some(""), "bounce+x@x.example") else { return Ok(()) };
+    let Some(bounce) = bounce::read(raw, &mail, Some(""), "bounce+x@x.example") else { return Ok(Came::Short) };
     holds(bounce.recipients.len() <= bounce::RECIPIENTS, "too many recipients")?;
     for fate in &bounce.recipients {
         holds(!fate.reason.contains(char::is_control), "a reason that cannot be printed")?;
         holds(!fate.recipient.contains(|c: char| c.is_control()), "a recipient that cannot be printed")?;
     }
-    Ok(())
+    Ok(Came::Through)
 }

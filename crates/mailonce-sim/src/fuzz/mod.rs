@@ -30,8 +30,23 @@ use mailonce_mail::hook::Kind;
 
 use crate::sink::http::Vendor;
 
-/// What does not hold.
-pub type Check = Result<(), String>;
+/// What came of an input, or what does not hold.
+pub type Check = Result<Came, String>;
+
+/// What came of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// It was read as what the reader looks for. A seed that is not proves little when it is bent.
+    Through,
+    /// It was refused, or nothing was found in it.
+    Short,
+}
+
+impl Came {
+    fn through(is_through: bool) -> Self {
+        if is_through { Self::Through } else { Self::Short }
+    }
+}
 
 /// A reader of outside bytes, with what must hold of it.
 #[derive(Clone, Copy)]
@@ -103,7 +118,7 @@ pub fn run(name: &str, bytes: &[u8]) -> Check {
 }
 
 /// Says what does not hold.
-fn holds(condition: bool, what: &str) -> Check {
+fn holds(condition: bool, what: &str) -> Result<(), String> {
     if condition { Ok(()) } else { Err(what.to_owned()) }
 }
 

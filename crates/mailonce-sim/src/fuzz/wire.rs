@@ -19,7 +19,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Check, holds};
+use super::{Came, Check, holds};
 use crate::sink::http::{
     API_KEY, Vendor,
     client::{NOW, build, raw},
@@ -55,12 +55,9 @@ pub fn http(vendor: Vendor, bytes: &[u8]) -> Check {
         check_reply(&reply, success || early)?;
         let found = transport.look_up(asked()).await;
         server.abort();
-        match found {
-            Found::Yes { .. } => {
-                holds(success || early || vendor == Vendor::UseSend, "found in an answer that is none")
-            }
-            Found::No | Found::Silent(_) => Ok(()),
-        }
+        let is_found = matches!(found, Found::Yes { .. });
+        holds(!is_found || success || early || vendor == Vendor::UseSend, "found in an answer that is none")?;
+        Ok(Came::through(reply.meaning == Meaning::Accepted))
     })
 }
 
@@ -76,12 +73,13 @@ pub fn smtp(bytes: &[u8]) -> Check {
         let reply = attempt(&smtp, parcel(MIME.to_vec())).await;
         server.abort();
         let mut lines = bytes.split(|byte| matches!(byte, b'\n' | 0));
-        check_reply(&reply, lines.any(|line| line.starts_with(b"2")))
+        check_reply(&reply, lines.any(|line| line.starts_with(b"2")))?;
+        Ok(Came::through(reply.meaning == Meaning::Accepted))
     })
 }
 
 /// What holds of every reply: it is bounded, it can be printed, and nothing is accepted that was not said to be.
-fn check_reply(reply: &Reply, may_accept: bool) -> Check {
+fn check_reply(reply: &Reply, may_accept: bool) -> Result<(), String> {
     holds(reply.text.chars().count() <= Reply::TEXT_CHARS, "a reply too long")?;
     holds(!reply.text.contains(char::is_control), "a reply that cannot be printed")?;
     holds(!reply.text.contains(API_KEY), "a reply that shows our key")?;

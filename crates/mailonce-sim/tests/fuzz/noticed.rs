@@ -1,8 +1,8 @@
 //! Readers that are broken on purpose: each must be noticed, and its input kept so that it breaks again.
 
 use mailonce_sim::fuzz::{
-    Target,
-    drive::{Plan, broken, drive},
+    Came, Check, Target,
+    drive::{Plan, came, drive},
 };
 use std::{fs, hint::black_box, path::Path, time::Duration};
 
@@ -16,7 +16,7 @@ fn plan(inputs: u64, keep: &Path) -> Plan {
 }
 
 #[track_caller]
-fn noticed(run: fn(&[u8]) -> Result<(), String>, what: &str) {
+fn noticed(run: fn(&[u8]) -> Check, what: &str) {
     let target = Target { name: "broken", run, seeds, slow: false };
     let keep = tempfile::tempdir().expect("a folder");
     let plan = plan(20_000, keep.path());
@@ -25,17 +25,20 @@ fn noticed(run: fn(&[u8]) -> Result<(), String>, what: &str) {
     assert!(failure.what.contains(what), "{failure:?}");
     assert!(failure.replay.contains("--target broken --replay"), "{failure:?}");
     let kept = fs::read(&failure.input).expect("the input");
-    assert!(broken(&target, &kept).is_some() || what == "took", "what was kept does not break");
+    assert!(came(&target, &kept).is_err() || what == "took", "what was kept does not break");
 }
 
 #[test]
 fn a_panic_is_noticed() {
-    noticed(|bytes| if bytes.contains(&0) { panic!("a zero") } else { Ok(()) }, "panicked");
+    noticed(|bytes| if bytes.contains(&0) { panic!("a zero") } else { Ok(Came::Short) }, "panicked");
 }
 
 #[test]
 fn a_broken_rule_is_noticed() {
-    noticed(|bytes| if bytes.windows(3).any(|w| w == b"255") { Err("a number".into()) } else { Ok(()) }, "a number");
+    noticed(
+        |bytes| if bytes.windows(3).any(|w| w == b"255") { Err("a number".into()) } else { Ok(Came::Short) },
+        "a number",
+    );
 }
 
 #[test]
@@ -44,7 +47,7 @@ fn a_reader_that_takes_too_long_is_noticed() {
         |bytes| {
             let rounds: u64 = if bytes.len() > 2_000 { 50_000_000 } else { 0 };
             let sum = (0..rounds).fold(0_u64, |sum, round| black_box(sum ^ round));
-            if sum == 1 { Err("not reached".into()) } else { Ok(()) }
+            if sum == 1 { Err("not reached".into()) } else { Ok(Came::Short) }
         },
         "took",
     );
@@ -52,7 +55,7 @@ fn a_reader_that_takes_too_long_is_noticed() {
 
 #[test]
 fn the_same_number_gives_the_same_inputs() {
-    let target = Target { name: "same", run: |_| Ok(()), seeds, slow: false };
+    let target = Target { name: "same", run: |_| Ok(Came::Short), seeds, slow: false };
     let run = || {
         let keep = tempfile::tempdir().expect("a folder");
         let plan = plan(50, keep.path());
