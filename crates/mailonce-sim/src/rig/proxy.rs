@@ -126,7 +126,7 @@ impl Shared {
     /// Passes bytes on, until somebody leaves or the weather is against it.
     async fn pass(&self, way: Way, mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
         let mut weather = self.weather.subscribe();
-        let (mut piece, mut passed) = ([0; PIECE], 0);
+        let (mut piece, mut passed) = (vec![0; PIECE], 0);
         while let Ok(read @ 1..) = from.read(&mut piece).await {
             if weather.wait_for(|now| *now != Weather::Stalled).await.is_err() {
                 return;

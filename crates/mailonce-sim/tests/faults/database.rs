@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use crate::setting::{self, binary, children, folder};
 
 /// How long a storm lasts.
-const STORM: Duration = Duration::from_millis(600);
+const STORM: Duration = Duration::from_millis(500);
 /// Load before it.
 const CALM: Duration = Duration::from_millis(200);
 /// How long a server may take until it accepts again.
@@ -209,7 +209,7 @@ fn crash() {
     let (mut scene, rounds) = (Scene::new(seed()), 2 * storms());
     for round in 0..rounds {
         // The load goes on while it is down and after it came back.
-        scene.endure(round as u32, Duration::from_secs(3), |cluster, _| {
+        scene.endure(round as u32, Duration::from_secs(2), |cluster, _| {
             cluster.crash()?;
             pause(STORM);
             cluster.go_on()

@@ -4,7 +4,7 @@
 use mailonce_sim::{
     rig::{
         campaign::say,
-        chance::seed,
+        chance::{asked, seed},
         children::pause,
         cluster::Cluster,
         post::{self, Post, Way, mail},
@@ -96,7 +96,8 @@ fn sent(at: std::net::SocketAddr, ids: &[String]) -> Vec<String> {
 
 #[test]
 fn what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals() {
-    for weather in [Weather::Stalled, Weather::Down] {
+    let rounds = asked("MAILONCE_STORMS", 1) as usize;
+    for weather in [Weather::Stalled, Weather::Down].repeat(rounds) {
         let scene = Scene::new();
         let (worker, ids) = scene.on_the_wire();
         scene.proxy.set(weather);
@@ -112,6 +113,13 @@ fn what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_hea
 
 #[test]
 fn nobody_sends_again_what_a_silent_worker_had_on_the_wire() {
+    for _ in 0..asked("MAILONCE_STORMS", 1) {
+        take_over();
+    }
+}
+
+/// One node is cut off with its mails on the wire, another takes it for dead, and the network heals.
+fn take_over() {
     let scene = Scene::new();
     let other = scene.node("other", &scene.cluster.url());
     // Rest, so that the worker alone has the mails.

@@ -152,12 +152,12 @@ const HALVES: [(&str, &str); 4] = [
 /// What is wrong with a ledger file: by SQLite's own account, and rows of which only a half is there.
 pub(super) fn faults(path: &Path) -> Result<Vec<String>> {
     let conn = open_checkpointer(path)?;
-    let mut found = Vec::new();
-    let note = |row: &rusqlite::Row<'_>| {
-        found.push(row.get::<_, String>(0)?);
+    let mut found: Vec<String> = Vec::new();
+    let line = |row: &rusqlite::Row<'_>| {
+        found.push(row.get(0)?);
         Ok(())
     };
-    conn.pragma_query(None, "integrity_check", note).map_err(told)?;
+    conn.pragma_query(None, "integrity_check", line).map_err(told)?;
     found.retain(|line| line != "ok");
     if version(&conn)? == SCHEMA {
         for (what, sql) in HALVES {
@@ -187,5 +187,23 @@ pub(super) fn told(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(error.to_string()),
         Some(ErrorCode::SystemIoFailure) if untrusted => StoreError::Corrupt(error.to_string()),
         _ => StoreError::Unreachable(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{faults, open_writer};
+
+    #[test]
+    fn half_rows_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let conn = open_writer(&path, [7; 32]).unwrap();
+        assert_eq!(faults(&path).unwrap(), [""; 0]);
+        let email =
+            "INSERT INTO emails (email, team, tail, rev, bind, ttl, digest, head) VALUES (1, 1, 1, 1, 1, 1, x'', '')";
+        let key = "INSERT INTO keys (team, hash, bind, email) VALUES (1, x'01', 1, 2)";
+        conn.execute_batch(&format!("{email}; {key}")).unwrap();
+        assert_eq!(faults(&path).unwrap(), ["1 emails without a handoff", "1 keys without their email"]);
     }
 }
