@@ -28,13 +28,13 @@ use crate::postgres::{
 };
 
 /// Makes the keys that are missing and locks the others, in order. Writing what is there already gives back what it is
-/// once the lock is held.
+/// once the lock is held. Only a row that was made here and now was never locked, and has no `xmax`.
 const HOLD_KEYS: &str = "
     INSERT INTO delivery_keys (team, key, delivery, known_until)
     SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[]) AS w (team, key, delivery, known_until)
      ORDER BY team, key
     ON CONFLICT (team, key) DO UPDATE SET delivery = delivery_keys.delivery
-    RETURNING team, key, delivery, known_until";
+    RETURNING team, key, delivery, known_until, xmax = 0";
 const CHANGE_KEYS: &str = "
     UPDATE delivery_keys k SET delivery = w.delivery, known_until = w.known_until
       FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[]) AS w (team, key, delivery, known_until)
@@ -79,6 +79,8 @@ impl Traveller for Coming {
 #[derive(Default)]
 struct Desk<'a> {
     keys: BTreeMap<DeliveryKey, Named>,
+    /// Keys that were never seen before.
+    made: BTreeSet<DeliveryKey>,
     /// Keys whose time had come, and that name another delivery from now on.
     renamed: BTreeSet<DeliveryKey>,
     /// Deliveries that were there: those that an earlier try of the same call left, and the first ones of repeats.
@@ -125,6 +127,9 @@ async fn look<'a>(tx: &Transaction<'_>, all: &[Coming]) -> Tried<Desk<'a>> {
     for row in held.into_iter().flatten() {
         let key = (TeamId(row.try_get(0)?), read_hash(row.try_get(1)?)?);
         desk.keys.insert(key, (DeliveryId(row.try_get(2)?), Time(row.try_get(3)?)));
+        if row.try_get(4)? {
+            desk.made.insert(key);
+        }
     }
     desk.note(own.into_iter().flatten())?;
     let firsts: BTreeSet<(TeamId, DeliveryId)> = parcels()
@@ -199,8 +204,8 @@ impl<'a> Desk<'a> {
             return None;
         }
         let key = (parcel.team, parcel.key);
-        let (first, until) = self.keys.get(&key).copied().unwrap_or((parcel.id, parcel.known_until));
-        if first == parcel.id {
+        let (first, until) = self.keys.get(&key).copied()?;
+        if first == parcel.id && self.made.contains(&key) {
             return None;
         }
         if until > now {
@@ -229,12 +234,11 @@ impl<'a> Desk<'a> {
         let bytes: Vec<&[u8]> = self.raws.iter().map(|(_, _, bytes)| *bytes).collect();
         let columns = Columns::of(&self.fresh)?;
         let asked: [Asked<'_>; 2] = [(NEW, &columns.params()), (NEW_RAWS, &[&raw, &users, &bytes])];
-        let written = ask_all(tx, &asked).await?;
+        let (written, ()) = tokio::try_join!(ask_all(tx, &asked), write_events(tx, &self.events))?;
         if written.first().is_none_or(|rows| rows.len() < self.fresh.len()) {
             return Err(Trouble::Again("the same call was faster elsewhere".into()));
         }
-        self.leave_over(tx).await?;
-        write_events(tx, &self.events).await
+        self.leave_over(tx).await
     }
 
     /// Has inboxes swept again that were removed before these came and ended at once.

@@ -37,19 +37,20 @@ const CHANGE_ARTIFACTS: &str = "
      WHERE a.team = w.team AND a.id = w.id";
 
 impl Cabinet {
-    /// Writes everything that was decided, with letters for the other nodes. The commit is the caller's.
+    /// Writes everything that was decided, with letters for the other nodes. The commit is the caller's. Others wait
+    /// for the inbox meanwhile, so nothing here waits for anything else.
     pub(super) async fn write(&self, tx: &Transaction<'_>, letters: &[String], now: Time) -> Tried<()> {
-        if !self.messages.is_empty() {
-            self.write_messages(tx, letters).await?;
-        }
-        self.write_artifacts(tx).await?;
         let mut changed = Changed::default();
         for (delivery, _) in self.ended() {
             changed.add(delivery, None);
         }
-        changed.write(tx).await?;
+        tokio::try_join!(
+            self.write_messages(tx, letters),
+            self.write_artifacts(tx),
+            changed.write(tx),
+            write_events(tx, &self.events)
+        )?;
         self.leave_over(tx, now).await?;
-        write_events(tx, &self.events).await?;
         let free = self.ended().filter(|(delivery, _)| !delivery.needs_bytes());
         let_go(tx, free.filter_map(|(_, raw)| *raw)).await
     }
@@ -64,6 +65,9 @@ impl Cabinet {
     }
 
     async fn write_messages(&self, tx: &Transaction<'_>, letters: &[String]) -> Tried<()> {
+        if self.messages.is_empty() {
+            return Ok(());
+        }
         let all = || self.messages.iter().map(|(message, _, _)| message);
         let team: Vec<Uuid> = all().map(|m| m.team.0).collect();
         let inbox: Vec<Uuid> = all().map(|m| m.inbox.0).collect();
