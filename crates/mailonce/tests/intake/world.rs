@@ -11,9 +11,12 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Notify, Semaphore, watch},
     task::JoinHandle,
+    time::{Duration, Instant, timeout_at},
 };
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// How long a mail or a program may take. They take a second or two.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 /// A mail up to its text, as one who waits for nothing would say it.
 pub(crate) const ENVELOPE: &str = "EHLO out.test\r\nMAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n";
 
@@ -40,15 +43,16 @@ impl Recorder {
         self.mails().iter().map(|mail| mail.raw.to_vec()).collect()
     }
 
-    /// Waits until there are so many mails.
+    /// Waits until there are so many mails, or fails when they do not come.
     pub(crate) async fn until(&self, count: usize) -> Vec<Mail> {
+        let end = Instant::now() + PATIENCE;
         loop {
             let came = self.came.notified();
             let mails = self.mails();
             if mails.len() >= count {
                 return mails;
             }
-            came.await;
+            assert!(timeout_at(end, came).await.is_ok(), "{} of {count} mails came", mails.len());
         }
     }
 }
