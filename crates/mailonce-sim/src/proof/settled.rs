@@ -67,7 +67,7 @@ fn check_doubt(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
     }
     for handoff in email.handoffs.iter().filter(|handoff| handoff.state == "unknown") {
         let theirs = |arrival: &&Arrival| arrival.heard && arrival.to.iter().any(|to| handoff.to.contains(to));
-        if view.history.healed && view.arrivals(&email.id).iter().any(|arrival| theirs(&arrival)) {
+        if view.history.healed && view.arrivals(&email.id).iter().any(theirs) {
             let why = format!("handoff {} is unknown although somebody heard that it was taken", handoff.number);
             found.push(view.of_email(Rule::NeedlessDoubt, email, why));
         }
