@@ -211,6 +211,7 @@ async fn cut(caller: &Caller, cuts: &[Cut]) -> Outcome {
         seen.push(words(&[&retry, &again]));
         mails.push((marker, 1));
     }
+    seen.sort();
     seen.dedup();
     Outcome { held, seen: seen.join(" / "), mails }
 }

@@ -112,7 +112,7 @@ impl Report {
         };
         out.table(&["case", "expected", "seen", "verdict"], self.findings.iter().map(row).collect());
         if !self.counted {
-            out.line("Mails were not counted: the answers held, what was sent is not known. --sink counts them.");
+            out.line("Only the answers were judged. --sink counts the mails too.");
         }
     }
 }
