@@ -148,7 +148,9 @@ impl Engine {
         let alone = store.watch(Box::new(move |email| watcher.learn(email)));
         let local = Arc::new(local::Local::default());
         let mut transports = outside.transports.clone();
-        transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::port::transport::Transport>);
+        if outside.reaches_inboxes() {
+            transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::port::transport::Transport>);
+        }
         let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
         let engine = Arc::new(Self {
             store,

@@ -84,6 +84,12 @@ impl Default for Outside {
 }
 
 impl Outside {
+    /// Whether mail may go to our own inboxes by itself: where the sandbox is a way out, or inboxes have a domain here.
+    pub(crate) fn reaches_inboxes(&self) -> bool {
+        let default = &self.routing.default;
+        !self.local_domains.is_empty() || default.is_empty() || default.iter().any(|name| name == SANDBOX)
+    }
+
     pub(crate) fn plan(&self, chance: u64) -> Plan {
         Plan { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, chance }
     }

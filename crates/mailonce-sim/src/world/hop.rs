@@ -5,7 +5,7 @@ use super::shared::Shared;
 use crate::proof::history::Arrival;
 use mailonce_core::handoff::Says;
 use mailonce_core::id::{EmailId, TeamId};
-use mailonce_core::port::transport::{Meaning, Parcel};
+use mailonce_core::port::transport::{Meaning, Parcel, Recovery};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,7 +86,11 @@ impl Hop {
 
     /// A request is complete: it becomes a mail, unless its key is remembered.
     pub(super) fn take(&self, parcel: &Parcel, account: &str) -> Taken {
-        let (now, bytes) = (self.shared.now(), hash(&parcel.bytes));
+        self.take_at(parcel, account, self.shared.now())
+    }
+
+    fn take_at(&self, parcel: &Parcel, account: &str, now: i64) -> Taken {
+        let bytes = hash(&parcel.bytes);
         let verdict = self.recognise(parcel, account, bytes, now);
         self.arrive(parcel, verdict == Taken::New);
         if verdict == Taken::New {
@@ -144,7 +148,13 @@ impl Hop {
 
     /// A request whose connection is gone will be taken all the same.
     pub(super) fn take_later(&self, parcel: Parcel, account: &str) {
-        let due = self.shared.now() + self.shared.pick(&[500, 5_000, 60_000, 11 * 60_000]);
+        // Later than a window's margin no key can help: what a provider does with a request after it forgot the key is
+        // outside of every promise.
+        let longest = match self.class {
+            Class::Keyed(window) => Recovery::margin_ms(window) - 1_000,
+            _ => i64::MAX,
+        };
+        let due = self.shared.now() + self.shared.pick(&[500, 5_000, 60_000, 11 * 60_000]).min(longest);
         self.memory().late.push(Late { due, parcel, account: account.to_owned() });
     }
 
@@ -155,7 +165,7 @@ impl Hop {
         let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|late| all || late.due <= now);
         self.memory().late = rest;
         for late in due {
-            self.take(&late.parcel, &late.account);
+            self.take_at(&late.parcel, &late.account, late.due.min(now));
         }
     }
 
