@@ -55,7 +55,7 @@ impl Body {
     pub(super) async fn pass(self: &Arc<Self>) {
         loop {
             let moved = self.moved.notified();
-            if !self.is_dead() && !self.paused.load(Ordering::Relaxed) {
+            if !self.is_dead() && !self.is_paused() {
                 break;
             }
             moved.await;
@@ -101,19 +101,24 @@ impl Body {
         self.moved.notify_waiters();
     }
 
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
     /// Lets it stand still, or go on.
     pub(super) fn pause(&self, paused: bool) {
+        if paused {
+            self.shared.fault(FaultKind::Pause, Vec::new());
+        }
         self.paused.store(paused, Ordering::Relaxed);
         self.shared.note(|| format!("{} {}", self.name, if paused { "stands still" } else { "goes on" }));
         self.moved.notify_waiters();
     }
 }
 
-/// Ends whoever runs, at a named point.
-pub(super) fn end_current(kind: FaultKind) {
-    if let Some(body) = CURRENT.with(|current| current.borrow().clone()) {
-        body.die(kind);
-    }
+/// Whoever runs.
+pub(super) fn current() -> Option<Arc<Body>> {
+    CURRENT.with(|current| current.borrow().clone())
 }
 
 /// Forgets whose code runs, at the end of a world.
