@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// Worlds in which nothing goes wrong but answers of the ledger.
 fn worlds(nodes: usize, hop: Class) -> impl Iterator<Item = Plan> {
-    (0..40).map(move |seed| Plan {
+    (0..).map(move |seed| Plan {
         nodes,
         hops: vec![hop],
         wishes: 2,
@@ -17,7 +17,7 @@ fn worlds(nodes: usize, hop: Class) -> impl Iterator<Item = Plan> {
 }
 
 fn broken(nodes: usize, hop: Class, mutant: Option<&'static str>) -> Vec<String> {
-    let outcomes = worlds(nodes, hop).map(|plan| run_plan(plan, mutant, false));
+    let outcomes = worlds(nodes, hop).take(40).map(|plan| run_plan(plan, mutant, false));
     outcomes.flat_map(|outcome| outcome.violations).map(|violation| violation.to_string()).collect()
 }
 
@@ -33,6 +33,9 @@ fn a_lease_whose_answer_was_lost_is_taken_over() {
 #[test]
 fn a_new_name_is_heard_of_before_anything_is_leased_under_it() {
     assert_eq!(broken(2, Class::Relay, None), Vec::<String>::new());
-    let unheard = broken(2, Class::Relay, Some("unheard-name"));
-    assert!(unheard.iter().any(|found| found.contains("NeedlessDoubt")), "{unheard:?}");
+    // Two signs of life protect a lease, so that few worlds show the lack of one.
+    let mut unheard = worlds(2, Class::Relay).take(2_000).map(|plan| run_plan(plan, Some("unheard-name"), false));
+    let noticed =
+        unheard.any(|outcome| outcome.violations.iter().any(|found| found.to_string().contains("NeedlessDoubt")));
+    assert!(noticed, "nobody noticed");
 }
