@@ -248,7 +248,7 @@ impl Engine {
             return Ok(Some(Settle::Refused(Suppression::UnknownInbox)));
         };
         let raw = match delivery.about.form {
-            Form::Mime => raw,
+            Form::Mime | Form::Rebuilt => raw,
             Form::Notice => match self.collect(delivery, &raw).await {
                 Ok(raw) => Arc::new(raw),
                 Err(settle) => return Ok(Some(settle)),
@@ -313,7 +313,7 @@ impl Engine {
     /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.
     async fn authenticate_mail(&self, delivery: &Delivery, raw: &[u8]) -> mailonce_core::port::authenticate::Auth {
         let about = &delivery.about;
-        if matches!(about.intake, Intake::Local | Intake::Simulated) {
+        if matches!(about.intake, Intake::Local | Intake::Simulated) || about.form == Form::Rebuilt {
             return mailonce_core::port::authenticate::Auth::default();
         }
         let mail = Arrived { raw, ip: about.ip, helo: about.helo.as_deref(), sender: about.sender.as_deref() };
