@@ -34,22 +34,12 @@ impl Engine {
 
     /// Keeps a mail. What came before, or is for nobody here, is an answer and not a fault.
     pub(crate) async fn keep_mail(&self, source: &LiveSource, mail: Mail) -> Result<Received, Problem> {
-        self.keep_mail_by(Intake::Hook, source, mail).await
-    }
-
-    /// The same for a way in.
-    pub(crate) async fn keep_mail_by(
-        &self,
-        intake: Intake,
-        source: &LiveSource,
-        mail: Mail,
-    ) -> Result<Received, Problem> {
         let recipients = self.recipients_of(source, &mail).await?;
-        let (form, raw) = kept_as(source, mail.content, mail.notice.as_ref())?;
+        let (form, raw) = kept_as(mail.content, mail.notice.as_ref())?;
         let mut received = Received::default();
         for recipients in recipients.chunks(limits::ENVELOPE_RECIPIENTS) {
             let incoming = Incoming {
-                intake,
+                intake: Intake::Hook,
                 source: Some((source.team, source.id)),
                 name: Some(mail.name.clone()),
                 ip: None,
@@ -100,17 +90,15 @@ impl Engine {
     }
 }
 
-/// What is kept of a mail. Its own bytes are best, then those that can be fetched, then those put together.
-fn kept_as(source: &LiveSource, content: Option<Bytes>, notice: Option<&Notice>) -> Result<(Form, Vec<u8>), Problem> {
+/// What is kept of a mail: its bytes, else where it is.
+fn kept_as(content: Option<Bytes>, notice: Option<&Notice>) -> Result<(Form, Vec<u8>), Problem> {
     match (content, notice) {
         (Some(Bytes { raw, rebuilt: false }), _) => Ok((Form::Mime, raw)),
-        (Some(Bytes { raw, rebuilt: true }), notice) if notice.is_none() || source.account.is_none() => {
-            Ok((Form::Rebuilt, raw))
-        }
-        (_, Some(notice)) => match serde_json::to_vec(notice) {
+        (Some(Bytes { raw, rebuilt: true }), _) => Ok((Form::Rebuilt, raw)),
+        (None, Some(notice)) => match serde_json::to_vec(notice) {
             Ok(json) => Ok((Form::Notice, json)),
             Err(error) => Err(Problem::new(Code::Internal, error.to_string())),
         },
-        (_, None) => Err(Problem::new(Code::Internal, "a mail without bytes and without a place")),
+        (None, None) => Err(Problem::new(Code::Internal, "a mail without bytes and without a place")),
     }
 }

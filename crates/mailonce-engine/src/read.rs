@@ -11,7 +11,7 @@ use mailonce_core::{
     inbox::Inbox,
     limits,
     message::{Filed, Handle, Marks, MessageFlag, MessageHead, MessageState, NewMessage, Party},
-    port::{authenticate::Arrived, store::StoreError},
+    port::{authenticate::Arrived, collect::Notice, store::StoreError},
 };
 use mailonce_mail::{
     artifact::{self, Kind, Reason},
@@ -249,10 +249,7 @@ impl Engine {
         };
         let raw = match delivery.about.form {
             Form::Mime | Form::Rebuilt => raw,
-            Form::Notice => match self.collect(delivery, &raw).await {
-                Ok(raw) => Arc::new(raw),
-                Err(settle) => return Ok(Some(settle)),
-            },
+            Form::Notice => return Ok(Some(not_fetched(&raw))),
         };
         let bytes = Arc::clone(&raw);
         let (copy, of) = (delivery.clone(), inbox.clone());
@@ -331,9 +328,13 @@ impl Engine {
     }
 }
 
-impl Engine {
-    /// The mail that a provider's notice tells of.
-    async fn collect(&self, delivery: &Delivery, _notice: &[u8]) -> Result<Vec<u8>, Settle> {
-        Err(self.again(delivery, "nothing here fetches mail from providers"))
-    }
+/// Why a mail that a provider only told of makes no message. Nothing fetches it here yet, so that trying again would
+/// not help; it stays visible with where it is, and can be replayed.
+fn not_fetched(notice: &[u8]) -> Settle {
+    let why = match serde_json::from_slice::<Notice>(notice) {
+        Ok(Notice { object: Some((bucket, key)), .. }) => format!("the mail lies in S3 as {bucket}/{key}"),
+        Ok(Notice { id, .. }) => format!("the provider holds the mail as {id}"),
+        Err(error) => format!("the notice cannot be read: {error}"),
+    };
+    Settle::Dead(format!("{why}; it was told of and not brought, and mail is not fetched from providers"))
 }

@@ -5,7 +5,6 @@
 
 use mailonce_core::{
     id::{SourceId, TeamId},
-    port::collect::Account,
     port::store::Once,
     problem::{Code, FieldError, Problem},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind},
@@ -48,10 +47,6 @@ pub struct Source {
     pub transport: Option<String>,
     /// What it may bring.
     pub takes: Takes,
-    /// Whether it has a key to fetch mail with.
-    pub has_api_key: bool,
-    /// Where mail is fetched from, when not at the provider's own address.
-    pub base_url: Option<String>,
     /// How many secrets, or topics, are live.
     pub secrets: usize,
     /// When the last one was added.
@@ -125,10 +120,6 @@ pub struct NewSource {
     pub transport: Option<String>,
     /// What it may bring; what its provider usually does when nobody says.
     pub takes: Option<Takes>,
-    /// A key to fetch mail with.
-    pub api_key: Option<String>,
-    /// Where to fetch it from.
-    pub base_url: Option<String>,
     /// How it proves itself.
     pub proof: Proof,
 }
@@ -141,11 +132,6 @@ struct AboutSource {
     transport: Option<String>,
     #[serde(default = "Takes::events")]
     takes: Takes,
-    /// The key to fetch mail with, sealed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    api_key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    base_url: Option<String>,
     /// The proofs, newest first, as sealed JSON.
     sealed: String,
     live: usize,
@@ -160,14 +146,7 @@ pub(crate) struct LiveSource {
     pub(crate) kind: Kind,
     pub(crate) transport: Option<String>,
     pub(crate) takes: Takes,
-    /// Where and with what its mail is fetched. `None` without a key.
-    pub(crate) account: Option<Account>,
     pub(crate) secrets: Secrets,
-}
-
-/// The sealed key to fetch mail with.
-fn key_place(team: TeamId, record: Uuid) -> Place {
-    Place { team, record, purpose: "source-api-key" }
 }
 
 fn place(team: TeamId, record: Uuid) -> Place {
@@ -188,8 +167,6 @@ fn view(record: &Record) -> Result<Source, Problem> {
         kind: about.kind.word(),
         transport: about.transport,
         takes: about.takes,
-        has_api_key: about.api_key.is_some(),
-        base_url: about.base_url,
         secrets: about.live,
         rotated_at: about.rotated_at,
     })
@@ -220,8 +197,6 @@ impl Engine {
         let mut about = self.about_source((team, id), kind, &[new.proof])?;
         about.takes = takes;
         about.transport = new.transport;
-        about.base_url = new.base_url.map(|url| base_url(&url)).transpose()?;
-        about.api_key = new.api_key.map(|key| self.seal_key((team, id), &key)).transpose()?;
         let about = records::write(&about)?;
         let name = new.name.clone();
         let record = Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, about };
@@ -248,14 +223,6 @@ impl Engine {
         self.secret.mac("meaning", &[meaning])
     }
 
-    fn seal_key(&self, (team, id): (TeamId, Uuid), key: &str) -> Result<String, Problem> {
-        if key.is_empty() || !key.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(fault("api_key", "is not printable ASCII without spaces"));
-        }
-        let sealed = self.seal(key_place(team, id), key.as_bytes());
-        sealed.ok_or_else(|| Problem::new(Code::Internal, "the key could not be sealed"))
-    }
-
     /// Events count for the handoffs of one transport; mail needs none.
     fn check_transport(&self, takes: Takes, transport: Option<&str>) -> Result<(), Problem> {
         let names = self.ways.names();
@@ -279,7 +246,7 @@ impl Engine {
             _ => proofs.len(),
         };
         let takes = Takes::usual(kind);
-        Ok(AboutSource { kind, transport: None, takes, api_key: None, base_url: None, sealed, live, rotated_at: None })
+        Ok(AboutSource { kind, transport: None, takes, sealed, live, rotated_at: None })
     }
 
     fn proofs(&self, record: &Record, about: &AboutSource) -> Result<Vec<Proof>, Problem> {
@@ -354,30 +321,7 @@ impl Engine {
         let proofs = self.proofs(&record, &about)?;
         let secrets = secrets(about.kind, &proofs)
             .map_err(|bad| Problem::new(Code::Unavailable, format!("this source cannot be used: {bad}")))?;
-        let account = self.account(&record, &about)?;
         let AboutSource { kind, transport, takes, .. } = about;
-        Ok(LiveSource { id, team: record.team, kind, transport, takes, account, secrets })
+        Ok(LiveSource { id, team: record.team, kind, transport, takes, secrets })
     }
-
-    /// Where and with what a source's mail is fetched.
-    fn account(&self, record: &Record, about: &AboutSource) -> Result<Option<Account>, Problem> {
-        let Some(sealed) = &about.api_key else { return Ok(None) };
-        let opened = self.unseal(key_place(record.team, record.id), sealed);
-        let api_key = opened.and_then(|key| String::from_utf8(key).ok()).ok_or_else(|| {
-            tracing::error!(source = %record.id, "the key of a source cannot be opened");
-            Problem::new(Code::Unavailable, "the key of this source cannot be opened; an operator must look")
-        })?;
-        let kind = about.kind.word().to_owned();
-        Ok(Some(Account { kind, api_key, base_url: about.base_url.clone() }))
-    }
-}
-
-/// An address to fetch from, without its last slash.
-fn base_url(text: &str) -> Result<String, Problem> {
-    let whole = text.starts_with("https://") || text.starts_with("http://");
-    let plain = text.bytes().all(|b| b.is_ascii_graphic()) && !text.contains(['?', '#', '@']);
-    if whole && plain && text.len() <= 500 {
-        return Ok(text.trim_end_matches('/').to_owned());
-    }
-    Err(fault("base_url", "is not an address that begins with https://"))
 }

@@ -1,4 +1,4 @@
-//! Fetching mail that a provider only told of, and asking it for mail it may never have told of.
+//! Where a mail is that a provider told of without bringing it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,21 +13,4 @@ pub struct Notice {
     /// The bucket and key of Amazon S3, when it lies there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<(String, String)>,
-}
-
-/// An account at a provider, to fetch mail from.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Account {
-    /// The provider's word.
-    pub kind: String,
-    /// The key.
-    pub api_key: String,
-    /// Where, when not at the provider's own address.
-    pub base_url: Option<String>,
-}
-
-impl std::fmt::Debug for Account {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Account({})", self.kind)
-    }
 }

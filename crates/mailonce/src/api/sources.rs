@@ -49,12 +49,6 @@ pub(super) struct NewSourceBody {
     /// What it may bring: `events`, `inbound` or both. Left out: events, or mail where the provider has no events.
     #[serde(default)]
     takes: Option<Vec<String>>,
-    /// A key of the provider's API, to fetch mail that it only tells of.
-    #[serde(default)]
-    api_key: Option<String>,
-    /// Where the provider's API is, when not at its own address.
-    #[serde(default)]
-    base_url: Option<String>,
     /// The signing key: Mailgun's, SendGrid's public one, or `whsec_…`.
     #[serde(default)]
     secret: Option<String>,
@@ -153,8 +147,6 @@ pub(super) struct SourceBody {
     transport: Option<String>,
     /// What it may bring.
     takes: Vec<&'static str>,
-    has_api_key: bool,
-    base_url: Option<String>,
     rev: u32,
     created_at: String,
     /// Where the provider posts to, behind this server's own address.
@@ -173,8 +165,6 @@ impl From<&Source> for SourceBody {
             kind: source.kind,
             transport: source.transport.clone(),
             takes: source.takes.words(),
-            has_api_key: source.has_api_key,
-            base_url: source.base_url.clone(),
             rev: source.rev,
             created_at: source.created_at.to_string(),
             path: format!("/hooks/{}", source.id),
@@ -205,37 +195,20 @@ pub(super) fn source_id(text: &str) -> Result<SourceId, Problem> {
         (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let NewSourceBody {
-        name,
-        kind,
-        transport,
-        takes,
-        api_key,
-        base_url,
-        secret,
-        basic,
-        bearer,
-        header,
-        query,
-        topics,
-        allow_sha1,
-    } = body.parse()?;
+    let NewSourceBody { name, kind, transport, takes, secret, basic, bearer, header, query, topics, allow_sha1 } =
+        body.parse()?;
     if name.trim().is_empty() {
         return Err(Problem::from(vec![FieldError::new("name", "is empty")]).into());
     }
-    let texts = [("transport", &transport), ("api_key", &api_key), ("base_url", &base_url)];
-    let given = texts.into_iter().filter_map(|(at, text)| text.as_ref().map(|text| (at, text)));
-    [("name", &name), ("kind", &kind)].into_iter().chain(given).try_for_each(|(at, text)| words(at, text))?;
+    let transport_named = transport.as_ref().map(|text| ("transport", text));
+    [("name", &name), ("kind", &kind)].into_iter().chain(transport_named).try_for_each(|(at, text)| words(at, text))?;
     let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
     let takes = takes.as_deref().map(Takes::parse).transpose()?;
-    let new = NewSource { name, kind, transport, takes, api_key, base_url, proof };
+    let new = NewSource { name, kind, transport, takes, proof };
     let mut meaning = serde_json::json!([new.name, new.kind, new.transport, new.proof]);
-    // Calls from before these fields mean what they meant.
-    if let (Some(meaning), true) =
-        (meaning.as_array_mut(), new.takes.is_some() || new.api_key.is_some() || new.base_url.is_some())
-    {
-        meaning
-            .extend([serde_json::json!(new.takes.map(Takes::words)), serde_json::json!([new.api_key, new.base_url])]);
+    // A call without it means what it meant before there was such a field.
+    if let (Some(meaning), Some(takes)) = (meaning.as_array_mut(), new.takes) {
+        meaning.push(serde_json::json!(takes.words()));
     }
     let asked = door.asked("sources", "", &app.engine.blind(meaning.to_string().as_bytes()));
     let source = app.engine.create_source(&door.caller, new, asked).await?;
