@@ -49,9 +49,7 @@ impl Engine {
                 form,
                 raw: raw.clone(),
             };
-            crate::failpoint!("hook-before-mail");
             let arrived = self.take_mail(incoming).await.map_err(unavailable)?;
-            crate::failpoint!("hook-after-mail");
             for one in arrived {
                 let (count, word) = match one {
                     Arrived::Kept(_) => (&mut received.kept, "kept"),
