@@ -126,7 +126,7 @@ fn hashed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 /// Base64 with or without line breaks.
 fn base64(text: &str) -> Result<Vec<u8>, Unreadable> {
     let packed: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    STANDARD.decode(packed).map_err(|_| Unreadable::Shape("base64"))
+    STANDARD.decode(packed).map_err(|_not_base64| Unreadable::Shape("base64"))
 }
 
 /// A text that is not empty.

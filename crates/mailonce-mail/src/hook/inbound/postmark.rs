@@ -25,25 +25,23 @@ pub(super) fn of(mail: &Value) -> Result<Mail, Unreadable> {
     let recipients = if envelope { people::addresses([&told]) } else { people::addresses([&to, &cc, &bcc]) };
     let sender = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("return-path"));
     let sender = sender.map(|(_, value)| value.trim().trim_matches(['<', '>']).to_owned());
-    let content = match json::text(mail, "/RawEmail") {
-        Some(raw) => Bytes::whole(raw.as_bytes().to_vec()),
-        None => {
-            let from = people::list(mail.pointer("/FromFull").or_else(|| mail.pointer("/From")));
-            let fields = Fields {
-                headers,
-                from,
-                to,
-                cc,
-                reply_to: people::list(mail.pointer("/ReplyTo")),
-                subject: filled(json::text(mail, "/Subject")),
-                date: filled(json::text(mail, "/Date")),
-                message_id: None,
-                text: filled(json::text(mail, "/TextBody")),
-                html: filled(json::text(mail, "/HtmlBody")),
-                attachments: attachments(mail)?,
-            };
-            Bytes::rebuilt(fields, &name)?
-        }
+    let content = if let Some(raw) = json::text(mail, "/RawEmail") {
+        Bytes::whole(raw.as_bytes().to_vec())
+    } else {
+        let fields = Fields {
+            headers,
+            from: people::list(mail.pointer("/FromFull").or_else(|| mail.pointer("/From"))),
+            to,
+            cc,
+            reply_to: people::list(mail.pointer("/ReplyTo")),
+            subject: filled(json::text(mail, "/Subject")),
+            date: filled(json::text(mail, "/Date")),
+            message_id: None,
+            text: filled(json::text(mail, "/TextBody")),
+            html: filled(json::text(mail, "/HtmlBody")),
+            attachments: attachments(mail)?,
+        };
+        Bytes::rebuilt(fields, &name)?
     };
     Ok(Mail { name, sender, recipients, envelope, content: Some(content), notice: None })
 }
