@@ -67,6 +67,8 @@ words! {
     Form {
         /// A mail as it travels.
         Mime = "mime",
+        /// A mail put together from fields that a provider read: no signature can be checked on it.
+        Rebuilt = "rebuilt",
         /// What tells where the mail is: a provider's notice without it.
         Notice = "notice",
     }

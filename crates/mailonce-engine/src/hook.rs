@@ -1,4 +1,5 @@
-//! Provider events: a request comes in at a source's address, is proven, read, and becomes evidence.
+//! Provider events: a request comes in at a source's address, is proven, read, and becomes evidence. What brings mail is
+//! read by `hook_mail`.
 //!
 //! What it says counts only for emails of the source's own team and handoffs of its own transport. Everything else is
 //! answered with a success and counted: a provider that gets an error stops telling us anything.
@@ -20,8 +21,6 @@ use std::{
 
 use crate::{Engine, sources::LiveSource, suppressions::AboutSuppression, unavailable};
 
-/// The largest body of a hook, in bytes.
-pub const HOOK_BYTES: usize = hook::MAX_BODY_BYTES;
 /// How long a certificate is kept, in milliseconds.
 const CERTIFICATE_MS: i64 = 24 * 3_600_000;
 /// Certificates and one-time tokens remembered.
@@ -54,6 +53,12 @@ pub struct Received {
     pub ignored: usize,
     /// Addresses that are no longer written to.
     pub suppressed: usize,
+    /// Deliveries that were kept, one for each recipient here.
+    pub kept: usize,
+    /// Deliveries that came before.
+    pub duplicate: usize,
+    /// Deliveries for nobody here, or for somebody who does not want them.
+    pub refused: usize,
 }
 
 /// What hooks remember between requests.
@@ -131,20 +136,29 @@ impl Engine {
     pub async fn receive(&self, Hook(source): &Hook, posted: &Posted) -> Result<Received, Problem> {
         let headers: Vec<(&str, &[u8])> =
             posted.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        let most = source.most();
         let mut request =
-            HookRequest { headers: &headers, query: &posted.query, body: &posted.body, certificate: None };
+            HookRequest { headers: &headers, query: &posted.query, body: &posted.body, certificate: None, most };
         let certificate = self.certificate(source, &request).await?;
         request.certificate = certificate.as_deref();
         hook::verify(source.kind, &source.secrets, &request, self.now())
             .map_err(|reject| self.reject(source, &reject))?;
+        if source.kind == Kind::Ses {
+            self.confirm_subscription(source, &posted.body).await?;
+        }
+        if let Some(mail) = self.mail_in(source, &request)? {
+            self.check_token(source, &request, Some(&mail.name))?;
+            return self.keep_mail(source, mail).await;
+        }
+        if !source.takes.events {
+            self.metrics.reported(source.kind.word(), "ignored");
+            return Ok(Received { reports: 1, ignored: 1, ..Received::default() });
+        }
         let reports = hook::read(source.kind, &request).map_err(|why| {
             tracing::warn!(source = %source.id, %why, "a provider's request cannot be read");
             Problem::new(Code::InvalidJson, why.to_string())
         })?;
-        self.check_token(source, &posted.body, &reports)?;
-        if source.kind == Kind::Ses {
-            self.confirm_subscription(source, &posted.body).await?;
-        }
+        self.check_token(source, &request, reports.first().map(|report| report.once.as_str()))?;
         let mut received = Received { reports: reports.len(), ..Received::default() };
         for report in &reports {
             self.take_in(source, report, &mut received).await?;
@@ -158,13 +172,13 @@ impl Engine {
         refused(reject)
     }
 
-    /// Mailgun signs a token and not the event: the same token beside another event is a forgery.
-    fn check_token(&self, source: &LiveSource, body: &[u8], reports: &[Report]) -> Result<(), Problem> {
-        let (Kind::Mailgun, Some(report)) = (source.kind, reports.first()) else { return Ok(()) };
-        let Some(token) = hook::mailgun::token(body) else { return Ok(()) };
+    /// Mailgun signs a token and not what it brings: the same token beside something else is a forgery.
+    fn check_token(&self, source: &LiveSource, request: &HookRequest<'_>, once: Option<&str>) -> Result<(), Problem> {
+        let (Kind::Mailgun, Some(once)) = (source.kind, once) else { return Ok(()) };
+        let Some(token) = hook::mailgun::token(request) else { return Ok(()) };
         // Afterwards its time is no longer believed anyway.
-        let lifetime = 2 * source.secrets.tolerance_ms();
-        if self.hooks.may_use(source.id, token, &report.once, self.time.even(), lifetime) {
+        let lifetime = 2 * source.secrets.tolerance_ms().max(hook::mailgun::ROUTE_MS);
+        if self.hooks.may_use(source.id, token, once, self.time.even(), lifetime) {
             return Ok(());
         }
         Err(self.reject(source, &Reject::BadSignature))
@@ -245,7 +259,7 @@ impl Engine {
         let by_recipient = email.handoffs.iter().find(|handoff| named(handoff, report).is_some());
         let by_remote = by_name.filter(|(id, _)| *id == email.id).map(|(_, number)| number);
         let number = by_recipient.map(|handoff| handoff.number).or(by_remote).unwrap_or(0);
-        let own = |handoff: &Handoff| handoff.transport == source.transport;
+        let own = |handoff: &Handoff| source.transport.as_ref() == Some(&handoff.transport);
         Ok(email.handoffs.get(usize::from(number)).is_some_and(own).then_some((email, number)))
     }
 
@@ -320,6 +334,24 @@ fn unfetched(what: &str, why: &str) -> Problem {
 
 /// The source behind an address.
 pub struct Hook(LiveSource);
+
+impl Hook {
+    /// Bytes of a body that are read: a mail may be large, events are not.
+    pub fn most(&self) -> usize {
+        self.0.most()
+    }
+
+    /// The answer to what a provider asks an address before it posts there, if it asks rightly.
+    pub fn challenge<'a>(&self, query: &'a str) -> Option<&'a str> {
+        if self.0.kind == Kind::Nylas { hook::nylas::challenge(query) } else { None }
+    }
+}
+
+impl LiveSource {
+    fn most(&self) -> usize {
+        if self.takes.inbound { hook::MAX_MAIL_BYTES } else { hook::MAX_BODY_BYTES }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use mailonce_core::{
     inbox::Inbox,
     limits,
     message::{Filed, Handle, Marks, MessageFlag, MessageHead, MessageState, NewMessage, Party},
-    port::{authenticate::Arrived, store::StoreError},
+    port::{authenticate::Arrived, collect::Notice, store::StoreError},
 };
 use mailonce_mail::{
     artifact::{self, Kind, Reason},
@@ -247,9 +247,10 @@ impl Engine {
         let Some(inbox) = self.store.inbox(delivery.team, inbox).await? else {
             return Ok(Some(Settle::Refused(Suppression::UnknownInbox)));
         };
-        if delivery.about.form == Form::Notice {
-            return Ok(Some(Settle::Dead("nothing here fetches mail from providers".into())));
-        }
+        let raw = match delivery.about.form {
+            Form::Mime | Form::Rebuilt => raw,
+            Form::Notice => return Ok(Some(not_fetched(&raw))),
+        };
         let bytes = Arc::clone(&raw);
         let (copy, of) = (delivery.clone(), inbox.clone());
         let (drafted, auth) = tokio::join!(
@@ -309,7 +310,7 @@ impl Engine {
     /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.
     async fn authenticate_mail(&self, delivery: &Delivery, raw: &[u8]) -> mailonce_core::port::authenticate::Auth {
         let about = &delivery.about;
-        if matches!(about.intake, Intake::Local | Intake::Simulated) {
+        if matches!(about.intake, Intake::Local | Intake::Simulated) || about.form == Form::Rebuilt {
             return mailonce_core::port::authenticate::Auth::default();
         }
         let mail = Arrived { raw, ip: about.ip, helo: about.helo.as_deref(), sender: about.sender.as_deref() };
@@ -325,4 +326,15 @@ impl Engine {
         let pause = 1_000_i64 << (2 * delivery.attempts.min(6));
         Settle::Later(self.now().plus(pause), why.to_owned())
     }
+}
+
+/// Why a mail that a provider only told of makes no message. Nothing fetches it here yet, so that trying again would
+/// not help; it stays visible with where it is, and can be replayed.
+fn not_fetched(notice: &[u8]) -> Settle {
+    let why = match serde_json::from_slice::<Notice>(notice) {
+        Ok(Notice { object: Some((bucket, key)), .. }) => format!("the mail lies in S3 as {bucket}/{key}"),
+        Ok(Notice { id, .. }) => format!("the provider holds the mail as {id}"),
+        Err(error) => format!("the notice cannot be read: {error}"),
+    };
+    Settle::Dead(format!("{why}; it was told of and not brought, and mail is not fetched from providers"))
 }

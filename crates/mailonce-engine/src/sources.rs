@@ -1,4 +1,4 @@
-//! Sources of provider events: which provider speaks, for which transport, and how it proves itself.
+//! Sources of provider events and of mail: which provider speaks, for which transport, and how it proves itself.
 //!
 //! What proves a provider is sealed and never shown again. Two secrets may live at a time, so that one can replace
 //! the other without a gap.
@@ -11,7 +11,7 @@ use mailonce_core::{
     team::Scope,
     time::Time,
 };
-use mailonce_mail::hook::{BadSecret, Kind, Knock, Secrets};
+use mailonce_mail::hook::{Kind, Secrets};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -19,17 +19,18 @@ use crate::{
     Asked, Caller, Engine,
     change::taken,
     operation,
+    proofs::{rotated, secrets},
     records::{self, Listed, Made},
     unavailable,
     vault::Place,
 };
 
-/// Secrets that live at a time.
-const LIVE: usize = 2;
 /// How often a rotation is tried anew when somebody else changed the source meanwhile.
 const TRIES: usize = 3;
 
-/// Where provider events come from.
+pub use crate::proofs::Proof;
+
+/// Where provider events and mail come from.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its id, which is also the end of its address.
@@ -42,50 +43,70 @@ pub struct Source {
     pub created_at: Time,
     /// The provider.
     pub kind: &'static str,
-    /// The transport it speaks for.
-    pub transport: String,
+    /// The transport whose events it tells.
+    pub transport: Option<String>,
+    /// What it may bring.
+    pub takes: Takes,
     /// How many secrets, or topics, are live.
     pub secrets: usize,
     /// When the last one was added.
     pub rotated_at: Option<Time>,
 }
 
-/// How a provider proves itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Proof {
-    /// The key of its signatures.
-    Key(String),
-    /// HTTP basic.
-    Basic {
-        /// The user.
-        user: String,
-        /// The password.
-        password: String,
-    },
-    /// A bearer token.
-    Bearer(String),
-    /// A header of its own.
-    Header {
-        /// Its name.
-        name: String,
-        /// Its value.
-        value: String,
-    },
-    /// A parameter of the address.
-    Query {
-        /// Its name.
-        name: String,
-        /// Its value.
-        value: String,
-    },
-    /// Topics of Amazon SNS.
-    Topics {
-        /// Their ARNs.
-        topics: Vec<String>,
-        /// Whether SHA-1 is good enough.
-        allow_sha1: bool,
-    },
+/// What a source may bring. At least one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Takes {
+    /// What became of mail we sent.
+    pub events: bool,
+    /// Mail.
+    pub inbound: bool,
+}
+
+impl Takes {
+    /// What sources brought before they could bring mail.
+    fn events() -> Self {
+        Self { events: true, inbound: false }
+    }
+
+    /// What a provider brings when nobody says: events where it has them.
+    fn usual(kind: Kind) -> Self {
+        Self { events: kind.tells(), inbound: !kind.tells() }
+    }
+
+    /// The words of it.
+    pub fn words(self) -> Vec<&'static str> {
+        [(self.events, "events"), (self.inbound, "inbound")]
+            .into_iter()
+            .filter_map(|(is, word)| is.then_some(word))
+            .collect()
+    }
+
+    /// Reads the words.
+    pub fn parse(words: &[String]) -> Result<Self, Problem> {
+        let has = |word: &str| words.iter().any(|given| given == word);
+        let takes = Self { events: has("events"), inbound: has("inbound") };
+        if words.is_empty() || takes.words().len() != words.len() {
+            return Err(fault("takes", "is a list of events, inbound or both"));
+        }
+        Ok(takes)
+    }
+
+    /// Whether a provider can bring that, with that proof.
+    fn check(self, kind: Kind, proof: &Proof) -> Result<(), Problem> {
+        if self.events && !kind.tells() {
+            return Err(fault("takes", format!("{kind} tells of no events")));
+        }
+        if self.inbound && !kind.brings() {
+            return Err(fault("takes", format!("{kind} brings no mail")));
+        }
+        if self.events && kind == Kind::Sendgrid && !matches!(proof, Proof::Key(_)) {
+            return Err(fault(
+                "secret",
+                "is missing: sendgrid signs its events, only its mail may come with a password",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// A source to make.
@@ -95,8 +116,10 @@ pub struct NewSource {
     pub name: String,
     /// The provider's word.
     pub kind: String,
-    /// The transport it speaks for.
-    pub transport: String,
+    /// The transport whose events it tells. Needed only for those.
+    pub transport: Option<String>,
+    /// What it may bring; what its provider usually does when nobody says.
+    pub takes: Option<Takes>,
     /// How it proves itself.
     pub proof: Proof,
 }
@@ -105,7 +128,10 @@ pub struct NewSource {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct AboutSource {
     kind: Kind,
-    transport: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    transport: Option<String>,
+    #[serde(default = "Takes::events")]
+    takes: Takes,
     /// The proofs, newest first, as sealed JSON.
     sealed: String,
     live: usize,
@@ -118,7 +144,8 @@ pub(crate) struct LiveSource {
     pub(crate) id: SourceId,
     pub(crate) team: TeamId,
     pub(crate) kind: Kind,
-    pub(crate) transport: String,
+    pub(crate) transport: Option<String>,
+    pub(crate) takes: Takes,
     pub(crate) secrets: Secrets,
 }
 
@@ -130,28 +157,6 @@ fn fault(path: &str, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
-/// The proofs in the form in which requests are checked.
-fn secrets(kind: Kind, proofs: &[Proof]) -> Result<Secrets, BadSecret> {
-    let mut keys = Vec::new();
-    let mut knocks = Vec::new();
-    for proof in proofs {
-        match proof.clone() {
-            Proof::Topics { topics, allow_sha1 } if kind == Kind::Ses => return Secrets::topics(topics, allow_sha1),
-            Proof::Key(key) => keys.push(key),
-            Proof::Basic { user, password } => knocks.push(Knock::Basic { user, password }),
-            Proof::Bearer(token) => knocks.push(Knock::Bearer(token)),
-            Proof::Header { name, value } => knocks.push(Knock::Header { name, value }),
-            Proof::Query { name, value } => knocks.push(Knock::Query { name, value }),
-            Proof::Topics { .. } => return Err(BadSecret::Kind(kind)),
-        }
-    }
-    match (keys.is_empty(), knocks.is_empty()) {
-        (false, true) => Secrets::keys(kind, &keys.iter().map(String::as_str).collect::<Vec<_>>()),
-        (true, false) => Secrets::knocks(kind, knocks),
-        _ => Err(BadSecret::Kind(kind)),
-    }
-}
-
 fn view(record: &Record) -> Result<Source, Problem> {
     let about: AboutSource = records::read(record)?;
     Ok(Source {
@@ -161,6 +166,7 @@ fn view(record: &Record) -> Result<Source, Problem> {
         created_at: record.created_at,
         kind: about.kind.word(),
         transport: about.transport,
+        takes: about.takes,
         secrets: about.live,
         rotated_at: about.rotated_at,
     })
@@ -179,14 +185,18 @@ impl Engine {
         let id = self.new_id(now);
         // Asked again, it is answered even if the transport is gone since.
         let again = self.was_asked(caller, asked.as_ref()).await?;
-        if !again {
-            self.check_transport(&new.transport)?;
-        }
         let kind = Kind::parse(&new.kind).ok_or_else(|| {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.word()).collect();
             fault("kind", format!("is one of {}", known.join(", ")))
         })?;
-        let about = self.about_source((team, id), kind, new.transport, &[new.proof])?;
+        let takes = new.takes.unwrap_or_else(|| Takes::usual(kind));
+        takes.check(kind, &new.proof)?;
+        if !again {
+            self.check_transport(takes, new.transport.as_deref())?;
+        }
+        let mut about = self.about_source((team, id), kind, &[new.proof])?;
+        about.takes = takes;
+        about.transport = new.transport;
         let about = records::write(&about)?;
         let name = new.name.clone();
         let record = Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, about };
@@ -213,22 +223,20 @@ impl Engine {
         self.secret.mac("meaning", &[meaning])
     }
 
-    fn check_transport(&self, transport: &str) -> Result<(), Problem> {
+    /// Events count for the handoffs of one transport; mail needs none.
+    fn check_transport(&self, takes: Takes, transport: Option<&str>) -> Result<(), Problem> {
         let names = self.ways.names();
-        if names.contains(&transport) {
-            return Ok(());
+        match transport {
+            None if takes.events => return Err(fault("transport", "is missing: events count for one transport")),
+            None => return Ok(()),
+            Some(transport) if names.contains(&transport) => return Ok(()),
+            Some(_) => {}
         }
         Err(fault("transport", format!("names no transport that is configured; known are {}", names.join(", "))))
     }
 
     /// What is kept of a source, its proofs checked and sealed.
-    fn about_source(
-        &self,
-        (team, id): (TeamId, Uuid),
-        kind: Kind,
-        transport: String,
-        proofs: &[Proof],
-    ) -> Result<AboutSource, Problem> {
+    fn about_source(&self, (team, id): (TeamId, Uuid), kind: Kind, proofs: &[Proof]) -> Result<AboutSource, Problem> {
         secrets(kind, proofs).map_err(|bad| fault("secret", bad.to_string()))?;
         let broken = || Problem::new(Code::Internal, "the secrets could not be sealed");
         let json = serde_json::to_vec(proofs).map_err(|_error| broken())?;
@@ -237,7 +245,8 @@ impl Engine {
             [Proof::Topics { topics, .. }] => topics.len(),
             _ => proofs.len(),
         };
-        Ok(AboutSource { kind, transport, sealed, live, rotated_at: None })
+        let takes = Takes::usual(kind);
+        Ok(AboutSource { kind, transport: None, takes, sealed, live, rotated_at: None })
     }
 
     fn proofs(&self, record: &Record, about: &AboutSource) -> Result<Vec<Proof>, Problem> {
@@ -263,8 +272,9 @@ impl Engine {
             let now = self.now();
             let old: AboutSource = records::read(&record)?;
             let proofs = rotated(self.proofs(&record, &old)?, proof.clone(), keep);
-            let mut about = self.about_source((record.team, record.id), old.kind, old.transport, &proofs)?;
-            about.rotated_at = Some(now);
+            old.takes.check(old.kind, &proof)?;
+            let AboutSource { sealed, live, .. } = self.about_source((record.team, record.id), old.kind, &proofs)?;
+            let about = AboutSource { sealed, live, rotated_at: Some(now), ..old };
             let Record { team, kind, id, rev, .. } = record;
             let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)? };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
@@ -311,59 +321,7 @@ impl Engine {
         let proofs = self.proofs(&record, &about)?;
         let secrets = secrets(about.kind, &proofs)
             .map_err(|bad| Problem::new(Code::Unavailable, format!("this source cannot be used: {bad}")))?;
-        Ok(LiveSource { id, team: record.team, kind: about.kind, transport: about.transport, secrets })
-    }
-}
-
-/// The new proof first, then the one before. The same one again changes nothing, so that a repeat pushes nothing out.
-fn rotated(old: Vec<Proof>, new: Proof, keep: bool) -> Vec<Proof> {
-    if let (Proof::Topics { topics, allow_sha1 }, Some(Proof::Topics { topics: before, .. })) = (&new, old.first()) {
-        let mut all = topics.clone();
-        all.extend(before.iter().filter(|topic| keep && !topics.contains(topic)).cloned());
-        return vec![Proof::Topics { topics: all, allow_sha1: *allow_sha1 }];
-    }
-    let before: Vec<Proof> = old.into_iter().filter(|proof| keep && *proof != new).collect();
-    std::iter::once(new).chain(before).take(LIVE).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(text: &str) -> Proof {
-        Proof::Key(text.into())
-    }
-
-    #[test]
-    fn two_secrets_live_and_a_repeat_pushes_none_out() {
-        let one = rotated(vec![key("a")], key("b"), true);
-        assert_eq!(one, [key("b"), key("a")]);
-        assert_eq!(rotated(one.clone(), key("b"), true), one);
-        assert_eq!(rotated(one.clone(), key("c"), true), [key("c"), key("b")]);
-        assert_eq!(rotated(one, key("b"), false), [key("b")]);
-    }
-
-    #[test]
-    fn topics_are_added_or_replaced() {
-        let topics =
-            |list: &[&str]| Proof::Topics { topics: list.iter().map(ToString::to_string).collect(), allow_sha1: false };
-        assert_eq!(rotated(vec![topics(&["a"])], topics(&["b"]), true), [topics(&["b", "a"])]);
-        assert_eq!(rotated(vec![topics(&["a"])], topics(&["b"]), false), [topics(&["b"])]);
-    }
-
-    #[test]
-    fn each_provider_takes_its_own_proof_and_no_other() {
-        let long = "0123456789abcdef";
-        let bearer = || [Proof::Bearer(long.into())];
-        let topic =
-            || [Proof::Topics { topics: vec!["arn:aws:sns:eu-west-1:123456789012:t".into()], allow_sha1: false }];
-        assert!(secrets(Kind::Postmark, &bearer()).is_ok());
-        assert!(secrets(Kind::Mailgun, &[key(long)]).is_ok());
-        assert!(secrets(Kind::Ses, &topic()).is_ok());
-        for (kind, proofs) in [(Kind::Mailgun, bearer()), (Kind::Postmark, topic()), (Kind::Ses, [key(long)])] {
-            assert!(secrets(kind, &proofs).is_err(), "{kind}");
-        }
-        assert!(secrets(Kind::Mailgun, &[key("short")]).is_err());
-        assert!(secrets(Kind::Postmark, &[key(long), Proof::Bearer(long.into())]).is_err());
+        let AboutSource { kind, transport, takes, .. } = about;
+        Ok(LiveSource { id, team: record.team, kind, transport, takes, secrets })
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod arrivals;
 pub mod authenticate;
+pub mod collect;
 pub mod net;
 pub mod store;
 pub mod transport;

@@ -71,6 +71,25 @@ fn mailboxes(out: &mut Vec<u8>, name: &'static str, list: &[Mailbox]) -> Result<
     Ok(())
 }
 
+/// People as somebody else read them: an address that is none stands as far as it can.
+pub(super) fn people(out: &mut Vec<u8>, name: &'static str, list: &[Mailbox]) {
+    let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let cleaned = list.iter().map(|mailbox| Mailbox {
+        name: mailbox.name.as_deref().map(plain),
+        address: mailbox.address.chars().filter(|c| !c.is_control() && !" <>,;:\"()\\".contains(*c)).collect(),
+    });
+    let list: Vec<Mailbox> = cleaned.filter(|mailbox| !mailbox.address.is_empty()).collect();
+    let start = out.len();
+    if mailboxes(out, name, &list).is_err() {
+        out.truncate(start);
+        Field::words(
+            out,
+            name,
+            list.iter().map(|mailbox| format!("<{}>,", mailbox.address)).collect::<Vec<_>>().iter().map(String::as_str),
+        );
+    }
+}
+
 fn one_mailbox(field: &mut Field<'_>, header: &'static str, mailbox: &Mailbox) -> Result<(), ComposeError> {
     if !is_address(&mailbox.address) {
         return Err(ComposeError::Address(header));

@@ -13,10 +13,12 @@ mod hex;
 mod letter_head;
 mod param;
 mod part;
+mod rebuild;
 
 use mailonce_core::{content::Content, id::EmailId, time::Time};
 
 pub use letter_head::is_message_id;
+pub use rebuild::{Fields, rebuild};
 
 /// How many earlier messages a mail names. Of a longer thread the first and the latest are kept.
 pub const REFERENCES: usize = 100;

@@ -6,19 +6,32 @@
 
 use mailonce_core::time::Time;
 use serde_json::Value;
+use std::borrow::Cow;
 
 use super::{
-    HookRequest, Reject, Report, Says, Unreadable, json, proof,
+    HookRequest, Reject, Report, Says, Unreadable,
+    inbound::form::Form,
+    json, proof,
     report::{Draft, ours},
 };
 
+/// How old the proof of a mail may be, in milliseconds. A route is tried again for eight hours, and whether the proof is
+/// made anew each time is not told: a mail must not be lost because we were away for longer than five minutes.
+pub const ROUTE_MS: i64 = 9 * 3_600_000;
+
 /// The one-time token of a request. `None` when there is none.
-pub fn token(body: &[u8]) -> Option<String> {
-    let body = json::parse(body).ok()?;
+pub fn token(request: &HookRequest<'_>) -> Option<String> {
+    if let Ok(Some(form)) = Form::read(request) {
+        return form.text("token").map(Cow::into_owned);
+    }
+    let body = json::parse(request.body).ok()?;
     json::text(&body, "/signature/token").map(str::to_owned)
 }
 
 pub(super) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>, now: Time, tolerance_ms: i64) -> Result<(), Reject> {
+    if let Some(form) = Form::read(request).map_err(|why| Reject::Malformed(why.to_string()))? {
+        return verify_form(keys, &form, now, tolerance_ms.max(ROUTE_MS));
+    }
     let body = json::parse(request.body).map_err(|why| Reject::Malformed(why.to_string()))?;
     let timestamp = match body.pointer("/signature/timestamp") {
         Some(Value::String(text)) => text.clone(),
@@ -33,6 +46,16 @@ pub(super) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>, now: Time, tol
         places.iter().filter_map(|place| json::text(&body, place)).filter_map(proof::hex32).collect();
     let seconds = proof::digits(&timestamp, "signature.timestamp")?;
     proof::any_hmac(keys, &[timestamp.as_bytes(), token.as_bytes()], &signatures)?;
+    proof::fresh(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
+}
+
+/// A route's request, with the proof among its fields.
+fn verify_form(keys: &[Vec<u8>], form: &Form<'_>, now: Time, tolerance_ms: i64) -> Result<(), Reject> {
+    let field = |name: &'static str| form.text(name).ok_or(Reject::MissingField(name));
+    let (timestamp, token, signature) = (field("timestamp")?, field("token")?, field("signature")?);
+    let seconds = proof::digits(&timestamp, "timestamp")?;
+    let signature = proof::hex32(&signature).ok_or_else(|| Reject::Malformed("signature is not hex".into()))?;
+    proof::any_hmac(keys, &[timestamp.as_bytes(), token.as_bytes()], &[signature])?;
     proof::fresh(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 

@@ -1,7 +1,8 @@
-//! Events of mail providers, as their webhooks bring them: proven, then read.
+//! Webhooks of mail providers, with events and with mail: proven, then read.
 //!
 //! ```text
 //! request ─► ses::needs (SES only: which certificate?) ─► verify ─► read ─► reports
+//!                                                                    └─► mail ─► a mail, or where it is
 //! ```
 //!
 //! Pure: time and certificates are arguments, nothing is fetched. [`verify`] looks at the raw body, [`read`] believes
@@ -16,11 +17,14 @@
 //! | `proof` | hashes, comparisons and freshness that the schemes share |
 //! | `json` | JSON without two values for one name |
 //! | `sns`, [`ses`] | the envelope of Amazon SNS, and what SES puts into it |
-//! | `postmark` [`mailgun`] `sendgrid` `resend` `usesend` `brevo` | one provider each |
+//! | `postmark` [`mailgun`] `sendgrid` `resend` `usesend` `brevo` [`nylas`] | one provider each |
+//! | `inbound` | the mail in a request |
 
 mod brevo;
+mod inbound;
 mod json;
 pub mod mailgun;
+pub mod nylas;
 mod postmark;
 mod proof;
 mod reject;
@@ -37,9 +41,10 @@ use mailonce_core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+pub use inbound::{Bytes, MAX_RECIPIENTS, Mail, from_fields, mail};
 pub use reject::Reject;
 pub use report::{Report, Says, Unreadable};
-pub use request::{HookRequest, MAX_BODY_BYTES, MAX_EVENTS};
+pub use request::{HookRequest, MAX_BODY_BYTES, MAX_EVENTS, MAX_MAIL_BYTES};
 pub use secrets::{BadSecret, Knock, Secrets};
 
 use secrets::Held;
@@ -82,6 +87,10 @@ kinds! {
     Usesend = "usesend",
     /// Brevo. Signs nothing: a token or a password is all there is.
     Brevo = "brevo",
+    /// Nylas. HMAC over the body.
+    Nylas = "nylas",
+    /// Anybody who signs after Standard Webhooks.
+    Standard = "standard",
 }
 
 impl Kind {
@@ -93,6 +102,16 @@ impl Kind {
             _ => 5 * 60_000,
         }
     }
+
+    /// Whether it tells what became of mail we sent.
+    pub fn tells(self) -> bool {
+        !matches!(self, Self::Nylas | Self::Standard)
+    }
+
+    /// Whether it brings mail.
+    pub fn brings(self) -> bool {
+        !matches!(self, Self::Usesend | Self::Brevo)
+    }
 }
 
 impl fmt::Display for Kind {
@@ -103,7 +122,7 @@ impl fmt::Display for Kind {
 
 /// Whether a request comes from the provider it claims to come from.
 pub fn verify(kind: Kind, secrets: &Secrets, request: &HookRequest<'_>, now: Time) -> Result<(), Reject> {
-    if request.body.len() > MAX_BODY_BYTES {
+    if request.body.len() > request.most {
         return Err(Reject::TooLarge);
     }
     if secrets.kind() != kind {
@@ -115,7 +134,8 @@ pub fn verify(kind: Kind, secrets: &Secrets, request: &HookRequest<'_>, now: Tim
         Held::Mailgun(keys) => mailgun::verify(keys, request, now, tolerance),
         Held::Sendgrid(keys) => sendgrid::verify(keys, request, now, tolerance),
         Held::Ses(trust) => sns::verify(trust, request, now, tolerance),
-        Held::Resend(keys) => resend::verify(keys, request, now, tolerance),
+        Held::Svix(_, keys) => resend::verify(keys, request, now, tolerance),
+        Held::Nylas(keys) => nylas::verify(keys, request),
         Held::Usesend(keys) => usesend::verify(keys, request, now, tolerance),
     }
 }
@@ -133,5 +153,6 @@ pub fn read(kind: Kind, request: &HookRequest<'_>) -> Result<Vec<Report>, Unread
         Kind::Resend => resend::read(request),
         Kind::Usesend => usesend::read(request.body),
         Kind::Brevo => brevo::read(request.body),
+        Kind::Nylas | Kind::Standard => Err(Unreadable::Shape("mail: it tells of no events")),
     }
 }

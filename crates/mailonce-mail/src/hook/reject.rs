@@ -31,7 +31,7 @@ pub enum Reject {
     #[error("signed with SHA-1; set SignatureVersion 2 on the topic, or allow SHA-1 for this source")]
     Sha1,
     /// The body is over the limit.
-    #[error("the body is larger than 1 MB")]
+    #[error("the body is larger than this source may send")]
     TooLarge,
     /// The source holds secrets of another kind.
     #[error("the source holds secrets of another provider")]

@@ -55,14 +55,14 @@ pub enum Unreadable {
     /// Not JSON, or JSON with two values for one name.
     #[error("not readable as JSON: {0}")]
     Json(String),
-    /// JSON, but not what this provider sends.
+    /// Not what this provider sends.
     #[error("not what this provider sends: expected {0}")]
     Shape(&'static str),
     /// Over the limit of events.
-    #[error("{0} events in one request, 1,000 are read")]
+    #[error("{0} events, fields or recipients in one request are too many")]
     TooMany(usize),
     /// Over the limit of bytes.
-    #[error("the body is larger than 1 MB")]
+    #[error("the body is larger than is read")]
     TooLarge,
 }
 

@@ -1,9 +1,14 @@
 //! A webhook request as it came in, and how much of it is looked at.
 
+use mailonce_core::limits;
+
 use super::Reject;
 
-/// Bytes of a body. The largest batches of providers stay below.
+/// Bytes of a body with events. The largest batches of providers stay below.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Bytes of a body with a mail.
+pub const MAX_MAIL_BYTES: usize = limits::BODY_BYTES;
 
 /// Events in one request.
 pub const MAX_EVENTS: usize = 1_000;
@@ -19,6 +24,8 @@ pub struct HookRequest<'a> {
     pub body: &'a [u8],
     /// The PEM behind [`super::ses::Needs::certificate_url`]. Only SES needs it.
     pub certificate: Option<&'a [u8]>,
+    /// Bytes of body that this source may send: [`MAX_BODY_BYTES`], or [`MAX_MAIL_BYTES`] when it brings mail.
+    pub most: usize,
 }
 
 impl<'a> HookRequest<'a> {

@@ -102,7 +102,8 @@ pub(super) enum Held {
     Mailgun(Vec<Vec<u8>>),
     Sendgrid(Vec<sendgrid::Point>),
     Ses(sns::Trust),
-    Resend(Vec<Vec<u8>>),
+    Svix(Kind, Vec<Vec<u8>>),
+    Nylas(Vec<Vec<u8>>),
     Usesend(Vec<Vec<u8>>),
 }
 
@@ -114,9 +115,9 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// For the kinds that sign nothing: Postmark and Brevo.
+    /// For the kinds that sign nothing: Postmark and Brevo, and mail from SendGrid unless it is told to sign.
     pub fn knocks(kind: Kind, knocks: Vec<Knock>) -> Result<Self, BadSecret> {
-        if !matches!(kind, Kind::Postmark | Kind::Brevo) {
+        if !matches!(kind, Kind::Postmark | Kind::Brevo | Kind::Sendgrid) {
             return Err(BadSecret::Kind(kind));
         }
         count(&knocks)?;
@@ -125,14 +126,15 @@ impl Secrets {
     }
 
     /// For the kinds with a key in a line of text: Mailgun's signing key, SendGrid's public key (base64), the
-    /// `whsec_…` of Resend and useSend.
+    /// `whsec_…` of Resend, useSend and Standard Webhooks, the secret of Nylas.
     pub fn keys(kind: Kind, keys: &[&str]) -> Result<Self, BadSecret> {
         count(keys)?;
         let keys = keys.iter().map(|key| key.trim());
         let held = match kind {
             Kind::Mailgun => Held::Mailgun(keys.map(whole).collect::<Result<_, _>>()?),
             Kind::Usesend => Held::Usesend(keys.map(whole).collect::<Result<_, _>>()?),
-            Kind::Resend => Held::Resend(keys.map(decoded).collect::<Result<_, _>>()?),
+            Kind::Resend | Kind::Standard => Held::Svix(kind, keys.map(decoded).collect::<Result<_, _>>()?),
+            Kind::Nylas => Held::Nylas(keys.map(whole).collect::<Result<_, _>>()?),
             Kind::Sendgrid => Held::Sendgrid(keys.map(sendgrid::Point::parse).collect::<Result<_, _>>()?),
             Kind::Postmark | Kind::Ses | Kind::Brevo => return Err(BadSecret::Kind(kind)),
         };
@@ -174,11 +176,11 @@ impl Secrets {
 impl Held {
     fn kind(&self) -> Kind {
         match self {
-            Self::Knocks(kind, _) => *kind,
             Self::Mailgun(_) => Kind::Mailgun,
             Self::Sendgrid(_) => Kind::Sendgrid,
             Self::Ses(_) => Kind::Ses,
-            Self::Resend(_) => Kind::Resend,
+            Self::Knocks(kind, _) | Self::Svix(kind, _) => *kind,
+            Self::Nylas(_) => Kind::Nylas,
             Self::Usesend(_) => Kind::Usesend,
         }
     }

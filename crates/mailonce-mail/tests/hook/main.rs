@@ -6,6 +6,8 @@ mod brevo;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod inbound;
+#[cfg(test)]
 mod mailgun;
 #[cfg(test)]
 mod postmark;

@@ -2,7 +2,7 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{id::EmailId, time::Time};
-use mailonce_mail::hook::{self, HookRequest, Kind, Reject, Report, Says, Secrets, Unreadable};
+use mailonce_mail::hook::{self, HookRequest, Kind, Mail, Reject, Report, Says, Secrets, Unreadable};
 use serde_json::Value;
 use sha2::Sha256;
 
@@ -59,6 +59,7 @@ impl Post {
             query: &self.query,
             body: &self.body,
             certificate: self.certificate.as_deref(),
+            most: hook::MAX_BODY_BYTES,
         })
     }
 
@@ -68,6 +69,15 @@ impl Post {
 
     pub(crate) fn verify_as(&self, kind: Kind, secrets: &Secrets, now: Time) -> Result<(), Reject> {
         self.given(|request| hook::verify(kind, secrets, request, now))
+    }
+
+    /// The mail in it.
+    pub(crate) fn mail(&self, kind: Kind) -> Result<Option<Mail>, Unreadable> {
+        self.given(|request| hook::mail(kind, request))
+    }
+
+    pub(crate) fn token(&self) -> Option<String> {
+        self.given(hook::mailgun::token)
     }
 
     pub(crate) fn read(&self, kind: Kind) -> Result<Vec<Report>, Unreadable> {

@@ -1,11 +1,14 @@
 //! Ten thousand worlds.
 
 use mailonce_core::handoff::State;
-use mailonce_sim::rig::chance::{number, seed};
+use mailonce_sim::rig::chance::number;
 use mailonce_sim::world::FaultKind;
 use mailonce_sim::world::campaign::{Campaign, Summary};
 
 const WORLDS: u64 = 10_000;
+/// The first seed, the same every time unless another is asked for: a change is judged by what it changed. New seeds are
+/// for `mailonce-worlds`.
+const SEED: u64 = 1;
 /// Each fault and each state occurs so often in so many worlds.
 const OFTEN: u64 = 5;
 /// Failures that are shown.
@@ -15,7 +18,8 @@ const SHOWN: usize = 3;
 fn ten_thousand_worlds_break_no_promise() {
     let worlds = number("MAILONCE_WORLDS").unwrap_or(WORLDS);
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let summary = Campaign { seed: seed(), worlds, jobs, mutant: None, stop_at_first: false }.run();
+    let seed = number("MAILONCE_SEED").unwrap_or(SEED);
+    let summary = Campaign { seed, worlds, jobs, mutant: None, stop_at_first: false }.run();
     println!("{} (from seed {})", summary.headline(), summary.seed);
     let shown: Vec<String> = summary.failures.iter().take(SHOWN).map(ToString::to_string).collect();
     assert_eq!(summary.violations, 0, "\n{}", shown.join("\n"));

@@ -1,13 +1,14 @@
-//! Where providers post what became of mail. No API key: a source's secret is the proof.
+//! Where providers post what became of mail, and mail. No API key: a source's secret is the proof.
 
 use axum::{
     Json,
     body::Body,
     extract::{Request, State},
+    http::Uri,
     response::IntoResponse,
 };
 use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::hook::{HOOK_BYTES, Posted, Received};
+use mailonce_engine::hook::{Posted, Received};
 use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
@@ -16,6 +17,10 @@ use super::{Answer, App, PathOf, sources::source_id};
 
 /// How long a body may take. Providers give up after some ten seconds themselves.
 const BODY_TIME: Duration = Duration::from_secs(15);
+/// The same for a body that may hold a mail with its files.
+const MAIL_TIME: Duration = Duration::from_secs(60);
+/// Up to here a body is one of events.
+const SMALL: usize = 1 << 20;
 
 /// What came of a request's reports.
 #[derive(Serialize, ToSchema)]
@@ -32,43 +37,61 @@ pub(super) struct ReceivedBody {
     ignored: usize,
     /// Addresses that are not written to from now on.
     suppressed: usize,
+    /// Deliveries of mail that were kept, one for each recipient here.
+    kept: usize,
+    /// Deliveries of mail that came before.
+    duplicate: usize,
+    /// Deliveries of mail for nobody here, or for somebody who does not want it.
+    refused: usize,
 }
 
 impl From<Received> for ReceivedBody {
     fn from(received: Received) -> Self {
-        let Received { reports, learnt, repeated, unknown, ignored, suppressed } = received;
-        Self { reports, learnt, repeated, unknown, ignored, suppressed }
+        let Received { reports, learnt, repeated, unknown, ignored, suppressed, kept, duplicate, refused } = received;
+        Self { reports, learnt, repeated, unknown, ignored, suppressed, kept, duplicate, refused }
     }
 }
 
-/// Take in a provider's events.
+/// Take in a provider's events or mail.
 #[utoipa::path(post, path = "/hooks/{source_id}", tag = "hooks", security(()), params(("source_id" = String, Path)),
     request_body(content = Object, description = "As the provider sends it"),
     responses((status = 200, description = "Taken in, repeats and strangers included", body = ReceivedBody),
         (status = 400, description = "Proven, but not readable", body = super::problem::ProblemBody, content_type = "application/problem+json"),
         (status = 401, description = "Not proven", body = super::problem::ProblemBody, content_type = "application/problem+json"),
         (status = 408, description = "Too slow", body = super::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "Larger than 1 MB", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 413, description = "Larger than 1 MB, or than 40 MB where the source brings mail", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn receive(State(app): State<App>, PathOf(id): PathOf, request: Request) -> Answer {
     // The source first: nothing is read for an address that does not exist.
     let hook = app.engine.hook(source_id(&id)?).await?;
     let (head, body) = request.into_parts();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let posted = Posted { headers, query, body: read(body).await? };
+    let posted = Posted { headers, query, body: read(body, hook.most()).await? };
     let received = Box::pin(app.engine.receive(&hook, &posted)).await?;
     Ok(Json(ReceivedBody::from(received)).into_response())
 }
 
+/// Answer what Nylas asks an address before it posts there.
+#[utoipa::path(get, path = "/hooks/{source_id}", tag = "hooks", security(()),
+    params(("source_id" = String, Path), ("challenge" = String, Query, description = "Said again as it came")),
+    responses((status = 200, description = "The challenge", body = String, content_type = "text/plain"),
+        (status = 404, description = "No such source, or one that is not asked", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn challenge(State(app): State<App>, PathOf(id): PathOf, uri: Uri) -> Answer {
+    let hook = app.engine.hook(source_id(&id)?).await?;
+    let answer = hook.challenge(uri.query().unwrap_or_default());
+    let answer = answer.ok_or_else(|| Problem::new(Code::NotFound, "this source is not asked anything"))?;
+    Ok(answer.to_owned().into_response())
+}
+
 /// The raw body within its bounds.
-async fn read(body: Body) -> Result<Vec<u8>, Problem> {
-    let late =
-        |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()));
-    let read = tokio::time::timeout(BODY_TIME, axum::body::to_bytes(body, HOOK_BYTES)).await.map_err(late)?;
+async fn read(body: Body, most: usize) -> Result<Vec<u8>, Problem> {
+    let time = if most > SMALL { MAIL_TIME } else { BODY_TIME };
+    let late = |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", time.as_secs()));
+    let read = tokio::time::timeout(time, axum::body::to_bytes(body, most)).await.map_err(late)?;
     read.map(Vec::from).map_err(|error| {
         let text = error.to_string();
         if text.contains("length limit") {
-            Problem::new(Code::TooLarge, format!("the body is larger than {HOOK_BYTES} bytes"))
+            Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
         } else {
             // A provider that was cut off must come again.
             Problem::new(Code::Unavailable, format!("the body broke off: {text}"))

@@ -110,7 +110,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sources::read, sources::remove))
         .routes(routes!(sources::rotate))
         // Providers
-        .routes(routes!(hooks::receive))
+        .routes(routes!(hooks::receive, hooks::challenge))
         // Operators and readers
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))

@@ -1,4 +1,4 @@
-//! Sources of provider events.
+//! Sources of provider events and of mail.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -6,7 +6,7 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     team::Scope,
 };
-use mailonce_engine::sources::{NewSource, Proof, Source};
+use mailonce_engine::sources::{NewSource, Proof, Source, Takes};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -33,16 +33,22 @@ pub(super) struct NamedSecretBody {
     value: String,
 }
 
-/// A source to make. How it proves itself depends on its kind: `secret` for mailgun, sendgrid, resend and usesend, one
-/// of `basic`, `bearer`, `header` and `query` for postmark and brevo, `topics` for ses.
+/// A source to make. How it proves itself depends on its kind: `secret` for mailgun, sendgrid, resend, usesend, nylas and
+/// standard, one of `basic`, `bearer`, `header` and `query` for postmark and brevo (and for sendgrid when it brings only
+/// mail), `topics` for ses.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewSourceBody {
     name: String,
-    /// `postmark mailgun sendgrid ses resend usesend brevo`.
+    /// `postmark mailgun sendgrid ses resend usesend brevo nylas standard`.
     kind: String,
-    /// The transport it speaks for. Its events count for handoffs of this one only.
-    transport: String,
+    /// The transport it speaks for. Its events count for handoffs of this one only; a source that brings only mail
+    /// needs none.
+    #[serde(default)]
+    transport: Option<String>,
+    /// What it may bring: `events`, `inbound` or both. Left out: events, or mail where the provider has no events.
+    #[serde(default)]
+    takes: Option<Vec<String>>,
     /// The signing key: Mailgun's, SendGrid's public one, or `whsec_…`.
     #[serde(default)]
     secret: Option<String>,
@@ -138,7 +144,9 @@ pub(super) struct SourceBody {
     id: String,
     name: String,
     kind: &'static str,
-    transport: String,
+    transport: Option<String>,
+    /// What it may bring.
+    takes: Vec<&'static str>,
     rev: u32,
     created_at: String,
     /// Where the provider posts to, behind this server's own address.
@@ -156,6 +164,7 @@ impl From<&Source> for SourceBody {
             name: source.name.clone(),
             kind: source.kind,
             transport: source.transport.clone(),
+            takes: source.takes.words(),
             rev: source.rev,
             created_at: source.created_at.to_string(),
             path: format!("/hooks/{}", source.id),
@@ -186,17 +195,21 @@ pub(super) fn source_id(text: &str) -> Result<SourceId, Problem> {
         (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let NewSourceBody { name, kind, transport, secret, basic, bearer, header, query, topics, allow_sha1 } =
+    let NewSourceBody { name, kind, transport, takes, secret, basic, bearer, header, query, topics, allow_sha1 } =
         body.parse()?;
     if name.trim().is_empty() {
         return Err(Problem::from(vec![FieldError::new("name", "is empty")]).into());
     }
-    [("name", &name), ("kind", &kind), ("transport", &transport)]
-        .into_iter()
-        .try_for_each(|(at, text)| words(at, text))?;
+    let transport_named = transport.as_ref().map(|text| ("transport", text));
+    [("name", &name), ("kind", &kind)].into_iter().chain(transport_named).try_for_each(|(at, text)| words(at, text))?;
     let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
-    let new = NewSource { name, kind, transport, proof };
-    let meaning = serde_json::json!([new.name, new.kind, new.transport, new.proof]);
+    let takes = takes.as_deref().map(Takes::parse).transpose()?;
+    let new = NewSource { name, kind, transport, takes, proof };
+    let mut meaning = serde_json::json!([new.name, new.kind, new.transport, new.proof]);
+    // A call without it means what it meant before there was such a field.
+    if let (Some(meaning), Some(takes)) = (meaning.as_array_mut(), new.takes) {
+        meaning.push(serde_json::json!(takes.words()));
+    }
     let asked = door.asked("sources", "", &app.engine.blind(meaning.to_string().as_bytes()));
     let source = app.engine.create_source(&door.caller, new, asked).await?;
     Ok(made(source.first, Json(SourceBody::from(&source.thing))))

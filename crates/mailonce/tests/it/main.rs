@@ -74,6 +74,7 @@ mod resend;
 mod rules;
 mod send;
 mod sources;
+mod sources_mail;
 mod sources_odd;
 mod sources_ses;
 mod storm;

@@ -84,6 +84,7 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("delete", "/v1/sources/{id}", Kind::Named),
     ("post", "/v1/sources/{id}/rotate", Kind::Named),
     ("post", "/hooks/{source_id}", Kind::Public),
+    ("get", "/hooks/{source_id}", Kind::Public),
     ("post", "/v1/teams", Kind::Operator),
     ("get", "/v1/teams", Kind::Operator),
     ("patch", "/v1/teams/{id}", Kind::Operator),

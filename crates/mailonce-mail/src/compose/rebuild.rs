@@ -1,0 +1,179 @@
+//! A mail put together again from fields that a provider read out of it.
+//!
+//! It says what the mail said and is not its bytes: no signature can be checked on it, and nothing is refused. Whatever
+//! could end a header becomes a space.
+
+use mailonce_core::{
+    address::Mailbox,
+    content::{Attachment, Content},
+};
+use std::collections::BTreeMap;
+
+use super::{ComposeError, WORD_OCTETS, field::Field, letter_head, part};
+
+/// What a provider read out of a mail.
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    /// Headers as they stood in the mail. Those here win over the fields below.
+    pub headers: Vec<(String, String)>,
+    /// From.
+    pub from: Vec<Mailbox>,
+    /// To.
+    pub to: Vec<Mailbox>,
+    /// Cc.
+    pub cc: Vec<Mailbox>,
+    /// Reply-To.
+    pub reply_to: Vec<Mailbox>,
+    /// The subject, decoded.
+    pub subject: Option<String>,
+    /// The Date, as it stood in the mail.
+    pub date: Option<String>,
+    /// The Message-ID, as it stood in the mail.
+    pub message_id: Option<String>,
+    /// Plain text.
+    pub text: Option<String>,
+    /// HTML.
+    pub html: Option<String>,
+    /// Files.
+    pub attachments: Vec<Attachment>,
+}
+
+/// The mail that says the same. `seed` makes its boundaries: the same for the same mail.
+pub fn rebuild(mut fields: Fields, seed: &str) -> Result<Vec<u8>, ComposeError> {
+    let mut out = Vec::with_capacity(4_096);
+    for (name, value) in &fields.headers {
+        if is_name(name) && !is_about_parts(name) {
+            as_it_stood(&mut out, name, value);
+        }
+    }
+    let has = |name: &str| fields.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    for (name, people) in
+        [("From", &fields.from), ("To", &fields.to), ("Cc", &fields.cc), ("Reply-To", &fields.reply_to)]
+    {
+        if !has(name) {
+            letter_head::people(&mut out, name, people);
+        }
+    }
+    if let Some(subject) = fields.subject.as_deref().filter(|_| !has("Subject")) {
+        Field::text(&mut out, "Subject", &one_line(subject));
+    }
+    for (name, value) in [("Date", &fields.date), ("Message-ID", &fields.message_id)] {
+        if let Some(value) = value.as_deref().filter(|_| !has(name)) {
+            as_it_stood(&mut out, name, value);
+        }
+    }
+    Field::text(&mut out, "MIME-Version", "1.0");
+    let content = content(&mut fields);
+    let root = part::arrange(&content, seed)?;
+    out.reserve(root.estimate());
+    root.write(&mut out);
+    Ok(out)
+}
+
+/// Headers about the parts: the parts are new, so are these.
+fn is_about_parts(name: &str) -> bool {
+    name.eq_ignore_ascii_case("mime-version")
+        || name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"))
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=200).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic() && b != b':')
+}
+
+/// A header's own words, encoded ones included, folded anew.
+fn as_it_stood(out: &mut Vec<u8>, name: &str, value: &str) {
+    let value = one_line(value);
+    Field::words(out, name, value.split_whitespace());
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The bodies and files, without what a composer of our own mail would refuse.
+fn content(fields: &mut Fields) -> Content {
+    let body = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| text.replace('\0', "\u{fffd}"));
+    let mut attachments = std::mem::take(&mut fields.attachments);
+    for attachment in &mut attachments {
+        let words = [&mut attachment.filename, &mut attachment.content_type, &mut attachment.content_id];
+        for word in words.into_iter().flatten() {
+            *word = one_line(word);
+        }
+        // Percent-encoded it can be three times as long.
+        if attachment.content_id.as_ref().is_some_and(|id| id.len() > WORD_OCTETS / 3) {
+            attachment.content_id = None;
+        }
+    }
+    Content {
+        from: Mailbox { name: None, address: String::new() },
+        to: Vec::new(),
+        cc: Vec::new(),
+        bcc: Vec::new(),
+        reply_to: Vec::new(),
+        subject: String::new(),
+        text: body(fields.text.take()),
+        html: body(fields.html.take()),
+        headers: Vec::new(),
+        attachments,
+        tags: BTreeMap::new(),
+        metadata: BTreeMap::new(),
+        scheduled_at: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    fn person(name: &str, address: &str) -> Mailbox {
+        Mailbox { name: Some(name.into()), address: address.into() }
+    }
+
+    #[test]
+    fn what_went_in_is_read_again() {
+        let fields = Fields {
+            headers: vec![("Message-ID".into(), "<1@shop.test>".into()), ("References".into(), "<0@shop.test>".into())],
+            from: vec![person("Zoë, of the shop", "zoe@shop.test")],
+            to: vec![person("", "a@agents.test"), person("B", "b@agents.test")],
+            subject: Some("Grüße =?utf-8?Q?x?=".into()),
+            text: Some("Plain ünd simple\r\nSecond".into()),
+            html: Some("<p>Rich</p>".into()),
+            attachments: vec![Attachment {
+                filename: Some("a\r\nb.txt".into()),
+                content_type: Some("text/plain".into()),
+                content_id: None,
+                bytes: b"file".to_vec(),
+            }],
+            ..Fields::default()
+        };
+        let parsed = parse::parse(&rebuild(fields, "seed").unwrap());
+        assert_eq!(parsed.message_id.as_deref(), Some("<1@shop.test>"));
+        assert_eq!(parsed.from, [person("Zoë, of the shop", "zoe@shop.test")]);
+        assert_eq!(parsed.to.len(), 2);
+        assert_eq!(parsed.subject, "Grüße =?utf-8?Q?x?=", "a decoded subject is not decoded again");
+        assert_eq!(parsed.text.as_deref().map(str::trim_end), Some("Plain ünd simple\nSecond"));
+        assert!(parsed.html.is_some_and(|html| html.contains("Rich")));
+        assert_eq!(parsed.attachments.len(), 1);
+    }
+
+    #[test]
+    fn a_value_cannot_become_a_header() {
+        let fields = Fields {
+            headers: vec![
+                ("X-One".into(), "a\r\nBcc: b@c.test\r\n\r\nbody".into()),
+                ("Bad Name".into(), "x".into()),
+                ("Content-Type".into(), "text/html".into()),
+            ],
+            from: vec![person("x\r\nX-Two: y", "a@b.test>\r\nX-Three: z")],
+            subject: Some("s\r\nX-Four: y".into()),
+            text: Some("nul \0".into()),
+            ..Fields::default()
+        };
+        let bytes = String::from_utf8(rebuild(fields, "seed").unwrap()).unwrap();
+        let (head, _) = bytes.split_once("\r\n\r\n").unwrap();
+        let names: Vec<&str> =
+            head.lines().filter(|line| !line.starts_with(' ')).filter_map(|l| l.split(':').next()).collect();
+        assert_eq!(names, ["X-One", "From", "Subject", "MIME-Version", "Content-Type", "Content-Transfer-Encoding"]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Forms as browsers and mail providers post them.
+
+use memchr::memmem;
+use std::borrow::Cow;
+
+use crate::hook::{HookRequest, Unreadable};
+
+/// Fields of one form.
+const MAX_FIELDS: usize = 2_000;
+/// Bytes of one part's headers.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// One field.
+#[derive(Debug)]
+pub(in crate::hook) struct FormField<'a> {
+    pub(in crate::hook) name: String,
+    pub(in crate::hook) filename: Option<String>,
+    pub(in crate::hook) content_type: Option<String>,
+    pub(in crate::hook) bytes: Cow<'a, [u8]>,
+}
+
+/// All of them, in their order.
+#[derive(Debug)]
+pub(in crate::hook) struct Form<'a>(pub(in crate::hook) Vec<FormField<'a>>);
+
+impl<'a> Form<'a> {
+    /// The form in a request. `None` when its body is none.
+    pub(in crate::hook) fn read(request: &HookRequest<'a>) -> Result<Option<Self>, Unreadable> {
+        let kind = request.header_named("content-type").ok().flatten().unwrap_or_default();
+        let (word, parameters) = kind.split_once(';').unwrap_or((kind, ""));
+        let word = word.trim();
+        if word.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            return urlencoded(request.body).map(Some);
+        }
+        if word.eq_ignore_ascii_case("multipart/form-data") {
+            let boundary = parameter(parameters, "boundary").filter(|text| (1..=200).contains(&text.len()));
+            return multipart(request.body, &boundary.ok_or(Unreadable::Shape("a boundary"))?).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// A field's text, when it came once. Twice the same is none: two readers could see two values.
+    pub(in crate::hook) fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.field(name).map(|field| String::from_utf8_lossy(&field.bytes))
+    }
+
+    /// A field that came once.
+    pub(in crate::hook) fn field(&self, name: &str) -> Option<&FormField<'a>> {
+        let mut found = self.0.iter().filter(|field| field.name == name);
+        let one = found.next()?;
+        found.next().is_none().then_some(one)
+    }
+}
+
+fn urlencoded(body: &[u8]) -> Result<Form<'_>, Unreadable> {
+    let count = memchr::memchr_iter(b'&', body).count();
+    if count >= MAX_FIELDS {
+        return Err(Unreadable::TooMany(count));
+    }
+    let field = |(name, value): (Cow<'_, str>, Cow<'_, str>)| FormField {
+        name: name.into_owned(),
+        filename: None,
+        content_type: None,
+        bytes: Cow::Owned(value.into_owned().into_bytes()),
+    };
+    Ok(Form(url::form_urlencoded::parse(body).map(field).collect()))
+}
+
+fn multipart<'a>(body: &'a [u8], boundary: &str) -> Result<Form<'a>, Unreadable> {
+    let first = format!("--{boundary}");
+    let next = format!("\r\n--{boundary}");
+    let finder = memmem::Finder::new(next.as_bytes());
+    let broken = Unreadable::Shape("a whole form");
+    let mut rest = match body.strip_prefix(first.as_bytes()) {
+        Some(rest) => rest,
+        None => finder.find(body).map(|at| &body[at + next.len()..]).ok_or(broken.clone())?,
+    };
+    let mut fields = Vec::new();
+    while !rest.starts_with(b"--") {
+        if fields.len() >= MAX_FIELDS {
+            return Err(Unreadable::TooMany(fields.len()));
+        }
+        let inner = rest.strip_prefix(b"\r\n").ok_or(broken.clone())?;
+        let end = finder.find(inner).ok_or(broken.clone())?;
+        fields.push(field(&inner[..end]).ok_or(broken.clone())?);
+        rest = &inner[end + next.len()..];
+    }
+    Ok(Form(fields))
+}
+
+fn field(part: &[u8]) -> Option<FormField<'_>> {
+    let end = memmem::find(&part[..part.len().min(MAX_HEAD)], b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&part[..end]);
+    let header = |name: &str| {
+        let lines = head.split("\r\n").filter_map(|line| line.split_once(':'));
+        lines.filter(|(given, _)| given.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+    };
+    let disposition = header("content-disposition")?;
+    let (_, parameters) = disposition.split_once(';')?;
+    Some(FormField {
+        name: parameter(parameters, "name")?,
+        filename: parameter(parameters, "filename"),
+        content_type: header("content-type").map(str::to_owned),
+        bytes: Cow::Borrowed(&part[end + 4..]),
+    })
+}
+
+/// A parameter of a header, quoted or not. Browsers write `"` as `%22` or `\"`.
+fn parameter(text: &str, name: &str) -> Option<String> {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([';', ' ', '\t']);
+        let (key, after) = rest.split_once('=')?;
+        let (value, after) = value(after)?;
+        if key.trim().eq_ignore_ascii_case(name) {
+            return Some(value);
+        }
+        rest = after;
+    }
+}
+
+/// One value, and what follows it.
+fn value(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(';').unwrap_or(text.len());
+        return Some((text[..end].trim().to_owned(), &text[end..]));
+    };
+    let mut value = String::new();
+    let mut letters = quoted.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' if quoted[at + 1..].starts_with('"') => value.extend(letters.next().map(|(_, quote)| quote)),
+            _ => value.push(letter),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<'a>(kind: &'a str, body: &'a [u8]) -> Result<Option<Form<'a>>, Unreadable> {
+        let headers = [("Content-Type", kind.as_bytes())];
+        let request = HookRequest { headers: &headers, query: "", body, certificate: None, most: usize::MAX };
+        Form::read(&request)
+    }
+
+    #[test]
+    fn a_multipart_form_is_read_byte_by_byte() {
+        let body = b"preamble\r\n--x y\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\none\r\n--x\r\n\r\n--x y\r\n\
+            content-disposition: form-data; name=\"f\"; filename=\"a;\\\"b.bin\"\r\nContent-Type: image/png\r\n\r\n\0\r\n\r\n--x y--\r\n";
+        let form = read("multipart/form-data; boundary=\"x y\"", body).unwrap().unwrap();
+        assert_eq!(form.text("a").as_deref(), Some("one\r\n--x\r\n"));
+        let file = form.field("f").unwrap();
+        assert_eq!((file.filename.as_deref(), file.content_type.as_deref()), (Some("a;\"b.bin"), Some("image/png")));
+        assert_eq!(&*file.bytes, b"\0\r\n");
+    }
+
+    #[test]
+    fn a_form_that_breaks_off_is_none() {
+        for body in [
+            "",
+            "--x",
+            "--x\r\n",
+            "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\none",
+            "--x\r\n\r\n\r\n--x--",
+        ] {
+            assert!(read("multipart/form-data; boundary=x", body.as_bytes()).is_err(), "{body:?}");
+        }
+        assert!(read("multipart/form-data", b"--x--").is_err());
+        let many = "a=b&".repeat(MAX_FIELDS + 1);
+        assert!(matches!(read("application/x-www-form-urlencoded", many.as_bytes()), Err(Unreadable::TooMany(_))));
+        let many = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\r\n".repeat(MAX_FIELDS + 1);
+        assert!(matches!(read("multipart/form-data; boundary=x", many.as_bytes()), Err(Unreadable::TooMany(_))));
+    }
+
+    #[test]
+    fn two_values_of_one_name_are_none() {
+        let form = read("application/x-www-form-urlencoded; charset=utf-8", b"a=1&a=2&b=x%20y+z").unwrap().unwrap();
+        assert_eq!((form.text("a"), form.text("b").as_deref()), (None, Some("x y z")));
+        assert!(read("application/json", b"{}").unwrap().is_none());
+    }
+}

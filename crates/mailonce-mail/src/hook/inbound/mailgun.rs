@@ -1,0 +1,82 @@
+//! Mailgun's routes: a form for each mail and recipient, with the whole mail in `body-mime` when the address ends in
+//! `mime`.
+
+use mailonce_core::content::Attachment;
+use serde_json::Value;
+
+use super::{
+    Bytes, Mail, filled,
+    form::{Form, FormField},
+    hashed, people,
+};
+use crate::{
+    compose::Fields,
+    hook::{HookRequest, Unreadable, json},
+};
+
+/// What is new at each try.
+const PROOF: [&str; 3] = ["timestamp", "token", "signature"];
+
+pub(super) fn read(request: &HookRequest<'_>) -> Result<Option<Mail>, Unreadable> {
+    let Some(form) = Form::read(request)? else { return Ok(None) };
+    let text = |name: &str| form.text(name);
+    let recipient = text("recipient").ok_or(Unreadable::Shape("a form with recipient"))?;
+    // A name for the delivery is missing, and the Message-ID is the sender's to choose: everything but the proof is
+    // the name.
+    let lasting = form.0.iter().filter(|field| !PROOF.contains(&field.name.as_str()));
+    let name = hashed(lasting.flat_map(|field| [field.name.as_bytes(), &field.bytes]));
+    let content = match form.field("body-mime") {
+        Some(raw) => Bytes::whole(raw.bytes.to_vec()),
+        None => Bytes::rebuilt(fields(&form)?, &name)?,
+    };
+    Ok(Some(Mail {
+        name,
+        sender: text("sender").map(|sender| sender.trim().to_owned()),
+        recipients: people::addresses([&people::in_header(&recipient)]),
+        envelope: true,
+        content: Some(content),
+        notice: None,
+    }))
+}
+
+fn fields(form: &Form<'_>) -> Result<Fields, Unreadable> {
+    if form.field("attachments").is_some() {
+        return Err(Unreadable::Shape("attachments in the form: forward() brings them, store() keeps them apart"));
+    }
+    let text = |name: &str| filled(form.text(name).as_deref());
+    let listed = |name: &str| text(name).map(|text| people::in_header(&text)).unwrap_or_default();
+    Ok(Fields {
+        headers: headers(form),
+        from: listed("from"),
+        to: listed("To"),
+        cc: listed("Cc"),
+        reply_to: listed("Reply-To"),
+        subject: text("subject"),
+        date: text("Date"),
+        message_id: text("Message-Id"),
+        text: text("body-plain"),
+        html: text("body-html"),
+        attachments: form.0.iter().filter_map(|field| attachment(form, field)).collect(),
+    })
+}
+
+/// `message-headers` is a JSON list of pairs.
+fn headers(form: &Form<'_>) -> Vec<(String, String)> {
+    let list = form.field("message-headers").and_then(|field| json::parse(&field.bytes).ok());
+    let pair = |one: &Value| Some((json::text(one, "/0")?.to_owned(), one.pointer("/1")?.as_str()?.to_owned()));
+    list.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(pair).collect()
+}
+
+fn attachment(form: &Form<'_>, field: &FormField<'_>) -> Option<Attachment> {
+    field.name.strip_prefix("attachment-")?.parse::<u32>().ok()?;
+    let ids = form.field("content-id-map").and_then(|field| json::parse(&field.bytes).ok());
+    let id = ids.as_ref().and_then(Value::as_object).and_then(|ids| {
+        ids.iter().find(|(_, name)| name.as_str() == Some(field.name.as_str())).map(|(id, _)| id.clone())
+    });
+    Some(Attachment {
+        filename: field.filename.clone(),
+        content_type: field.content_type.clone(),
+        content_id: id,
+        bytes: field.bytes.to_vec(),
+    })
+}

@@ -1,0 +1,196 @@
+//! Mail by hooks: proven, kept before the answer, one message however often a provider tells of it.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use std::fmt::Write as _;
+
+use crate::{
+    call::{Answer, Call, get, post},
+    wired::seconds,
+    world::{MINUTE, World},
+};
+
+const KEY: &[u8; 24] = b"a secret of 24 letters!!";
+const TOKEN: &str = "0123456789abcdef";
+const RAW: &str =
+    "From: Ann <ann@shop.test>\r\nTo: other@shop.test\r\nMessage-ID: <1@shop.test>\r\nSubject: Hi\r\n\r\nHello\r\n";
+
+async fn source(world: &World, kind: &str, proof: (&str, Value)) -> String {
+    let mut body = json!({ "name": kind, "kind": kind, "takes": ["inbound"] });
+    body[proof.0] = proof.1;
+    world.post("/v1/sources", &body).await.is(201).word("path")
+}
+
+fn mac(text: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(KEY).unwrap();
+    mac.update(text);
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// A request signed after Standard Webhooks.
+fn signed(world: &World, path: &str, id: &str, body: &str) -> Call {
+    let at = seconds(world.engine.now());
+    let signature = format!("v1,{}", STANDARD.encode(mac(format!("{id}.{at}.{body}").as_bytes())));
+    let call = post(path).anonymous().header("webhook-id", id).header("webhook-timestamp", &at);
+    call.header("webhook-signature", &signature).header("content-type", "application/json").bytes(body.to_owned())
+}
+
+async fn standard(world: &World) -> String {
+    source(world, "standard", ("secret", json!(format!("whsec_{}", STANDARD.encode(KEY))))).await
+}
+
+fn mail_for(recipients: &[&str]) -> String {
+    json!({ "recipients": recipients, "sender": "bounce@shop.test", "raw": STANDARD.encode(RAW) }).to_string()
+}
+
+async fn messages(world: &World, inbox: &str) -> Vec<Value> {
+    while world.engine.read_waiting().await.unwrap() > 0 {}
+    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.is(200).rows()
+}
+
+fn counts(answer: &Answer) -> [u64; 3] {
+    ["kept", "duplicate", "refused"].map(|word| answer[word].as_u64().unwrap())
+}
+
+over_every_engine! {
+    async fn a_mail_told_ten_times_is_one_message(world) {
+        let world = world.with_inboxes().await;
+        let (a, b) = (world.inbox("a").await, world.inbox("b").await);
+        let path = standard(&world).await;
+        let body = mail_for(&["a@agents.test", "b@agents.test", "nobody@agents.test", "x@elsewhere.test"]);
+        let first = world.call(signed(&world, &path, "m1", &body)).await.is(200);
+        assert_eq!(counts(&first), [2, 0, 2]);
+        for _ in 0..9 {
+            world.pass(MINUTE);
+            let again = world.call(signed(&world, &path, "m1", &body)).await.is(200);
+            assert_eq!(again["kept"], 0, "{}", again.text);
+            assert_eq!(again["duplicate"].as_u64().unwrap() + again["refused"].as_u64().unwrap(), 4);
+        }
+        for inbox in [&a, &b] {
+            let rows = messages(&world, inbox).await;
+            assert_eq!((rows.len(), &rows[0]["subject"]), (1, &json!("Hi")));
+        }
+        let told = world.get("/v1/deliveries?limit=100").await.is(200).rows();
+        assert!(told.iter().any(|row| row["reason"] == "unknown_inbox"), "nobody is told of too");
+    }
+
+    async fn what_is_not_proven_leaves_nothing(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let path = standard(&world).await;
+        let body = mail_for(&["a@agents.test"]);
+        let bent = signed(&world, &path, "m1", &body).bytes(body.replace("a@agents", "b@agents"));
+        world.call(bent).await.refused(401, "bad_signature");
+        let old = signed(&world, &path, "m1", &body);
+        world.pass(6 * MINUTE);
+        world.call(old).await.is(503);
+        world.call(signed(&world, &path, "m2", "{}")).await.is(400);
+        assert!(messages(&world, &inbox).await.is_empty());
+        assert!(world.get("/v1/deliveries?limit=100").await.is(200).rows().is_empty());
+    }
+
+    async fn another_teams_inbox_is_nobodys(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let other = world.team("other").await;
+        let secret = format!("whsec_{}", STANDARD.encode(KEY));
+        let body = json!({ "name": "s", "kind": "standard", "secret": secret });
+        let path = world.call(post("/v1/sources").by(&other).json(&body)).await.is(201).word("path");
+        let answer = world.call(signed(&world, &path, "m1", &mail_for(&["a@agents.test"]))).await.is(200);
+        assert_eq!(counts(&answer), [0, 0, 1]);
+        assert!(messages(&world, &inbox).await.is_empty());
+    }
+
+    async fn postmark_mail_goes_by_its_envelope_and_may_be_large(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let path = source(&world, "postmark", ("bearer", json!(TOKEN))).await;
+        let file = STANDARD.encode(vec![7_u8; 2 << 20]);
+        let body = json!({ "MessageID": "pm-1", "FromFull": { "Email": "ann@shop.test", "Name": "Ann" }, "Subject": "Hi",
+            "ToFull": [{ "Email": "list@shop.test" }], "OriginalRecipient": "a@agents.test", "TextBody": "Hello",
+            "Attachments": [{ "Name": "a.bin", "Content": file, "ContentType": "application/octet-stream" }] });
+        let call = || post(&path).anonymous().header("authorization", &format!("Bearer {TOKEN}")).text(body.to_string());
+        assert_eq!(counts(&world.call(call()).await.is(200)), [1, 0, 0]);
+        assert_eq!(counts(&world.call(call()).await.is(200)), [0, 1, 0]);
+        let rows = messages(&world, &inbox).await;
+        assert_eq!((rows.len(), &rows[0]["recipient"]), (1, &json!("a@agents.test")));
+        // Events only, and a megabyte is all that is read.
+        let events = json!({ "name": "events", "kind": "postmark", "transport": "sandbox", "bearer": TOKEN });
+        let events = world.post("/v1/sources", &events).await.is(201).word("path");
+        let large = post(&events).anonymous().header("authorization", &format!("Bearer {TOKEN}")).text(body.to_string());
+        world.call(large).await.is(413);
+    }
+
+    async fn a_token_of_mailgun_belongs_to_one_mail(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let path = source(&world, "mailgun", ("secret", json!(std::str::from_utf8(KEY).unwrap()))).await;
+        let at = seconds(world.engine.now());
+        let form = |token: &str, text: &str| {
+            let signature = hex(&mac(format!("{at}{token}").as_bytes()));
+            let body = format!(
+                "recipient=a%40agents.test&sender=ann%40shop.test&from=ann%40shop.test&subject=Hi&body-plain={text}&timestamp={at}&token={token}&signature={signature}"
+            );
+            post(&path).anonymous().header("content-type", "application/x-www-form-urlencoded").bytes(body)
+        };
+        assert_eq!(counts(&world.call(form("t1", "one")).await.is(200)), [1, 0, 0]);
+        world.call(form("t1", "two")).await.refused(401, "bad_signature");
+        world.pass(8 * 60 * MINUTE);
+        assert_eq!(counts(&world.call(form("t1", "one")).await.is(200)), [0, 1, 0]);
+        assert_eq!(counts(&world.call(form("t2", "one")).await.is(200)), [0, 1, 0], "signed anew, the same mail");
+        assert_eq!(messages(&world, &inbox).await.len(), 1);
+    }
+
+    async fn nylas_asks_first_and_tells_of_what_is_not_here(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let path = source(&world, "nylas", ("secret", json!(std::str::from_utf8(KEY).unwrap()))).await;
+        let asked = world.call(get(&format!("{path}?challenge=abc-123")).anonymous()).await.is(200);
+        assert_eq!(asked.text, "abc-123");
+        let tell = |kind: &str, id: &str| {
+            let object = json!({ "id": id, "grant_id": "g", "from": [{ "email": "ann@shop.test" }], "subject": "Hi",
+                "to": [{ "email": "x@elsewhere.test" }, { "email": "a@agents.test" }], "body": "<p>Hello</p>" });
+            let body = json!({ "type": kind, "id": "n", "data": { "object": object } }).to_string();
+            let signature = hex(&mac(body.as_bytes()));
+            post(&path).anonymous().header("x-nylas-signature", &signature).text(body)
+        };
+        assert_eq!(counts(&world.call(tell("message.created", "m1")).await.is(200)), [1, 0, 0]);
+        assert_eq!(counts(&world.call(tell("message.created", "m1")).await.is(200)), [0, 1, 0]);
+        assert_eq!(counts(&world.call(tell("message.created.truncated", "m2")).await.is(200)), [1, 0, 0]);
+        assert_eq!(messages(&world, &inbox).await.len(), 1);
+        let rows = world.get(&format!("/v1/deliveries?inbox={inbox}&limit=100")).await.is(200).rows();
+        let dead: Vec<&Value> = rows.iter().filter(|row| row["state"] == "dead").collect();
+        assert_eq!(dead.len(), 1, "a mail that was not brought is visible: {rows:?}");
+    }
+
+    async fn what_a_source_may_bring_is_checked(world) {
+        let secret = json!(format!("whsec_{}", STANDARD.encode(KEY)));
+        let cases = [
+            (json!({ "name": "n", "kind": "standard", "takes": ["events"], "secret": secret }), "takes"),
+            (json!({ "name": "n", "kind": "brevo", "takes": ["inbound"], "bearer": TOKEN }), "takes"),
+            (json!({ "name": "n", "kind": "resend", "takes": ["inbound", "mail"], "secret": secret }), "takes"),
+            (json!({ "name": "n", "kind": "resend", "takes": [], "secret": secret }), "takes"),
+            (json!({ "name": "n", "kind": "resend", "secret": secret }), "transport"),
+            (json!({ "name": "n", "kind": "sendgrid", "transport": "sandbox", "bearer": TOKEN }), "secret"),
+        ];
+        for (body, field) in cases {
+            world.post("/v1/sources", &body).await.refused(422, "invalid_field").at(field);
+        }
+        let body = json!({ "name": "n", "kind": "resend", "takes": ["inbound"], "secret": secret });
+        let made = world.post("/v1/sources", &body).await.is(201);
+        assert_eq!((&made["takes"], &made["transport"]), (&json!(["inbound"]), &Value::Null));
+        // Events are none of its business.
+        let event = json!({ "type": "email.delivered", "data": { "email_id": "x" } }).to_string();
+        let answer = world.call(signed(&world, &made.word("path"), "e1", &event)).await.is(200);
+        assert_eq!((&answer["ignored"], &answer["learnt"]), (&json!(1), &json!(0)));
+    }
+}
