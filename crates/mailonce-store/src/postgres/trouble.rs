@@ -12,6 +12,8 @@ pub(super) enum Trouble {
     Again(String),
     /// The database refused the statement and undid the transaction. The connection is well.
     Refused(String),
+    /// Another statement of the same transaction failed before; its own trouble says why.
+    Echo(String),
     /// Nothing to be done here.
     Store(StoreError),
 }
@@ -42,6 +44,7 @@ impl Trouble {
     pub(super) fn before_commit(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(said) if is_conflict(said.code()) => Self::Again(told(error)),
+            Some(said) if *said.code() == SqlState::IN_FAILED_SQL_TRANSACTION => Self::Echo(told(error)),
             Some(said) if is_damage(said.code()) => Self::Store(StoreError::Corrupt(told(error))),
             Some(said) if is_plain_error(said) => Self::Refused(told(error)),
             _ => Self::Store(StoreError::Unreachable(told(error))),
@@ -97,10 +100,18 @@ impl From<PoolError> for Trouble {
 impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Again(why) | Trouble::Refused(why) => Self::Unreachable(why),
+            Trouble::Again(why) | Trouble::Refused(why) | Trouble::Echo(why) => Self::Unreachable(why),
             Trouble::Store(error) => error,
         }
     }
+}
+
+/// Whether all went well with statements that were sent together. When not, the trouble that began it, whichever of
+/// them was heard of first.
+pub(super) fn all_well<const N: usize>(all: [Tried<()>; N]) -> Tried<()> {
+    let mut troubles: Vec<Trouble> = all.into_iter().filter_map(Result::err).collect();
+    troubles.sort_by_key(|trouble| matches!(trouble, Trouble::Echo(_)));
+    troubles.into_iter().next().map_or(Ok(()), Err)
 }
 
 fn is_conflict(code: &SqlState) -> bool {
@@ -147,3 +158,17 @@ macro_rules! insist {
     };
 }
 pub(super) use insist;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_statements_sent_together_the_one_that_failed_first_is_blamed() {
+        let echo = || Err(Trouble::Echo("aborted".into()));
+        assert!(all_well([Ok(()), Ok(())]).is_ok());
+        let blamed = all_well([echo(), Ok(()), Err(Trouble::Again("deadlock".into())), echo()]);
+        assert!(matches!(blamed, Err(Trouble::Again(_))), "{blamed:?}");
+        assert!(matches!(all_well([Ok(()), echo()]), Err(Trouble::Echo(_))));
+    }
+}

@@ -234,11 +234,12 @@ impl<'a> Desk<'a> {
         let bytes: Vec<&[u8]> = self.raws.iter().map(|(_, _, bytes)| *bytes).collect();
         let columns = Columns::of(&self.fresh)?;
         let asked: [Asked<'_>; 2] = [(NEW, &columns.params()), (NEW_RAWS, &[&raw, &users, &bytes])];
-        let (written, ()) = tokio::try_join!(ask_all(tx, &asked), write_events(tx, &self.events))?;
+        let written = ask_all(tx, &asked).await?;
         if written.first().is_none_or(|rows| rows.len() < self.fresh.len()) {
             return Err(Trouble::Again("the same call was faster elsewhere".into()));
         }
-        self.leave_over(tx).await
+        self.leave_over(tx).await?;
+        write_events(tx, &self.events).await
     }
 
     /// Has inboxes swept again that were removed before these came and ended at once.

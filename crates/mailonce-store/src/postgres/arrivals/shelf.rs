@@ -13,7 +13,7 @@ use super::{
 };
 use crate::postgres::{
     row::write_json,
-    trouble::Tried,
+    trouble::{Tried, all_well},
     write::{Asked, ask_all, run, write_events},
 };
 
@@ -44,12 +44,13 @@ impl Cabinet {
         for (delivery, _) in self.ended() {
             changed.add(delivery, None);
         }
-        tokio::try_join!(
+        let written = tokio::join!(
             self.write_messages(tx, letters),
             self.write_artifacts(tx),
             changed.write(tx),
             write_events(tx, &self.events)
-        )?;
+        );
+        all_well(written.into())?;
         self.leave_over(tx, now).await?;
         let free = self.ended().filter(|(delivery, _)| !delivery.needs_bytes());
         let_go(tx, free.filter_map(|(_, raw)| *raw)).await
