@@ -26,15 +26,19 @@ pub(in crate::hook) struct Form<'a>(pub(in crate::hook) Vec<FormField<'a>>);
 impl<'a> Form<'a> {
     /// The form in a request. `None` when its body is none.
     pub(in crate::hook) fn read(request: &HookRequest<'a>) -> Result<Option<Self>, Unreadable> {
-        let kind = request.header_named("content-type").ok().flatten().unwrap_or_default();
+        Self::of(request.header_named("content-type").ok().flatten().unwrap_or_default(), request.body)
+    }
+
+    /// The form in a body of this type.
+    fn of(kind: &str, body: &'a [u8]) -> Result<Option<Self>, Unreadable> {
         let (word, parameters) = kind.split_once(';').unwrap_or((kind, ""));
         let word = word.trim();
         if word.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-            return urlencoded(request.body).map(Some);
+            return urlencoded(body).map(Some);
         }
         if word.eq_ignore_ascii_case("multipart/form-data") {
             let boundary = parameter(parameters, "boundary").filter(|text| (1..=200).contains(&text.len()));
-            return multipart(request.body, &boundary.ok_or(Unreadable::Shape("a boundary"))?).map(Some);
+            return multipart(body, &boundary.ok_or(Unreadable::Shape("a boundary"))?).map(Some);
         }
         Ok(None)
     }
@@ -141,10 +145,8 @@ fn value(text: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
-    fn read<'a>(kind: &'a str, body: &'a [u8]) -> Result<Option<Form<'a>>, Unreadable> {
-        let headers = [("Content-Type", kind.as_bytes())];
-        let request = HookRequest { headers: &headers, query: "", body, certificate: None, most: usize::MAX };
-        Form::read(&request)
+    fn read<'a>(kind: &str, body: &'a [u8]) -> Result<Option<Form<'a>>, Unreadable> {
+        Form::of(kind, body)
     }
 
     #[test]
