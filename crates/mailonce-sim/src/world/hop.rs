@@ -132,6 +132,7 @@ impl Hop {
             at: 0,
             transport: self.name.clone(),
             email: parcel.email.to_string(),
+            handoff: Some(parcel.handoff),
             message_id: message_id(&parcel.bytes),
             key: matches!(self.class, Class::Keyed(_)).then(|| parcel.key.to_string()),
             bytes: hash(&parcel.bytes),
