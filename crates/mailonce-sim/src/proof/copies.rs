@@ -98,9 +98,9 @@ fn check_intents(view: &View<'_>, found: &mut Vec<Violation>) {
 fn check_bytes(view: &View<'_>, found: &mut Vec<Violation>) {
     for email in &view.history.emails {
         let arrivals = view.arrivals(&email.id);
-        let mut first: BTreeMap<(&str, &[String]), &Arrival> = BTreeMap::new();
+        let mut first: BTreeMap<(&str, &[String], Option<u16>), &Arrival> = BTreeMap::new();
         for arrival in arrivals {
-            let known = *first.entry((&arrival.transport, &arrival.to)).or_insert(arrival);
+            let known = *first.entry((&arrival.transport, &arrival.to, arrival.handoff)).or_insert(arrival);
             if known.bytes != arrival.bytes {
                 let why = format!("{:x} and {:x} by {}", known.bytes, arrival.bytes, arrival.transport);
                 found.push(view.of_email(Rule::OtherBytes, email, why));

@@ -134,6 +134,8 @@ pub struct Arrival {
     pub transport: String,
     /// The email, if the rig can tell.
     pub email: String,
+    /// The number of its handoff, if the rig can tell.
+    pub handoff: Option<u16>,
     /// Its Message-ID, with angle brackets; empty when the next hop does not see it.
     pub message_id: String,
     /// The key it came with.

@@ -113,10 +113,12 @@ impl<'a> View<'a> {
         self.events.keys().copied()
     }
 
-    /// Faults that can have left an email in doubt.
+    /// Whether a fault can have left an email in doubt: one that came before the doubt, if the rig saw that.
     pub(super) fn ambiguous(&self, email: &str) -> bool {
+        let lost = self.history.moves.iter().find(|step| step.email == email && step.to == "unknown");
+        let before = lost.map_or(u64::MAX, |step| step.at);
         let touches = |fault: &Fault| fault.emails.is_empty() || fault.emails.iter().any(|id| id == email);
-        self.history.faults.iter().any(|fault| fault.ambiguous && touches(fault))
+        self.history.faults.iter().any(|fault| fault.ambiguous && fault.at < before && touches(fault))
     }
 
     /// A violation about an email.

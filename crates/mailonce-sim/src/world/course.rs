@@ -203,8 +203,8 @@ async fn settle(town: &mut Town, clients: &Clients, wishes: &[Wish]) -> Result<(
             // Time stands still in the ledger until a clock that was fast has caught up.
             reading::Rest::At(due) => skip(town, (due - town.shared.now()).clamp(0, LONGEST_MS) + 1),
             reading::Rest::Held => {
-                let behind = town.nodes[0].engine.now().0 - town.shared.now();
-                skip(town, behind.max(0) + UNHEARD_MS);
+                let ahead = town.shared.latest() - town.shared.now();
+                skip(town, ahead + UNHEARD_MS);
             }
         }
     }

@@ -136,6 +136,7 @@ impl Hop {
             at: 0,
             transport: self.name.clone(),
             email: parcel.email.to_string(),
+            handoff: Some(parcel.handoff),
             message_id: message_id(&parcel.bytes),
             key: matches!(self.class, Class::Keyed(_)).then(|| parcel.key.to_string()),
             bytes: hash(&parcel.bytes),
@@ -187,6 +188,7 @@ impl Hop {
             return;
         }
         let last = self.shared.pick(&[Says::Delivered, Says::Bounced, Says::Complained, Says::Accepted]);
+        self.shared.fault(FaultKind::Reports, vec![parcel.email.to_string()]);
         for (n, says) in [Says::Accepted, Says::Delivered, last].into_iter().enumerate() {
             for _ in 0..self.shared.below(3) {
                 let due = now + self.shared.pick(&[0, 1_000, 30_000, 600_000]);

@@ -135,11 +135,11 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::at(seed, &[0]);
         let hops = if chance.below(4) == 0 { 2 } else { 1 };
-        let class = |chance: &mut Chance| match chance.below(7) {
+        let class = |chance: &mut Chance| match chance.below(8) {
             0 | 1 => Class::Keyed(15 * MINUTE),
             2 => Class::Keyed(24 * HOUR),
-            3 => Class::Asked(5_000),
-            4 => Class::Plain,
+            3 | 4 => Class::Asked(5_000),
+            5 => Class::Plain,
             _ => Class::Relay,
         };
         let wanted = chance.below(FaultKind::ALL.len() as u64 / 2);

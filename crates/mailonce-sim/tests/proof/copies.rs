@@ -98,6 +98,10 @@ fn other_bytes_names_and_keys_are_convicted() {
     assert_eq!(name, [Rule::OtherMessageId]);
     let key = convicted(|scribe| scribe.history.arrivals[1].key = Some("k1".into()));
     assert_eq!(key, [Rule::OtherKey]);
+    let another = convicted(|scribe| {
+        (scribe.history.arrivals[1].key, scribe.history.arrivals[1].handoff) = (Some("k1".into()), Some(1));
+    });
+    assert_eq!(another, [], "another handoff has another key");
     let shared = convicted(|scribe| scribe.arrive("keyed", "e2", Some("k0"), false));
     assert_eq!(shared, [Rule::OtherKey]);
 }

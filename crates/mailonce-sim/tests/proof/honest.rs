@@ -117,6 +117,7 @@ impl Scribe {
             at,
             transport: way.to_owned(),
             email: email.to_owned(),
+            handoff: Some(0),
             message_id: format!("<{email}@mailonce>"),
             key: key.map(str::to_owned),
             bytes: 99,

@@ -33,6 +33,8 @@ fn a_doubt_without_a_fault_is_convicted() {
     let harmless = convicted(|scribe| scribe.history.faults[1].ambiguous = false);
     assert_eq!(harmless, [Rule::NeedlessDoubt]);
     assert_eq!(convicted(|scribe| scribe.history.faults[1].emails.clear()), [], "it may have touched any");
+    let too_late = convicted(|scribe| scribe.history.faults[1].at = scribe.tick());
+    assert_eq!(too_late, [Rule::NeedlessDoubt]);
 }
 
 #[test]
