@@ -132,7 +132,7 @@ impl Engine {
             node,
             max: max.min(most),
             but,
-            scheduled: self.time.is_sure() || mutant!("due-while-unsure"),
+            scheduled: self.time.is_sure(),
         }
     }
 

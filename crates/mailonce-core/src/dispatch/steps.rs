@@ -45,6 +45,9 @@ impl Handoff {
 
     /// Moves on after an answer. The kind of event it makes; `None` when it goes back to the queue.
     pub(super) fn settled(&mut self, attempt: &Attempt, reply: &Reply, plan: Plan, now: Time) -> Option<Kind> {
+        if mutant!("refusal-ends-doubt") && reply.meaning == Meaning::Refused {
+            self.work.doubts.clear();
+        }
         match misread(reply.meaning) {
             Meaning::Accepted | Meaning::Repeated if self.state == State::Sending => {
                 self.proven(Step::Accept, now);
@@ -57,9 +60,7 @@ impl Handoff {
                 Some(Kind::EmailUnknown)
             }
             // A refusal settles only its own attempt: an earlier one may still have succeeded.
-            _ if (self.is_repeat() && !mutant!("refusal-ends-doubt"))
-                || misread(reply.meaning) == Meaning::Concurrent =>
-            {
+            _ if self.is_repeat() || misread(reply.meaning) == Meaning::Concurrent => {
                 // Whatever the next hop is busy with need not be what we doubt already.
                 if reply.meaning == Meaning::Concurrent {
                     self.doubt(attempt.number, attempt.at);
@@ -98,8 +99,7 @@ impl Handoff {
 
     /// Ends the tries: failed, or unknown when an earlier attempt may have succeeded.
     pub(super) fn give_up(&mut self, now: Time) -> Kind {
-        let doubted = self.is_in_doubt() && !mutant!("refusal-ends-doubt") && !mutant!("given-up-in-doubt");
-        if doubted {
+        if self.is_in_doubt() && !mutant!("given-up-in-doubt") {
             self.lose_from_any(now);
             return Kind::EmailUnknown;
         }

@@ -14,6 +14,7 @@ pub mod history;
 mod moves;
 mod promise;
 mod settled;
+mod shown;
 mod story;
 mod teams;
 mod view;

@@ -1,6 +1,6 @@
 //! P5, P8 and P13: nothing ends without a word, nothing is unknown without a reason, nothing is left lying.
 
-use super::history::{Email, End, Evidence, Handoff};
+use super::history::{Arrival, Email, End, Evidence, Handoff};
 use super::promise::Rule;
 use super::story::Violation;
 use super::view::View;
@@ -64,6 +64,13 @@ fn check_doubt(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
         || view.events(&email.id).iter().any(|event| event.kind == "email.unknown");
     if doubted && !view.ambiguous(&email.id) {
         found.push(view.of_email(Rule::NeedlessDoubt, email, "no fault made its outcome unknown"));
+    }
+    for handoff in email.handoffs.iter().filter(|handoff| handoff.state == "unknown") {
+        let theirs = |arrival: &&Arrival| arrival.heard && arrival.to.iter().any(|to| handoff.to.contains(to));
+        if view.history.healed && view.arrivals(&email.id).iter().any(theirs) {
+            let why = format!("handoff {} is unknown although somebody heard that it was taken", handoff.number);
+            found.push(view.of_email(Rule::NeedlessDoubt, email, why));
+        }
     }
     let proves = |fact: &Evidence| matches!(fact.says.as_str(), "accepted" | "delivered" | "bounced" | "complained");
     let proven = |handoff: &&Handoff| handoff.state == "unknown" && handoff.evidence.iter().any(proves);

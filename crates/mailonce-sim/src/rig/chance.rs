@@ -54,6 +54,7 @@ pub fn kills(usual: u64) -> u64 {
     number("MAILONCE_KILLS").unwrap_or(usual)
 }
 
-fn number(name: &str) -> Option<u64> {
+/// The number that an environment variable names.
+pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.trim().parse().ok()
 }

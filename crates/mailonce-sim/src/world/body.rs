@@ -29,6 +29,8 @@ pub(super) struct Body {
     /// What its wall clock is ahead.
     skew: Arc<AtomicI64>,
     dice: Mutex<Dice>,
+    /// Emails and recipients of which it heard that they were taken.
+    heard: Mutex<Vec<(String, Vec<String>)>>,
     /// The names under which it leased.
     names: Mutex<BTreeSet<NodeId>>,
 }
@@ -44,6 +46,7 @@ impl Body {
             moved: Notify::new(),
             skew,
             dice: Mutex::new(dice),
+            heard: Mutex::default(),
             names: Mutex::default(),
         })
     }
@@ -52,7 +55,7 @@ impl Body {
     pub(super) async fn pass(self: &Arc<Self>) {
         loop {
             let moved = self.moved.notified();
-            if !self.is_dead() && !self.paused.load(Ordering::Relaxed) {
+            if !self.is_dead() && !self.is_paused() {
                 break;
             }
             moved.await;
@@ -74,6 +77,16 @@ impl Body {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
     }
 
+    /// Hears that a mail was taken.
+    pub(super) fn hears(&self, email: String, to: Vec<String>) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((email, to));
+    }
+
+    /// What it heard of.
+    pub(super) fn heard(&self) -> Vec<(String, Vec<String>)> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Ends it. What it had on the wire may have arrived or not.
     pub(super) fn die(&self, kind: FaultKind) {
         if self.dead.swap(true, Ordering::Relaxed) {
@@ -88,19 +101,24 @@ impl Body {
         self.moved.notify_waiters();
     }
 
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
     /// Lets it stand still, or go on.
     pub(super) fn pause(&self, paused: bool) {
+        if paused {
+            self.shared.fault(FaultKind::Pause, Vec::new());
+        }
         self.paused.store(paused, Ordering::Relaxed);
         self.shared.note(|| format!("{} {}", self.name, if paused { "stands still" } else { "goes on" }));
         self.moved.notify_waiters();
     }
 }
 
-/// Ends whoever runs, at a named point.
-pub(super) fn end_current(kind: FaultKind) {
-    if let Some(body) = CURRENT.with(|current| current.borrow().clone()) {
-        body.die(kind);
-    }
+/// Whoever runs.
+pub(super) fn current() -> Option<Arc<Body>> {
+    CURRENT.with(|current| current.borrow().clone())
 }
 
 /// Forgets whose code runs, at the end of a world.

@@ -90,36 +90,39 @@ impl Clients {
         call.may_fail = vec!["key_mismatch".into()];
         let began = self.shared.first_asked(&(team, key.clone()));
         let call = self.shared.invoke(call);
-        let caller = &self.callers[wish.team];
-        let end = match &wish.name {
-            Name::Batch(key) => {
-                let items = wish.requests(words, turn).into_iter().map(Ok).collect();
-                match engine.send_batch(caller, Key::parse(key).ok(), items, true).await {
-                    Ok(answer) => {
-                        let ids: Vec<EmailId> = answer.items.iter().flatten().map(|sent| sent.id).collect();
-                        self.made(&wish, key, &ids, began);
-                        End::Ok { first: !answer.replayed, ids: ids.iter().map(ToString::to_string).collect() }
-                    }
-                    Err(problem) => failed(&problem),
-                }
-            }
-            _ => {
-                let Some(request) = wish.requests(words, turn).pop() else { return };
-                match engine.send(caller, request).await {
-                    Ok(sent) => {
-                        self.made(&wish, key.as_deref().unwrap_or_default(), &[sent.id], began);
-                        End::Ok { first: sent.first, ids: vec![sent.id.to_string()] }
-                    }
-                    Err(problem) => failed(&problem),
-                }
-            }
-        };
+        let answer = self.send(&engine, &wish, words, turn).await;
+        let end = answer.map_or_else(
+            |problem| failed(&problem),
+            |(first, ids)| {
+                self.made(&wish, key.as_deref(), &ids, began);
+                End::Ok { first, ids: ids.iter().map(ToString::to_string).collect() }
+            },
+        );
         self.shared.end(call, end, false);
     }
 
-    fn made(&self, wish: &Wish, key: &str, ids: &[EmailId], began: i64) {
+    /// Whether a call made its emails, and which they are.
+    async fn send(
+        &self,
+        engine: &Engine,
+        wish: &Wish,
+        words: u64,
+        turn: bool,
+    ) -> Result<(bool, Vec<EmailId>), Problem> {
+        let (caller, mut requests) = (&self.callers[wish.team], wish.requests(words, turn));
+        if let Name::Batch(key) = &wish.name {
+            let items = requests.into_iter().map(Ok).collect();
+            let answer = engine.send_batch(caller, Key::parse(key).ok(), items, true).await?;
+            return Ok((!answer.replayed, answer.items.iter().flatten().map(|sent| sent.id).collect()));
+        }
+        let request = requests.pop().ok_or_else(|| Problem::new(Code::InvalidField, "the wish cannot be worded"))?;
+        let sent = engine.send(caller, request).await?;
+        Ok((sent.first, vec![sent.id]))
+    }
+
+    fn made(&self, wish: &Wish, key: Option<&str>, ids: &[EmailId], began: i64) {
         for id in ids {
-            self.learn(Told { id: *id, team: wish.team, key: Some(key.to_owned()).filter(|key| !key.is_empty()) });
+            self.learn(Told { id: *id, team: wish.team, key: key.map(str::to_owned) });
             if let Some(minutes) = wish.later {
                 self.shared.due(*id, began + minutes as i64 * 60_000);
             }

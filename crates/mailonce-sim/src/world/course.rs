@@ -55,18 +55,21 @@ pub(super) fn run(plan: Plan, tell: bool) -> Outcome {
     Outcome { plan: shared.plan.clone(), trace, lines, faults, history, violations }
 }
 
-/// Ends a node at the named point of the plan.
+/// Ends a node at the named point of the plan, or lets it stand still there.
 fn watch_points(shared: &Arc<Shared>) {
     let (shared, reached) = (Arc::clone(shared), Cell::new(0));
     failpoint::hook(Some(Box::new(move |name| {
         let (point, time) = shared.plan.point;
-        if name != point || !shared.plan.has(FaultKind::CrashAtPoint) || !shared.is_stormy() {
+        let (ends, stands) = (shared.plan.has(FaultKind::CrashAtPoint), shared.plan.has(FaultKind::Pause));
+        if name != point || !(ends || stands) || !shared.is_stormy() {
             return false;
         }
         reached.set(reached.get() + 1);
-        let ends = reached.get() == time;
+        let Some(body) = body::current().filter(|_| reached.get() == time) else { return false };
         if ends {
-            body::end_current(FaultKind::CrashAtPoint);
+            body.die(FaultKind::CrashAtPoint);
+        } else {
+            body.pause(true);
         }
         ends
     })));

@@ -23,18 +23,6 @@ pub(super) enum Taken {
     Busy,
 }
 
-impl Taken {
-    /// What an honest next hop answers.
-    pub(super) fn meaning(self, says_repeated: bool) -> Meaning {
-        match self {
-            Self::Known if says_repeated => Meaning::Repeated,
-            Self::New | Self::Known => Meaning::Accepted,
-            Self::Other => Meaning::Mismatch,
-            Self::Busy => Meaning::Concurrent,
-        }
-    }
-}
-
 /// A request that will be taken later.
 struct Late {
     due: i64,
@@ -73,6 +61,8 @@ pub(super) struct Hop {
     pub(super) class: Class,
     /// How long a mail stays out of look-ups, in milliseconds.
     lag: i64,
+    /// Whether it rejects a repeat as a repeat.
+    rejects_repeats: bool,
     shared: Arc<Shared>,
     memory: Mutex<Memory>,
 }
@@ -84,6 +74,7 @@ impl Hop {
             name: format!("hop{number}"),
             class,
             lag,
+            rejects_repeats: shared.below(2) == 0,
             shared: Arc::clone(shared),
             memory: Mutex::default(),
         })
@@ -125,6 +116,16 @@ impl Hop {
         }
     }
 
+    /// What it answers when nothing is wrong with it.
+    pub(super) fn answer(&self, taken: Taken) -> Meaning {
+        match taken {
+            Taken::Known if self.rejects_repeats => Meaning::Repeated,
+            Taken::New | Taken::Known => Meaning::Accepted,
+            Taken::Other => Meaning::Mismatch,
+            Taken::Busy => Meaning::Concurrent,
+        }
+    }
+
     /// Notes a request that reached it.
     pub(super) fn arrive(&self, parcel: &Parcel, taken: bool) {
         self.shared.arrive(Arrival {
@@ -137,6 +138,7 @@ impl Hop {
             to: parcel.recipients.clone(),
             taken,
             early: self.shared.is_early(parcel.email),
+            heard: false,
         });
     }
 

@@ -58,7 +58,17 @@ pub struct Outcome {
 
 /// Runs the world of a seed, with a wrong turn or without. `tell` keeps a line for each thing that happens.
 pub fn run(seed: u64, mutant: Option<&'static str>, tell: bool) -> Outcome {
-    mailonce_core::mutant::with(mutant, || course::run(Plan::of(seed), tell))
+    let plan = Plan::of(seed);
+    let plan = match mutant.and_then(mutants::named) {
+        Some(mutant) => mutant.weather.over(plan),
+        None => plan,
+    };
+    run_plan(plan, mutant, tell)
+}
+
+/// Runs a world that is planned otherwise than its seed would have it.
+pub fn run_plan(plan: Plan, mutant: Option<&'static str>, tell: bool) -> Outcome {
+    mailonce_core::mutant::with(mutant, || course::run(plan, tell))
 }
 
 /// The command that runs the world of a seed again.

@@ -138,7 +138,7 @@ impl Plan {
         let class = |chance: &mut Chance| match chance.below(7) {
             0 | 1 => Class::Keyed(15 * MINUTE),
             2 => Class::Keyed(24 * HOUR),
-            3 => Class::Asked(MINUTE),
+            3 => Class::Asked(5_000),
             4 => Class::Plain,
             _ => Class::Relay,
         };

@@ -113,7 +113,8 @@ pub(super) async fn read(town: &Town, clients: &Clients) -> Result<(), StoreErro
         }
     }
     let hops = town.hops.iter().map(|hop| (hop.name.clone(), class(hop.class))).collect();
-    town.shared.end_with(hops, rows, events);
+    let heard = town.nodes.iter().filter(|node| !node.body.is_dead()).flat_map(|node| node.body.heard()).collect();
+    town.shared.end_with(hops, rows, events, heard);
     Ok(())
 }
 

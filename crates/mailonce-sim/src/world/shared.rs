@@ -271,12 +271,21 @@ impl Shared {
         self.inner().history.healed = true;
     }
 
-    /// Notes what the ledger shows in the end.
-    pub(super) fn end_with(&self, hops: BTreeMap<String, Hop>, emails: Vec<history::Email>, events: Vec<Event>) {
+    /// Notes what the ledger shows in the end, and which mails living nodes heard were taken.
+    pub(super) fn end_with(
+        &self,
+        hops: BTreeMap<String, Hop>,
+        emails: Vec<history::Email>,
+        events: Vec<Event>,
+        heard: BTreeSet<(String, Vec<String>)>,
+    ) {
         let states: Vec<String> =
             emails.iter().map(|email| format!("{} {} {}", email.id, email.state, email.rev)).collect();
         self.note(|| format!("in the end: {}, {} events", states.join(", "), events.len()));
         let mut inner = self.inner();
+        for arrival in &mut inner.history.arrivals {
+            arrival.heard = heard.contains(&(arrival.email.clone(), arrival.to.clone()));
+        }
         (inner.history.hops, inner.history.emails, inner.history.events) = (hops, emails, events);
     }
 

@@ -32,7 +32,6 @@ pub(super) struct Node {
     pub(super) body: Arc<Body>,
     skew: Arc<AtomicI64>,
     life: u64,
-    paused: bool,
     loops: Vec<JoinHandle<()>>,
     /// Held for as long as the loops are to run.
     _stop: watch::Sender<bool>,
@@ -98,7 +97,7 @@ impl Town {
             tokio::spawn(Arc::clone(&engine).keep_up(stopped)),
         ];
         shared.note(|| format!("{} starts", body.name));
-        Ok(Node { engine, body, skew, life, paused: false, loops, _stop: stop })
+        Ok(Node { engine, body, skew, life, loops, _stop: stop })
     }
 
     /// Starts a node again, if it is dead.
@@ -129,11 +128,11 @@ impl Town {
                 continue;
             }
             self.read_clock(node);
-            if self.nodes[node].paused && self.shared.below(10) < 6 {
-                self.pause(node, false);
-            } else if !self.nodes[node].paused && self.shared.strikes(FaultKind::Pause) {
-                self.shared.fault(FaultKind::Pause, Vec::new());
-                self.pause(node, true);
+            let body = &self.nodes[node].body;
+            if body.is_paused() && self.shared.below(10) < 6 {
+                body.pause(false);
+            } else if !body.is_paused() && self.shared.strikes(FaultKind::Pause) {
+                body.pause(true);
             }
             if self.shared.strikes(FaultKind::Crash) {
                 self.nodes[node].body.die(FaultKind::Crash);
@@ -154,11 +153,6 @@ impl Town {
         Ok(())
     }
 
-    fn pause(&mut self, node: usize, paused: bool) {
-        self.nodes[node].paused = paused;
-        self.nodes[node].body.pause(paused);
-    }
-
     /// Asks a node what time it is.
     pub(super) fn read_clock(&self, node: usize) {
         let node = &self.nodes[node];
@@ -170,8 +164,8 @@ impl Town {
         self.shared.calm();
         for node in 0..self.nodes.len() {
             self.nodes[node].skew.store(0, Ordering::Relaxed);
-            if self.nodes[node].paused {
-                self.pause(node, false);
+            if self.nodes[node].body.is_paused() {
+                self.nodes[node].body.pause(false);
             }
             self.revive(node).await?;
             self.nodes[node].engine.confirm_time();

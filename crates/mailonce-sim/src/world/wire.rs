@@ -133,13 +133,17 @@ impl Ready for Letter {
         if old && !mutant::is_on("old-connection-used") {
             return Reply::new(Meaning::Deferred, Phase::Data, None, "the connection grew too old; nothing was sent");
         }
-        let body = Arc::clone(&self.way.body);
+        let (body, email) = (Arc::clone(&self.way.body), self.parcel.email.to_string());
+        let to = self.parcel.recipients.clone();
         let reply = self.go().await;
         let ms = body.shared.below(40);
         if ms > 15 {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
         body.pass().await;
+        if matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated) {
+            body.hears(email, to);
+        }
         reply
     }
 }
@@ -179,8 +183,7 @@ impl Letter {
 
     fn honest(&self) -> Reply {
         let WayParts { hop, body, account } = &*self.way;
-        let taken = hop.take(&self.parcel, account);
-        let meaning = taken.meaning(body.shared.below(2) == 0);
+        let meaning = hop.answer(hop.take(&self.parcel, account));
         if meaning == Meaning::Concurrent {
             body.shared.fault(FaultKind::Concurrent, vec![self.parcel.email.to_string()]);
         }
@@ -227,8 +230,15 @@ impl Letter {
                 reply(Meaning::Refused, Some(550))
             }
             FaultKind::Unauthorized => reply(Meaning::Fault, Some(401)),
-            FaultKind::Concurrent => reply(Meaning::Concurrent, Some(409)),
-            _ => reply(Meaning::Mismatch, Some(409)),
+            // Something between has sent it twice, and this is the answer to the second.
+            FaultKind::Concurrent => {
+                maybe();
+                reply(Meaning::Concurrent, Some(409))
+            }
+            _ => {
+                maybe();
+                reply(Meaning::Mismatch, Some(409))
+            }
         }
     }
 }

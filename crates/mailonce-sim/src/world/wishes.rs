@@ -44,15 +44,17 @@ const PEOPLE: [&str; 3] = ["ada@example.org", "bob@example.org", "cyd@example.or
 impl Wish {
     /// A wish of this world.
     pub(super) fn draw(shared: &Shared, number: usize) -> Self {
+        // Teams use the same words for their keys.
+        let (team, word) = (number % shared.plan.teams, number / shared.plan.teams);
         let name = match shared.below(10) {
-            0..=4 => Name::Given(format!("key-{number}")),
+            0..=4 => Name::Given(format!("key-{word}")),
             5 | 6 => Name::Intent(Intent {
                 kind: "order.confirmation".into(),
                 entity: "order_1".into(),
                 version: 1,
                 period: None,
             }),
-            7 | 8 => Name::Batch(format!("batch-{number}")),
+            7 | 8 => Name::Batch(format!("batch-{word}")),
             _ => Name::None,
         };
         let own = |item: u64| format!("w{number}-{item}@example.org");
@@ -68,7 +70,7 @@ impl Wish {
         // Wishes of one intent may meet, and another time would be another meaning.
         let later = shared.below(6) == 0 && !matches!(name, Name::Intent(_));
         Self {
-            team: shared.below(shared.plan.teams as u64) as usize,
+            team,
             name,
             to,
             resend: shared.below(3) == 0,

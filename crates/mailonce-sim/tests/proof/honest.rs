@@ -123,6 +123,7 @@ impl Scribe {
             to: vec![format!("{email}@example.org")],
             taken,
             early: false,
+            heard: false,
         });
     }
 

@@ -64,6 +64,18 @@ fn a_doubt_that_is_disproven_on_record_is_convicted() {
 }
 
 #[test]
+fn a_doubt_about_what_somebody_heard_is_convicted() {
+    let forged = |heard: bool| {
+        convicted(|scribe| {
+            scribe.arrive("relay", "e4", None, true);
+            scribe.history.arrivals.last_mut().unwrap().heard = heard;
+        })
+    };
+    assert_eq!(forged(true), [Rule::NeedlessDoubt]);
+    assert_eq!(forged(false), []);
+}
+
+#[test]
 fn a_doubt_that_the_next_hop_could_settle_is_convicted() {
     let forged = convicted(|scribe| scribe.history.emails[DOUBTED].handoffs[0].decidable = true);
     assert_eq!(forged, [Rule::Stuck]);

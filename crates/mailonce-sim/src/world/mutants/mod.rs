@@ -1,0 +1,137 @@
+//! Wrong turns that worlds must notice: small changes that somebody could make, each switched on by its name.
+//!
+//! Most are `mutant!("name")` in core, engine and the model store; some are turns of the ports, which the world itself
+//! takes. A mutant that nobody convicts is a hole in the judge, in the weather, or in the promise.
+
+mod list;
+
+pub use list::ALL;
+
+use super::{Class, FaultKind, Plan, run_plan};
+use crate::proof::Rule;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Who convicts a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub enum Rig {
+    /// The simulated worlds.
+    Worlds,
+    /// A test of its own, by its name.
+    Test(&'static str),
+}
+
+/// A wrong turn.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub struct Mutant {
+    /// Its name in the code.
+    pub name: &'static str,
+    /// What is wrong.
+    pub what: &'static str,
+    /// Who convicts it.
+    pub rig: Rig,
+    /// The weather in which it shows.
+    #[serde(skip)]
+    pub weather: Weather,
+}
+
+/// What a world needs beside its own weather to bring a wrong turn to light soon.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Weather {
+    /// Faults that happen besides.
+    pub faults: &'static [FaultKind],
+    /// Next hops, if not those that were drawn.
+    pub hops: &'static [Class],
+    /// Nodes, if not as many as were drawn.
+    pub nodes: usize,
+    /// How likely a fault is, if not as was drawn.
+    pub rate: u64,
+}
+
+impl Weather {
+    /// A plan with this weather.
+    pub fn over(&self, mut plan: Plan) -> Plan {
+        plan.faults.extend(self.faults);
+        if !self.hops.is_empty() {
+            plan.hops = self.hops.to_vec();
+        }
+        if self.nodes > 0 {
+            plan.nodes = self.nodes;
+        }
+        if self.rate > 0 {
+            plan.rate = self.rate;
+        }
+        plan
+    }
+}
+
+/// What became of a mutant.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Verdict {
+    /// Which one.
+    pub mutant: Mutant,
+    /// After how many worlds it was convicted, if it was.
+    pub worlds: Option<u64>,
+    /// The seed of that world.
+    pub seed: u64,
+    /// The rules that it broke there.
+    pub rules: BTreeSet<Rule>,
+}
+
+/// Runs worlds with a mutant until one of them convicts it, at most so many. A world convicts only what breaks a
+/// promise in it that is kept there without the mutant.
+pub fn convict(mutant: &Mutant, seed: u64, most: u64) -> Verdict {
+    let broken = |seed: u64, name| -> BTreeSet<Rule> {
+        let outcome = run_plan(mutant.weather.over(Plan::of(seed)), name, false);
+        outcome.violations.iter().map(|violation| violation.rule).collect()
+    };
+    for number in 0..most {
+        let seed = seed.wrapping_add(number);
+        let rules = broken(seed, Some(mutant.name));
+        if !rules.is_empty() && broken(seed, None).is_empty() {
+            return Verdict { mutant: *mutant, worlds: Some(number + 1), seed, rules };
+        }
+    }
+    Verdict { mutant: *mutant, worlds: None, seed, rules: BTreeSet::new() }
+}
+
+/// Runs all mutants, some at a time, and calls `told` with each verdict as it comes.
+pub fn convict_all(seed: u64, most: u64, jobs: usize, told: impl Fn(&Verdict) + Sync) -> Vec<Verdict> {
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(mutant) = ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if mutant.rig == Rig::Worlds {
+                        let verdict = convict(mutant, seed, most);
+                        told(&verdict);
+                        verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
+                    }
+                }
+            });
+        }
+    });
+    let mut verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    verdicts.sort_by_key(|verdict| ALL.iter().position(|mutant| mutant.name == verdict.mutant.name));
+    verdicts
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mutant { name, what, .. } = self.mutant;
+        match self.worlds {
+            None => write!(f, "{name:28} SURVIVED                    {what}"),
+            Some(worlds) => {
+                let rules: Vec<String> = self.rules.iter().map(|rule| format!("{rule:?}")).collect();
+                write!(f, "{name:28} {worlds:>6} worlds  {:40} {what}", rules.join(" "))
+            }
+        }
+    }
+}
+
+/// The wrong turn with this name.
+pub fn named(name: &str) -> Option<&'static Mutant> {
+    ALL.iter().find(|mutant| mutant.name == name)
+}

@@ -1,0 +1,39 @@
+//! Ten thousand worlds.
+
+use mailonce_core::handoff::State;
+use mailonce_sim::rig::chance::{number, seed};
+use mailonce_sim::world::FaultKind;
+use mailonce_sim::world::campaign::{Campaign, Summary};
+
+const WORLDS: u64 = 10_000;
+/// Each fault and each state occurs so often in so many worlds.
+const OFTEN: u64 = 25;
+/// Failures that are shown.
+const SHOWN: usize = 3;
+
+#[test]
+fn ten_thousand_worlds_break_no_promise() {
+    let worlds = number("MAILONCE_WORLDS").unwrap_or(WORLDS);
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let summary = Campaign { seed: seed(), worlds, jobs, mutant: None, stop_at_first: false }.run();
+    println!("{} (from seed {})", summary.headline(), summary.seed);
+    let shown: Vec<String> = summary.failures.iter().take(SHOWN).map(ToString::to_string).collect();
+    assert_eq!(summary.violations, 0, "\n{}", shown.join("\n"));
+    if worlds >= WORLDS {
+        everything_occurs(&summary);
+    }
+}
+
+/// What never happens proves nothing.
+fn everything_occurs(summary: &Summary) {
+    let seldom = |count: Option<&u64>| count.copied().unwrap_or_default() < OFTEN;
+    let faults: Vec<&str> = FaultKind::ALL.iter().map(|kind| kind.word()).collect();
+    let faults: Vec<&&str> = faults.iter().filter(|word| seldom(summary.faults.get(**word))).collect();
+    assert!(faults.is_empty(), "{faults:?} hardly happened: {:?}", summary.faults);
+    // Nothing is under way in the end.
+    let passing = [State::Leased, State::Sending, State::Queued, State::Scheduled];
+    let ends = State::ALL.iter().filter(|state| !passing.contains(state)).map(|state| state.word());
+    let missed: Vec<&str> = ends.filter(|word| seldom(summary.states.get(*word))).collect();
+    assert!(missed.is_empty(), "hardly anything ended as {missed:?}: {:?}", summary.states);
+    assert!(summary.replayed >= WORLDS / 100, "{} worlds were run twice", summary.replayed);
+}

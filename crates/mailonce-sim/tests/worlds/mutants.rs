@@ -1,0 +1,129 @@
+//! Every wrong turn is convicted.
+
+use mailonce_core::{
+    content::{Content, RawContent},
+    digest::Digest,
+    dispatch::Act,
+    email::{Channel, Email, EmailHead, OnUnknown},
+    handoff::{Evidence, Handoff, Says, Source, State},
+    id::{EmailId, TeamId},
+    mutant,
+    port::store::Envelope,
+    time::Time,
+    ttl,
+};
+use mailonce_sim::rig::chance::number;
+use mailonce_sim::world::mutants::{ALL, convict_all};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Worlds that one mutant may survive.
+const MOST: u64 = 3_000;
+/// Wrong turns at the least.
+const LEAST: usize = 60;
+/// The first seed, the same every time unless another is asked for: a conviction must not be a matter of luck.
+const SEED: u64 = 1;
+
+#[test]
+fn every_mutant_is_convicted() {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let seed = number("MAILONCE_SEED").unwrap_or(SEED);
+    let verdicts = convict_all(seed, MOST, jobs, |verdict| println!("{verdict}"));
+    let survived: Vec<&str> =
+        verdicts.iter().filter(|verdict| verdict.worlds.is_none()).map(|verdict| verdict.mutant.name).collect();
+    assert!(survived.is_empty(), "{survived:?} survived {MOST} worlds from seed {seed}");
+    assert!(verdicts.len() >= LEAST, "{} mutants", verdicts.len());
+}
+
+/// The names of wrong turns in the files of a folder.
+fn names(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            names(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for opening in ["mutant!(\"", "is_on(\""] {
+                found.extend(text.split(opening).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_mutant_in_the_code_is_listed_and_every_listed_one_is_in_the_code() {
+    let (crates, mut found) = (Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(), BTreeSet::new());
+    for room in ["mailonce-core", "mailonce-store", "mailonce-engine", "mailonce-sim"] {
+        names(&crates.join(room).join("src"), &mut found);
+    }
+    found.remove("name");
+    let listed: BTreeSet<String> = ALL.iter().map(|mutant| mutant.name.to_owned()).collect();
+    assert_eq!(found, listed);
+}
+
+/// An email of which two attempts may have arrived.
+fn twice_in_doubt() -> Email {
+    let content = Content::check(RawContent {
+        from: "agent@example.com".into(),
+        to: vec!["ada@example.org".into()],
+        text: Some("t".into()),
+        ..RawContent::default()
+    });
+    let envelope = Envelope { transport: "relay".into(), recipients: vec!["ada@example.org".into()] };
+    let mut handoff = Handoff::new(0, envelope, State::Unknown, None);
+    (handoff.attempts, handoff.work.doubts) = (2, vec![1, 2]);
+    Email {
+        id: EmailId(Uuid::from_u128(1)),
+        team: TeamId(Uuid::from_u128(2)),
+        rev: 7,
+        head: Arc::new(EmailHead {
+            from: "agent@example.com".into(),
+            to: vec!["ada@example.org".into()],
+            cc: Vec::new(),
+            bcc: Vec::new(),
+            subject: String::new(),
+            key: None,
+            intent: None,
+            created_at: Time(0),
+            on_unknown: OnUnknown::Hold,
+            caller: None,
+            channel: Channel::Http,
+            version: 1,
+            transport: None,
+            resend_of: None,
+            reason: None,
+        }),
+        digest: Digest::of(&content.unwrap()),
+        bind: 0,
+        ttl: ttl::DEFAULT,
+        settled_at: None,
+        guard: None,
+        resent_as: None,
+        handoffs: vec![handoff],
+        suppressed: 0,
+    }
+}
+
+/// Where the email stands after the answer of a worker that was thought gone: its own attempt did not arrive.
+fn after_a_late_refusal() -> State {
+    let mut email = twice_in_doubt();
+    let fact = Evidence {
+        handoff: 0,
+        attempt: Some(2),
+        at: Time(1),
+        source: Source::LateReply,
+        says: Says::NotAccepted,
+        detail: String::new(),
+        once: None,
+    };
+    email.act(&Act::Fact(fact), Time(1));
+    email.handoffs[0].state
+}
+
+#[test]
+fn one_disproven_attempt_leaves_the_others_in_doubt() {
+    assert_eq!(after_a_late_refusal(), State::Unknown);
+    assert_eq!(mutant::with(Some("one-refusal-clears-all"), after_a_late_refusal), State::Queued, "nobody noticed");
+}
