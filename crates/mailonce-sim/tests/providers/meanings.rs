@@ -15,7 +15,7 @@ fn expected(vendor: Vendor, act: Act) -> (Meaning, usize) {
         Act::TakeThenDrop | Act::TakeThenBreak | Act::TakeThenStall | Act::TakeThenEmpty | Act::TakeThenHuge => {
             (Meaning::Unknown, 1)
         }
-        Act::TakeLate | Act::Drop | Act::Portal | Act::Redirect => (Meaning::Unknown, 0),
+        Act::TakeLate | Act::TakeAfter(_) | Act::Drop | Act::Portal | Act::Redirect => (Meaning::Unknown, 0),
         Act::Trouble(Trouble::Broken) => (Meaning::Unknown, 0),
         Act::Trouble(Trouble::Busy(_)) => (Meaning::Deferred, 0),
         Act::Trouble(Trouble::Revoked | Trouble::Quoting) => (Meaning::Fault, 0),
