@@ -275,7 +275,9 @@ over_memory_and_sqlite! {
         for (method, path, public) in documented() {
             let answer = world.call(owned.call(&method, &path).anonymous()).await;
             if public {
-                assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
+                // Only a source of Nylas is asked anything, and this is none.
+                let right = if (*method, *path) == ("get", "/hooks/{source_id}") { 404 } else { 200 };
+                assert_eq!(answer.status, right, "{method} {path}: {}", answer.text);
             } else {
                 assert_eq!(answer.status, 401, "{method} {path}: {}", answer.text);
                 answer.refused(401, "unauthorized");
