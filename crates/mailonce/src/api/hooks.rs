@@ -18,7 +18,7 @@ use super::{Answer, App, PathOf, sources::source_id};
 /// How long a body may take. Providers give up after some ten seconds themselves.
 const BODY_TIME: Duration = Duration::from_secs(15);
 /// The same for a body that may hold a mail with its files.
-const MAIL_TIME: Duration = Duration::from_secs(60);
+const MAIL_TIME: Duration = Duration::from_mins(1);
 /// Up to here a body is one of events.
 const SMALL: usize = 1 << 20;
 
