@@ -32,12 +32,16 @@ fn emails(record: &mut Record) -> &mut Vec<Value> {
 fn arrived(record: &mut Record) -> usize {
     let lines = record.lines.clone();
     let mishaps = record.history(CLASS).faults;
+    // A key that was forgotten may be bound again, so a twin of its email breaks nothing.
+    let forgets = record.calls.iter().filter(|call| call.verb == Verb::Forget);
+    let forgotten: Vec<String> = forgets.filter_map(|call| call.key.clone()).collect();
     let plain = |email: &Value| {
         let id = email["id"].as_str().unwrap();
         let taken = lines.iter().filter(|line| line.email == id).count();
         let touched = mishaps.iter().any(|fault| fault.emails.iter().any(|email| email == id));
         let one = email["handoffs"].as_array().unwrap().len() == 1;
-        one && taken == 1 && !touched && email["key"].is_string() && email["evidence"] == json!([])
+        let bound = email["key"].as_str().is_some_and(|key| !forgotten.iter().any(|gone| gone == key));
+        one && taken == 1 && !touched && bound && email["evidence"] == json!([])
     };
     emails(record).iter().position(plain).expect("a mail that simply arrived")
 }
