@@ -15,9 +15,17 @@ use std::path::Path;
 const CYCLES: usize = 9;
 const CLASS: Class = Class::Smtp;
 
-/// What was left by a round that broke nothing.
+/// What was left by a round that broke nothing and has a mail to tamper with. On a slow machine most mails of a short
+/// round meet a mishap, so that a second or third may be needed.
 fn honest(root: &Path) -> Record {
-    let round = Round { store: Store::Sqlite, class: CLASS, seed: 11, short: true, cycles: CYCLES };
+    let mut rounds = (11..17).map(|seed| played(root, seed));
+    rounds.find(|record| untouched(record).is_some()).expect("a round in which a mail simply arrives")
+}
+
+fn played(root: &Path, seed: u64) -> Record {
+    let root = &root.join(seed.to_string());
+    std::fs::create_dir_all(root).unwrap();
+    let round = Round { store: Store::Sqlite, class: CLASS, seed, short: true, cycles: CYCLES };
     let judgement = round.play(&tools(None), &Board::default(), root).unwrap();
     assert!(judgement.violations.is_empty(), "{:?}", judgement.violations);
     Record::read(root).unwrap()
@@ -28,9 +36,14 @@ fn emails(record: &mut Record) -> &mut Vec<Value> {
     record.api["a"]["emails"].as_array_mut().unwrap()
 }
 
-/// An email to one recipient that arrived once, of which nothing strange is known.
+/// The one that is tampered with.
 fn arrived(record: &mut Record) -> usize {
-    let lines = record.lines.clone();
+    untouched(record).expect("a mail that simply arrived")
+}
+
+/// An email to one recipient that arrived once, of which nothing strange is known.
+fn untouched(record: &Record) -> Option<usize> {
+    let lines = &record.lines;
     let mishaps = record.history(CLASS).faults;
     // A key that was forgotten may be bound again, so a twin of its email breaks nothing.
     let forgets = record.calls.iter().filter(|call| call.verb == Verb::Forget);
@@ -43,7 +56,7 @@ fn arrived(record: &mut Record) -> usize {
         let bound = email["key"].as_str().is_some_and(|key| !forgotten.iter().any(|gone| gone == key));
         one && taken == 1 && !touched && bound && email["evidence"] == json!([])
     };
-    emails(record).iter().position(plain).expect("a mail that simply arrived")
+    record.api["a"]["emails"].as_array()?.iter().position(plain)
 }
 
 fn id(email: &Value) -> String {
