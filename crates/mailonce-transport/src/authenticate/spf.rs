@@ -5,6 +5,7 @@ use mailonce_core::port::authenticate::{Arrived, AuthResult};
 use tokio::time::Instant;
 
 use super::{Checked, by, dmarc::a_label};
+use crate::fetch::is_public;
 
 /// What a domain's macros get for a host that did not say its name, and for ours.
 const NAMELESS: &str = "unknown";
@@ -14,6 +15,10 @@ pub(super) async fn check(dns: &MessageAuthenticator, mail: &Arrived<'_>, until:
     let result = |domain: &str, result| Checked { domain: domain.to_owned(), result };
     let (Some(ip), Some(sender)) = (mail.ip, mail.sender) else { return result("", AuthResult::None) };
     let ip = ip.to_canonical();
+    // A host of a network of ours is a relay in front of us, and no domain could name it.
+    if !is_public(ip) {
+        return result("", AuthResult::None);
+    }
     let helo = mail.helo.unwrap_or(NAMELESS);
     let named = if sender.is_empty() { mail.helo } else { sender.rsplit_once('@').map(|(_, domain)| domain) };
     let Some(domain) = named.and_then(a_label) else { return result("", AuthResult::None) };

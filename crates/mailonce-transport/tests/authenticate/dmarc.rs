@@ -26,7 +26,7 @@ impl World {
     fn new(from: &'static str) -> Self {
         let mut zone = Zone::default();
         for domain in ["shop.example", "mail.shop.example", "other.example", "a.github.io", "shop.co.uk", "co.uk"] {
-            zone = zone.txt(domain, "v=spf1 ip4:192.0.2.7 -all");
+            zone = zone.txt(domain, "v=spf1 ip4:11.22.33.7 -all");
         }
         Self { from, sender: "", signer: None, zone }
     }
@@ -54,7 +54,7 @@ impl World {
         let signers: Vec<_> =
             self.signer.map(|domain| Signer { domain, selector: "k", key: &key }).into_iter().collect();
         let raw = sign(mail.as_bytes(), &signers, Time(1_700_000_000_000)).unwrap();
-        let ip = Some(Ipv4Addr::new(192, 0, 2, 7).into());
+        let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
         let mail = Arrived { ip, helo: Some("mx.shop.example"), sender: Some(self.sender), ..bare(&raw) };
         let auth = self.zone.serve().await.judge(mail).await;
         (auth.dmarc, auth.verdict)
@@ -121,7 +121,7 @@ async fn neighbours_under_one_suffix_do_not_vouch_for_each_other() {
 #[tokio::test]
 async fn the_null_return_path_vouches_by_the_hosts_name() {
     let mut world = shop().publishes("shop.example", "v=DMARC1; p=reject");
-    world.zone = world.zone.txt("mx.shop.example", "v=spf1 ip4:192.0.2.7 -all");
+    world.zone = world.zone.txt("mx.shop.example", "v=spf1 ip4:11.22.33.7 -all");
     assert_eq!(world.judged().await, (PASS, PASS));
 }
 
@@ -145,10 +145,10 @@ async fn trouble_that_could_have_changed_the_verdict_is_told() {
 
 #[tokio::test]
 async fn of_several_senders_nobody_vouches() {
-    let zone = Zone::default().txt("shop.example", "v=spf1 ip4:192.0.2.7 -all").serve().await;
+    let zone = Zone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
     let seen = async |from: &str| {
         let raw = format!("From: {from}\r\nSubject: x\r\n\r\nx");
-        let ip = Some(Ipv4Addr::new(192, 0, 2, 7).into());
+        let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
         let auth = zone.judge(Arrived { ip, sender: Some("b@shop.example"), ..bare(raw.as_bytes()) }).await;
         (auth.verdict, auth.domain)
     };
@@ -158,8 +158,8 @@ async fn of_several_senders_nobody_vouches() {
     assert_eq!(seen("a@shop.example, b@other.example").await, (NONE, None));
     assert_eq!(seen("a@shop.example\r\nFrom: b@other.example").await, (NONE, None));
     assert_eq!(seen("nobody").await, (NONE, None));
-    let idn = Zone::default().txt("xn--mller-kva.example", "v=spf1 ip4:192.0.2.7 -all").serve().await;
-    let ip = Some(Ipv4Addr::new(192, 0, 2, 7).into());
+    let idn = Zone::default().txt("xn--mller-kva.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
+    let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
     let raw = "From: a@müller.example\r\n\r\nx".as_bytes();
     let auth = idn.judge(Arrived { ip, sender: Some("b@müller.example"), ..bare(raw) }).await;
     assert_eq!((auth.verdict, auth.domain.as_deref()), (PASS, Some("xn--mller-kva.example")));

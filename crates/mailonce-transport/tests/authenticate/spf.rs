@@ -5,7 +5,7 @@ use mailonce_core::port::authenticate::{Arrived, AuthResult};
 use std::net::Ipv4Addr;
 
 const MAIL: &[u8] = b"From: a@shop.example\r\nSubject: x\r\n\r\nx\r\n";
-const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
+const HOST: Ipv4Addr = Ipv4Addr::new(11, 22, 33, 7);
 
 fn from(sender: &str) -> Arrived<'_> {
     Arrived { ip: Some(HOST.into()), helo: Some("mx.host.example"), sender: Some(sender), ..bare(MAIL) }
@@ -16,14 +16,14 @@ async fn said(record: &str) -> AuthResult {
     let zone = Zone::default()
         .txt("shop.example", "some other text")
         .txt("shop.example", record)
-        .txt("partner.example", "v=spf1 ip4:192.0.2.0/24 -all")
+        .txt("partner.example", "v=spf1 ip4:11.22.33.0/24 -all")
         .txt("stranger.example", "v=spf1 ip4:198.51.100.1 -all")
         .txt("moved.example", "v=spf1 a:mx.host.example -all")
-        .ip("mx.host.example", "192.0.2.7")
+        .ip("mx.host.example", "11.22.33.7")
         .ip("shop.example", "198.51.100.9")
         .mx("shop.example", "mx.host.example")
         .ptr(HOST, "mx.host.example")
-        .ip("7.2.0.192.ok.example", "127.0.0.2")
+        .ip("7.33.22.11.ok.example", "127.0.0.2")
         .troubled("troubled.example");
     zone.serve().await.judge(from("a@shop.example")).await.spf
 }
@@ -31,8 +31,8 @@ async fn said(record: &str) -> AuthResult {
 #[tokio::test]
 async fn every_result_has_its_word() {
     for (record, result) in [
-        ("v=spf1 ip4:192.0.2.7 -all", AuthResult::Pass),
-        ("v=spf1 ip4:192.0.2.0/28 -all", AuthResult::Pass),
+        ("v=spf1 ip4:11.22.33.7 -all", AuthResult::Pass),
+        ("v=spf1 ip4:11.22.33.0/28 -all", AuthResult::Pass),
         ("v=spf1 ip6:2001:db8::/32 mx -all", AuthResult::Pass),
         ("v=spf1 a:mx.host.example -all", AuthResult::Pass),
         ("v=spf1 ptr:host.example -all", AuthResult::Pass),
@@ -58,7 +58,7 @@ async fn every_result_has_its_word() {
 async fn ten_look_ups_are_enough() {
     let many = |names: usize| {
         let asked = (0..names).map(|n| format!("a:n{n}.example")).collect::<Vec<_>>().join(" ");
-        format!("v=spf1 {asked} ip4:192.0.2.7 -all")
+        format!("v=spf1 {asked} ip4:11.22.33.7 -all")
     };
     assert_eq!(said(&many(10)).await, AuthResult::Pass);
     assert_eq!(said(&many(11)).await, AuthResult::PermError);
@@ -68,17 +68,17 @@ async fn ten_look_ups_are_enough() {
 
 #[tokio::test]
 async fn the_null_return_path_is_checked_by_the_hosts_name() {
-    let zone = Zone::default().txt("mx.host.example", "v=spf1 ip4:192.0.2.7 -all").serve().await;
+    let zone = Zone::default().txt("mx.host.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
     assert_eq!(zone.judge(from("")).await.spf, AuthResult::Pass);
     let nameless = Arrived { helo: None, ..from("") };
     assert_eq!(zone.judge(nameless).await.spf, AuthResult::None);
-    let literal = Arrived { helo: Some("[192.0.2.7]"), ..from("") };
+    let literal = Arrived { helo: Some("[11.22.33.7]"), ..from("") };
     assert_eq!(zone.judge(literal).await.spf, AuthResult::None);
 }
 
 #[tokio::test]
 async fn an_address_in_the_clothes_of_ipv6_is_the_same_host() {
-    let zone = Zone::default().txt("shop.example", "v=spf1 ip4:192.0.2.7 -all").serve().await;
+    let zone = Zone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
     let mapped = Arrived { ip: Some(HOST.to_ipv6_mapped().into()), ..from("a@shop.example") };
     assert_eq!(zone.judge(mapped).await.spf, AuthResult::Pass);
 }
@@ -88,6 +88,11 @@ async fn without_a_host_nobody_is_asked() {
     let zone = Zone::default().serve().await;
     assert_eq!(zone.judge(Arrived { ip: None, ..from("a@other.example") }).await.spf, AuthResult::None);
     assert_eq!(zone.judge(Arrived { sender: None, ..from("") }).await.spf, AuthResult::None);
+    // A relay in front of us: its address says nothing about the sender.
+    for near in ["127.0.0.1", "10.1.2.3", "192.168.1.1", "::1", "fd00::1", "::ffff:10.0.0.1"] {
+        let near = Arrived { ip: Some(near.parse().unwrap()), ..from("a@other.example") };
+        assert_eq!(zone.judge(near).await.spf, AuthResult::None);
+    }
     assert!(!zone.heard().iter().any(|name| name == "other.example" || name == "mx.host.example"));
 }
 
