@@ -5,8 +5,11 @@
 //! | [`dial`] | opening a connection, with TLS and a guard on the address |
 //! | [`smtp`] | any relay, by a client that keeps the final dot apart |
 //! | [`http`] | providers, each in its own words, one request on one fresh connection |
+//! | [`names`] | the domain name system, as far as TXT records go |
+//! | [`authenticate`] | whether a mail's sender is who it says |
 //! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
 
+pub mod authenticate;
 pub mod dial;
 pub mod fetch;
 pub mod http;

@@ -1,9 +1,15 @@
 //! The ways out that an operator configured, checked and built before anything starts.
 
 use anyhow::{Context as _, bail};
-use mailonce_core::{email::OnUnknown, port::transport::Transport, problem::nearest, time::parse_span};
+use mailonce_core::{
+    email::OnUnknown,
+    port::{authenticate::Authenticator, transport::Transport},
+    problem::nearest,
+    time::parse_span,
+};
 use mailonce_engine::ways::{Outside, Routing, Rule};
 use mailonce_transport::{
+    authenticate::SenderCheck,
     fetch::HttpsFetch,
     http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
     names::Resolver,
@@ -35,6 +41,7 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
         transports.extend(transport(file).with_context(|| format!("transport `{}`", file.name))?);
     }
     let usual = Outside::default();
+    let resolver = Resolver::system();
     let defaults = &config.defaults;
     let give_up = defaults.give_up_after.as_deref().map(|text| span("defaults.give_up_after", text)).transpose()?;
     Ok(Outside {
@@ -58,10 +65,19 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
             .chain(&config.dev_domains)
             .map(|name| name.to_ascii_lowercase())
             .collect(),
-        authenticator: None,
-        names: Arc::new(Resolver::system()),
+        authenticator: authenticator(config, &resolver)?,
+        names: Arc::new(resolver),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
     })
+}
+
+/// Who asks whether a mail's sender is who it says. `dev` has nobody for it.
+fn authenticator(config: &Config, resolver: &Resolver) -> anyhow::Result<Option<Arc<dyn Authenticator>>> {
+    if !config.smtp.authenticate || !config.dev_domains.is_empty() {
+        return Ok(None);
+    }
+    let check = SenderCheck::new(resolver).map_err(|why| anyhow::anyhow!("the resolver cannot be used: {why}"))?;
+    Ok(Some(Arc::new(check)))
 }
 
 fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
@@ -321,6 +337,15 @@ mod tests {
             let told = built(&file).err().unwrap_or_else(|| panic!("taken: {file}"));
             assert!(told.contains(said), "{file}\n{told}");
         }
+    }
+
+    #[test]
+    fn senders_are_checked_unless_that_is_switched_off_or_it_is_dev() {
+        assert!(built("").unwrap().authenticator.is_some());
+        assert!(built("[smtp]\nauthenticate = false").unwrap().authenticator.is_none());
+        let mut dev = Config::load(&Flags::default(), |_| None).unwrap();
+        dev.dev_domains.push("mailonce.test".to_owned());
+        assert!(outside(&dev).unwrap().authenticator.is_none());
     }
 
     #[test]

@@ -182,4 +182,6 @@ impl Link {
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;

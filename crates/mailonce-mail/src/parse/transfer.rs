@@ -1,6 +1,10 @@
 //! Transfer encodings and charsets. Broken input costs the broken part of it, never the rest.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::Utf8Chunk,
+};
 
 use mail_parser::decoders::charsets::map::charset_decoder;
 use serde::{Deserialize, Serialize};
@@ -31,10 +35,15 @@ impl Transfer {
 
     /// The bytes that were meant. Never longer than the input.
     pub fn decode(self, bytes: &[u8]) -> Vec<u8> {
+        self.decoded(bytes).into_owned()
+    }
+
+    /// The same, without a copy where they are written as they are.
+    pub(super) fn decoded(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         match self {
-            Self::Plain => bytes.to_vec(),
-            Self::Base64 => base64(bytes),
-            Self::QuotedPrintable => quoted_printable(bytes),
+            Self::Plain => Cow::Borrowed(bytes),
+            Self::Base64 => Cow::Owned(base64(bytes)),
+            Self::QuotedPrintable => Cow::Owned(quoted_printable(bytes)),
         }
     }
 }
@@ -106,18 +115,51 @@ fn hex(digit: u8) -> Option<u8> {
 
 /// Text in the charset it claims; without a known one UTF-8 and, where it is none, Windows-1252.
 pub(super) fn text(bytes: &[u8], charset: Option<&str>) -> String {
-    let claimed =
-        charset.map(str::trim).filter(|name| !is_utf8(name)).and_then(|name| charset_decoder(name.as_bytes()));
+    let named = charset.map(str::trim).filter(|name| !is_utf8(name)).unwrap_or_default();
+    let claimed = charset_decoder(named.as_bytes());
     let plain = || match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) if charset.is_some_and(is_utf8) => String::from_utf8_lossy(bytes).into_owned(),
-        Err(_) => charset_decoder(b"windows-1252")
-            .map_or_else(|| String::from_utf8_lossy(bytes).into_owned(), |decode| decode(bytes)),
+        Err(_) if charset.is_some_and(is_utf8) => lossy(bytes),
+        Err(_) => charset_decoder(b"windows-1252").map_or_else(|| lossy(bytes), |decode| in_pieces(bytes, decode)),
     };
     match claimed {
-        Some(decode) => catch_unwind(AssertUnwindSafe(|| decode(bytes))).unwrap_or_else(|_panic| plain()),
+        Some(decode) => {
+            let decode = || if is_single(named) { in_pieces(bytes, decode) } else { decode(bytes) };
+            catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_panic| plain())
+        }
         None => plain(),
     }
+}
+
+/// UTF-8 with a mark for each broken sequence, in a piece of memory that does not grow on the way.
+fn lossy(bytes: &[u8]) -> String {
+    const MARK: char = char::REPLACEMENT_CHARACTER;
+    let size = |chunk: Utf8Chunk<'_>| chunk.valid().len() + usize::from(!chunk.invalid().is_empty()) * MARK.len_utf8();
+    let mut text = String::with_capacity(bytes.utf8_chunks().map(size).sum());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if !chunk.invalid().is_empty() {
+            text.push(MARK);
+        }
+    }
+    text
+}
+
+/// Whether each byte is a character of its own.
+fn is_single(charset: &str) -> bool {
+    const NAMES: &[&str] =
+        &["iso-8859-", "iso_8859-", "iso8859", "latin", "windows-125", "cp125", "koi8-", "macintosh"];
+    let starts = |name: &&str| charset.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    NAMES.iter().any(starts)
+}
+
+/// Decodes bytes that may be cut anywhere, twice: once to know how much memory it takes, since a text that grows on the
+/// way takes several times as much.
+fn in_pieces(bytes: &[u8], decode: fn(&[u8]) -> String) -> String {
+    const PIECE: usize = 4 * 1024;
+    let mut text = String::with_capacity(bytes.chunks(PIECE).map(|piece| decode(piece).len()).sum());
+    bytes.chunks(PIECE).for_each(|piece| text.push_str(&decode(piece)));
+    text
 }
 
 fn is_utf8(name: &str) -> bool {

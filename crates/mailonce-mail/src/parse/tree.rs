@@ -144,7 +144,7 @@ impl Found {
             cut.attachments = true;
             return;
         }
-        let bytes = transfer.decode(&raw[leaf.range.clone()]);
+        let bytes = transfer.decoded(&raw[leaf.range.clone()]);
         let id = leaf
             .fields
             .first("content-id")
@@ -168,19 +168,34 @@ fn append(body: &mut Option<String>, raw: &[u8], leaf: &Leaf, encoding: Transfer
     // No encoding makes more than three letters of one, so that only what can be kept is decoded.
     let source = &raw[leaf.range.clone()];
     let source = &source[..source.len().min(room.saturating_mul(3))];
-    let text =
-        transfer::text(&encoding.decode(source), leaf.charset.as_deref()).replace("\r\n", "\n").replace('\r', "\n");
+    let mut text = unix_lines(transfer::text(&encoding.decoded(source), leaf.charset.as_deref()));
     cut.body |= text.len() > room || source.len() < leaf.range.len();
-    let text = &text[..text.floor_char_boundary(room)];
+    text.truncate(text.floor_char_boundary(room));
     match body {
         Some(body) => {
             if !body.ends_with('\n') {
                 body.push('\n');
             }
-            body.push_str(text);
+            body.push_str(&text);
         }
-        None => *body = Some(text.to_owned()),
+        None => *body = Some(text),
     }
+}
+
+/// Every line end as `\n`. A copy is made only where there is another one, and no larger than the text.
+fn unix_lines(text: String) -> String {
+    if !text.contains('\r') {
+        return text;
+    }
+    let mut lines = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some((line, behind)) = rest.split_once('\r') {
+        lines.push_str(line);
+        lines.push('\n');
+        rest = behind.strip_prefix('\n').unwrap_or(behind);
+    }
+    lines.push_str(rest);
+    lines
 }
 
 /// A file name that can only be a name.

@@ -1,14 +1,21 @@
 //! Codes and links of a labelled corpus: how often what is decided is right, and how much of what is there is found.
 //!
-//! `corpus.json` is written by `make.py`: 14 languages, every trap in each, and a list of single traps.
+//! `corpus.json` is written by `make.py`: 15 languages, every shape and trap in each, and a list of single traps.
+
+#[cfg(test)]
+mod table;
 
 use mailonce_mail::{
-    artifact::{self, Kind},
+    artifact::{self, Found, Kind},
     html::Page,
     link::{self, Policy},
     parse,
 };
 use serde::Deserialize;
+use table::Table;
+
+/// The languages in which everything must be found.
+const LANGUAGES: [&str; 14] = ["en", "de", "fr", "es", "pt", "it", "nl", "pl", "sv", "tr", "ru", "ja", "zh", "ko"];
 
 #[derive(Deserialize)]
 struct Labelled {
@@ -35,75 +42,82 @@ impl Labelled {
             self.sender, self.subject
         )
     }
+
+    fn found(&self) -> Found {
+        let parsed = parse::parse(self.raw().as_bytes());
+        let page = parsed.html.as_deref().map(Page::read);
+        let sender = self.sender.rsplit_once('@').map(|(_, domain)| domain.to_owned());
+        let judged = link::links(&parsed, page.as_ref(), &Policy { allow: Vec::new(), sender });
+        artifact::find(&parsed, page.as_ref(), &judged)
+    }
+
+    fn is_trap(&self) -> bool {
+        self.code.is_none() && self.link.is_none()
+    }
 }
 
+/// What is decided about one kind, over many mails.
 #[derive(Default)]
 struct Tally {
     right: usize,
     wrong: usize,
     there: usize,
-    misses: Vec<String>,
 }
 
 impl Tally {
-    fn count(&mut self, mail: &Labelled, expected: Option<&str>, decided: Option<&str>) {
+    fn count(&mut self, expected: Option<&str>, decided: Option<&str>) {
         self.there += usize::from(expected.is_some());
-        match decided {
-            Some(value) if Some(value) == expected => self.right += 1,
-            Some(_) => self.wrong += 1,
-            None => {}
-        }
-        if decided != expected {
-            self.misses.push(format!("{} {}: expected {expected:?}, decided {decided:?}", mail.lang, mail.trap));
-        }
-    }
-
-    fn precision(&self) -> f64 {
-        self.right as f64 / (self.right + self.wrong).max(1) as f64
-    }
-
-    fn recall(&self) -> f64 {
-        self.right as f64 / self.there.max(1) as f64
+        self.right += usize::from(decided.is_some() && decided == expected);
+        self.wrong += usize::from(decided.is_some() && decided != expected);
     }
 }
 
 #[test]
 fn what_is_decided_is_right_and_what_is_there_is_found() {
     let corpus: Vec<Labelled> = serde_json::from_str(include_str!("corpus.json")).unwrap();
-    assert!(corpus.len() >= 300);
-    check(&corpus);
+    let traps = corpus.iter().filter(|mail| mail.is_trap()).count();
+    assert!(traps >= 200 && corpus.len() - traps >= 200, "{traps} traps of {} mails", corpus.len());
+    let table = check(&corpus, 99);
+    for lang in LANGUAGES {
+        for shape in table::SHAPES {
+            assert!(table.of(lang, shape).total > 0, "{lang} has no mail of the shape {shape}");
+        }
+    }
 }
 
-/// Mails in the manner of well-known senders, written by hand and not by the templates.
+/// Mails in the manner of well-known senders, written by hand and not by the templates. One of them ("use 394107 to log
+/// in") never calls its number a code, and no such guess is made.
 #[test]
 fn mails_as_they_are_really_written_are_read_as_well() {
-    check(&serde_json::from_str::<Vec<Labelled>>(include_str!("wild.json")).unwrap());
+    check(&serde_json::from_str::<Vec<Labelled>>(include_str!("wild.json")).unwrap(), 98);
 }
 
+/// Of codes and links 99 % are right, and so many of a hundred are found. Where there is none, none is ever made up.
 #[track_caller]
-fn check(corpus: &[Labelled]) {
-    let (mut codes, mut links) = (Tally::default(), Tally::default());
-
+fn check(corpus: &[Labelled], found_of_hundred: usize) -> Table {
+    let (mut codes, mut links, mut table) = (Tally::default(), Tally::default(), Table::default());
+    let (mut misses, mut made_up) = (Vec::new(), Vec::new());
     for mail in corpus {
-        let parsed = parse::parse(mail.raw().as_bytes());
-        let page = parsed.html.as_deref().map(Page::read);
-        let policy =
-            Policy { allow: Vec::new(), sender: mail.sender.rsplit_once('@').map(|(_, domain)| domain.to_owned()) };
-        let judged = link::links(&parsed, page.as_ref(), &policy);
-        let found = artifact::find(&parsed, page.as_ref(), &judged);
-        codes.count(mail, mail.code.as_deref(), found.decided(Kind::Code).map(|code| code.value.as_str()));
-        links.count(mail, mail.link.as_deref(), found.decided(Kind::Link).map(|link| link.value.as_str()));
+        let found = mail.found();
+        let decided = |kind| found.decided(kind).map(|value| value.value.as_str());
+        let (code, link) = (decided(Kind::Code), decided(Kind::Link));
+        codes.count(mail.code.as_deref(), code);
+        links.count(mail.link.as_deref(), link);
+        let right = code == mail.code.as_deref() && link == mail.link.as_deref();
+        table.add(mail, right);
+        if !right {
+            misses.push(format!("{} {} ({}): {code:?} {link:?}", mail.lang, mail.trap, mail.subject));
+        }
+        if mail.code.is_none() && code.is_some() {
+            made_up.push(format!("{} {}: {code:?}", mail.lang, mail.trap));
+        }
     }
-
+    println!("{table}");
     for (kind, tally) in [("codes", &codes), ("links", &links)] {
-        println!(
-            "{kind}: {} in {} mails, precision {:.4}, recall {:.4}",
-            tally.there,
-            corpus.len(),
-            tally.precision(),
-            tally.recall()
-        );
-        tally.misses.iter().for_each(|miss| println!("  {miss}"));
-        assert!(tally.precision() >= 0.99 && tally.recall() >= 0.95, "{:?}", tally.misses);
+        println!("{kind}: {} right, {} wrong, {} there", tally.right, tally.wrong, tally.there);
+        assert!(tally.right * 100 >= 99 * (tally.right + tally.wrong), "{kind} that are wrong: {misses:#?}");
+        assert!(tally.right * 100 >= found_of_hundred * tally.there, "{kind} that are not found: {misses:#?}");
     }
+    assert_eq!(made_up, Vec::<String>::new(), "codes where there are none");
+    table
 }

@@ -37,6 +37,7 @@ VOICES = {
     "it": ("Il tuo codice di verifica", "Il tuo codice di verifica è {c}.", "Inserisci questo codice per accedere:", "{c} è il tuo codice di sicurezza Acme.", "Non condividere questo codice con nessuno.", "Scade tra 10 minuti.", "Il tuo ordine è stato spedito. Numero ordine: {n}", "Telefono: 06 5550 {p}", "Usa il codice sconto {n} entro domani.", "Conferma indirizzo email", "Reimposta la password", "Annulla iscrizione (disiscriviti)"),
     "nl": ("Je verificatiecode", "Je verificatiecode is {c}.", "Gebruik deze code om in te loggen:", "{c} is je Acme-beveiligingscode.", "Deel deze code met niemand.", "De code is 10 minuten geldig.", "Je bestelling is verzonden. Bestelnummer: {n}", "Telefoon: 020 555 {p}", "Gebruik kortingscode {n} voor 20% korting.", "Bevestig je e-mailadres", "Wachtwoord herstellen", "Uitschrijven"),
     "pl": ("Twój kod weryfikacyjny", "Twój kod weryfikacyjny to {c}.", "Wpisz ten kod, aby się zalogować:", "{c} to Twój kod bezpieczeństwa Acme.", "Nie udostępniaj tego kodu nikomu.", "Wygaśnie za 10 minut.", "Zamówienie zostało wysłane. Numer zamówienia: {n}", "Telefon: 22 555 {p}", "Użyj: kod rabatowy {n} na zakupy.", "Potwierdź adres e-mail", "Zresetuj hasło", "Wypisz się"),
+    "sv": ("Din verifieringskod", "Din verifieringskod är {c}.", "Ange den här koden för att logga in:", "{c} är din säkerhetskod hos Acme.", "Dela inte koden med någon.", "Den gäller i 10 minuter.", "Din beställning har skickats. Ordernummer: {n}", "Frågor? Telefon 08-555 {p}.", "Använd rabattkoden {n} och spara 20 %.", "Bekräfta din e-postadress", "Återställ lösenordet", "Avsluta prenumerationen"),
     "tr": ("Doğrulama kodunuz", "Doğrulama kodunuz: {c}.", "Giriş yapmak için bu kodu girin:", "{c} Acme doğrulama kodunuz.", "Bu kodu kimseyle paylaşmayın.", "10 dakika içinde sona erer.", "Siparişiniz kargoda. Sipariş numarası: {n}", "Telefon: 0212 555 {p}", "İndirim kodu {n} ile kazanın.", "E-postanızı doğrulayın", "Şifreyi sıfırla", "Abonelikten çık"),
     "ru": ("Ваш код подтверждения", "Ваш код подтверждения: {c}.", "Введите этот код для входа:", "{c} — ваш код Acme.", "Никому не сообщайте код.", "Срок действия 10 минут.", "Заказ отправлен. Номер заказа: {n}", "Телефон: 495 555-{p}", "Промокод {n} на скидку 20%.", "Подтвердить адрес", "Сбросить пароль", "Отписаться"),
     "ja": ("認証コードのお知らせ", "認証コードは{c}です。", "次の確認コードを入力してください：", "{c} はAcmeの認証コードです。", "このコードを他人に教えないでください。", "有効期限は10分です。", "ご注文を発送しました。注文番号：{n}", "電話番号：03-5555-{p}", "クーポンコード {n} で20%オフ。", "メールアドレスを確認する", "パスワードを再設定", "配信停止"),
@@ -44,6 +45,30 @@ VOICES = {
     "ko": ("인증번호 안내", "인증번호는 {c}입니다.", "아래 인증 코드를 입력해 주세요:", "{c} 는 Acme 인증 코드입니다.", "인증번호를 타인에게 알려주지 마세요.", "10분 동안 유효합니다.", "주문하신 상품이 발송되었습니다. 주문번호: {n}", "고객센터 전화: 02-555-{p}", "쿠폰 코드 {n} 으로 할인받으세요.", "이메일 인증하기", "비밀번호 재설정", "수신거부"),
     "ar": ("رمز التحقق الخاص بك", "رمز التحقق الخاص بك هو {c}.", "أدخل هذا الرمز لتسجيل الدخول:", "{c} هو رمز التحقق الخاص بك.", "لا تشارك هذا الرمز مع أي شخص.", "تنتهي صلاحيته خلال 10 دقائق.", "تم شحن طلبك. رقم الطلب: {n}", "الهاتف: 555 {p}", "استخدم رمز الخصم {n} اليوم.", "تأكيد البريد الإلكتروني", "إعادة تعيين كلمة المرور", "إلغاء الاشتراك"),
 }
+
+# More of each language: activate, sign in, magic link, invoice, parcel, ticket, meeting, postcode, error.
+MORE = {
+    "en": ("Activate your account", "Sign in to Acme", "Open your magic link", "Invoice number: {n}. Amount due: 1,284.50 EUR.", "Your parcel is on its way. Tracking number: {n}", "We received your request. Ticket number: {n}", "Join the meeting. Meeting ID: {n}", "We deliver to postcode 94043 from Monday.", "The import failed with error code {n}."),
+    "de": ("Konto aktivieren", "Bei Acme anmelden", "Magischen Link öffnen", "Rechnungsnummer: {n}. Betrag: 1.284,50 EUR.", "Ihr Paket ist unterwegs. Sendungsnummer: {n}", "Wir haben Ihre Anfrage erhalten. Ticketnummer: {n}", "Zum Meeting. Meeting-ID: {n}", "Wir liefern ab Montag in die Postleitzahl 94043.", "Der Import ist fehlgeschlagen. Fehlercode: {n}"),
+    "fr": ("Activer mon compte", "Se connecter à Acme", "Ouvrir mon lien magique", "Numéro de facture : {n}. Montant : 1 284,50 EUR.", "Votre colis est en route. Numéro de suivi : {n}", "Nous avons reçu votre demande. Numéro de ticket : {n}", "Rejoindre la réunion. ID de réunion : {n}", "Nous livrons au code postal 94043 dès lundi.", "L'import a échoué. Code d'erreur : {n}"),
+    "es": ("Activar mi cuenta", "Iniciar sesión en Acme", "Abrir el enlace mágico", "Número de factura: {n}. Importe: 1.284,50 EUR.", "Tu paquete está en camino. Número de seguimiento: {n}", "Hemos recibido tu solicitud. Número de ticket: {n}", "Únete a la reunión. ID de reunión: {n}", "Entregamos en el código postal 94043 desde el lunes.", "La importación falló. Código de error: {n}"),
+    "pt": ("Ativar minha conta", "Entrar na Acme", "Abrir o link mágico", "Número da fatura: {n}. Valor: 1.284,50 EUR.", "Sua encomenda está a caminho. Número de rastreamento: {n}", "Recebemos seu pedido de suporte. Número do chamado: {n}", "Participe da reunião. ID da reunião: {n}", "Entregamos no código postal 94043 desde segunda.", "A importação falhou. Código de erro: {n}"),
+    "it": ("Attiva il tuo account", "Accedi ad Acme", "Apri il link magico", "Numero fattura: {n}. Importo: 1.284,50 EUR.", "Il tuo pacco è in arrivo. Numero di spedizione: {n}", "Abbiamo ricevuto la richiesta. Numero ticket: {n}", "Partecipa alla riunione. ID riunione: {n}", "Consegniamo nel codice postale 94043 da lunedì.", "Importazione fallita. Codice errore: {n}"),
+    "nl": ("Activeer je account", "Inloggen bij Acme", "Open je magische link", "Factuurnummer: {n}. Bedrag: 1.284,50 EUR.", "Je pakket is onderweg. Trackingnummer: {n}", "We hebben je vraag ontvangen. Ticketnummer: {n}", "Neem deel. Vergader-ID: {n}", "We bezorgen vanaf maandag in postcode 94043.", "De import is mislukt. Foutcode: {n}"),
+    "pl": ("Aktywuj konto", "Zaloguj się do Acme", "Otwórz magiczny link", "Numer faktury: {n}. Kwota: 1 284,50 EUR.", "Paczka jest w drodze. Numer przesyłki: {n}", "Otrzymaliśmy zgłoszenie. Numer zgłoszenia: {n}", "Dołącz do spotkania. ID spotkania: {n}", "Dostarczamy pod kod pocztowy 94043 od poniedziałku.", "Import nie powiódł się. Kod błędu: {n}"),
+    "sv": ("Aktivera ditt konto", "Logga in på Acme", "Öppna din magiska länk", "Fakturanummer: {n}. Belopp: 1 284,50 EUR.", "Ditt paket är på väg. Spårningsnummer: {n}", "Vi har tagit emot ditt ärende. Ärendenummer: {n}", "Anslut till mötet. Mötes-ID: {n}", "Vi levererar till postnummer 94043 från måndag.", "Importen misslyckades. Felkod: {n}"),
+    "tr": ("Hesabınızı etkinleştirin", "Acme'de oturum aç", "Sihirli bağlantıyı aç", "Fatura numarası: {n}. Tutar: 1.284,50 EUR.", "Kargonuz yolda. Takip numarası: {n}", "Talebinizi aldık. Talep numarası: {n}", "Toplantıya katılın. Toplantı kimliği: {n}", "Pazartesiden itibaren posta kodu 94043 için teslimat yapıyoruz.", "İçe aktarma başarısız. Hata kodu: {n}"),
+    "ru": ("Активировать аккаунт", "Войти в Acme", "Открыть волшебную ссылку", "Номер счёта: {n}. Сумма: 1284,50 EUR.", "Посылка в пути. Трек-номер: {n}", "Мы получили обращение. Номер обращения: {n}", "Подключайтесь к встрече. ID встречи: {n}", "Доставляем по индексу 94043 с понедельника.", "Импорт не удался. Код ошибки: {n}"),
+    "ja": ("アカウントを有効化する", "Acmeにログイン", "マジックリンクを開く", "請求書番号：{n}。金額：1,284円。", "荷物を発送しました。追跡番号：{n}", "お問い合わせを受け付けました。受付番号：{n}", "会議に参加してください。ミーティングID：{n}", "月曜から郵便番号 94043 に配達します。", "取り込みに失敗しました。エラーコード：{n}"),
+    "zh": ("激活账户", "登录 Acme", "打开魔法链接", "发票号码：{n}。金额：1284.50元。", "您的包裹正在派送。快递单号：{n}", "我们已收到您的请求。工单号：{n}", "加入会议。会议号：{n}", "周一起可配送至邮编 94043。", "导入失败。错误代码：{n}"),
+    "ko": ("계정 활성화", "Acme 로그인", "매직 링크 열기", "청구서 번호: {n}. 금액: 1,284원.", "택배가 배송 중입니다. 운송장 번호: {n}", "문의가 접수되었습니다. 접수번호: {n}", "회의에 참여하세요. 회의 ID: {n}", "월요일부터 우편번호 94043 지역에 배송합니다.", "가져오기에 실패했습니다. 오류 코드: {n}"),
+    "ar": ("تفعيل الحساب", "تسجيل الدخول إلى Acme", "افتح الرابط السحري", "رقم الفاتورة: {n}. المبلغ: 1284 يورو.", "طردك في الطريق. رقم التتبع: {n}", "استلمنا طلبك. رقم التذكرة: {n}", "انضم إلى الاجتماع. معرف الاجتماع: {n}", "نوصل إلى الرمز البريدي 94043 من يوم الاثنين.", "فشل الاستيراد. رمز الخطأ: {n}"),
+}
+
+
+def mixed():
+    """Letters and digits, as no word and no year has them."""
+    return "".join(dice.choice("2345679") if i % 2 else dice.choice("BCDFGHJKMNPQRTVWXZ") for i in range(6))
 
 
 def fill(text, c=None):
@@ -103,6 +128,29 @@ for lang, v in VOICES.items():
     url = f"https://acme.example/u/{token()}"
     add(lang, "link by words", confirm, html=page(f"<a href='{url}'><b>{confirm}</b></a>"), link=url)
     add(lang, "unsubscribe only", "Acme", html=page(f"<p>{fill(order)}</p><a href='https://acme.example/unsubscribe?token={token()}'>{bye}</a>"))
+
+for lang, (activate, enter, magic, invoice, parcel, ticket, meeting, postcode, error) in MORE.items():
+    subject, says, use, first, secret, expiry, order, phone, promo, confirm, reset, bye = VOICES[lang]
+    c = mixed()
+    add(lang, "letters and digits", subject, f"{use}\n\n{c}\n\n{secret} {expiry}", code=c)
+    c = digits(6)
+    other = "".join(chr(0x0660 + int(d)) for d in c)
+    add(lang, "arabic digits", subject, f"{use}\n\n{other}\n\n{secret} {expiry}", code=c)
+    c = digits(6)
+    other = "".join(chr(0x0966 + int(d)) for d in c)
+    add(lang, "devanagari digits", subject, fill(says, other) + f"\n\n{secret}", code=c)
+    c = digits(6)
+    add(lang, "tags", subject, html=page(f"<p>{use}</p><p><b>{c[:2]}</b><i>{c[2:4]}</i><font color='#111'>{c[4:]}</font></p><p>{secret}</p>"), code=c)
+    c = digits(6)
+    add(lang, "origin bound", "Acme", f"{secret}\n\n@acme.example #{c}", code=c)
+    url = f"https://acme.example/activate/{token()}"
+    add(lang, "activate link", activate, html=page(f"<a href='{url}'>{activate}</a><p>{fill(phone)}</p>"), link=url)
+    url = f"https://acme.example/login?token={token()}"
+    add(lang, "sign-in link", enter, html=page(f"<a href='{url}'>{enter}</a><p><a href='https://acme.example/help/{digits(6)}'>Help</a></p>"), link=url)
+    url = f"https://acme.example/magic/{token()}"
+    add(lang, "magic link", enter, f"{magic}:\n{url}\n\n{expiry}\n{fill(phone)}", link=url)
+    for trap, text in [("invoice", invoice), ("parcel", parcel), ("ticket", ticket), ("meeting", meeting), ("postcode", postcode), ("error", error)]:
+        add(lang, trap, "Acme", f"{fill(text)}\n{fill(phone)}\n\n© 2026 Acme")
 
 EN = [
     # trap, subject, text, code

@@ -1,5 +1,9 @@
 //! What holds for received mail, whatever the bytes are: nothing panics, everything ends, every list is bounded.
 
+#[cfg(test)]
+mod hidden;
+#[cfg(test)]
+mod hostile;
 mod mutants;
 
 use mailonce_mail::{
@@ -86,5 +90,12 @@ proptest! {
     #[test]
     fn random_words_and_numbers_are_survived(text in mutants::words()) {
         travel(format!("Subject: {}\nContent-Type: text/plain; charset=utf-8\n\n{text}", text.replace('\n', " ")).as_bytes())?;
+    }
+}
+
+#[test]
+fn mails_that_were_made_to_hurt_are_survived() {
+    for (name, raw) in hostile::mails() {
+        travel(&raw).unwrap_or_else(|broken| panic!("{name}: {broken}"));
     }
 }

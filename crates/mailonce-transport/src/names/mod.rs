@@ -54,7 +54,8 @@ impl Resolver {
         Self { servers: Servers::At(servers), patience: PATIENCE }
     }
 
-    fn servers(&self) -> Vec<SocketAddr> {
+    /// The servers that are asked.
+    pub(crate) fn servers(&self) -> Vec<SocketAddr> {
         match &self.servers {
             Servers::At(servers) => servers.clone(),
             // Without the file the resolver of this machine is meant, as resolv.conf(5) says.

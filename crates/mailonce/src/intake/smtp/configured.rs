@@ -34,6 +34,7 @@ pub(crate) struct SmtpFile {
     command_timeout: Option<String>,
     data_timeout: Option<String>,
     session_timeout: Option<String>,
+    authenticate: Option<bool>,
 }
 
 /// What an operator wants of the listener.
@@ -45,6 +46,8 @@ pub struct SmtpConfig {
     pub domains: Vec<String>,
     /// The certificate and its key.
     pub tls_files: Option<(PathBuf, PathBuf)>,
+    /// Whether the domain name system is asked who sent a mail. `dev` asks nobody in any case.
+    pub authenticate: bool,
     settings: Settings,
 }
 
@@ -76,6 +79,7 @@ impl SmtpConfig {
             },
             domains,
             tls_files,
+            authenticate: file.authenticate.unwrap_or(true),
             settings: settings(&hostname, &file)?,
         })
     }
@@ -111,7 +115,8 @@ fn overlay(file: &mut SmtpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow
     over(&mut file.per_ip_mails_per_minute, "per_ip_mails_per_minute", &said)?;
     over(&mut file.command_timeout, "command_timeout", &said)?;
     over(&mut file.data_timeout, "data_timeout", &said)?;
-    over(&mut file.session_timeout, "session_timeout", &said)
+    over(&mut file.session_timeout, "session_timeout", &said)?;
+    over(&mut file.authenticate, "authenticate", &said)
 }
 
 fn over<T: FromStr>(field: &mut Option<T>, name: &str, said: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
@@ -201,6 +206,7 @@ mod tests {
         assert_eq!((settings.hostname.as_str(), settings.max_size), ("mailonce.test", limits::MAIL_BYTES));
         assert_eq!((settings.per_ip, settings.per_ip_loopback), (PerIp::STRANGERS, PerIp::default()));
         assert_eq!(settings.patience, Patience::default());
+        assert!(config.authenticate);
         assert!(settings.tls.is_none() && config.settings(true).unwrap().tls.is_some());
     }
 
@@ -223,12 +229,14 @@ mod tests {
             ("MAILONCE_SMTP_MAX_SIZE", "200000"),
             ("MAILONCE_SMTP_PER_IP_CONNECTIONS", "0"),
             ("MAILONCE_SMTP_COMMAND_TIMEOUT", "30s"),
+            ("MAILONCE_SMTP_AUTHENTICATE", "false"),
         ];
         let config = load(file, &env).unwrap();
         assert_eq!((config.listen, config.domains.join(" ")), (None, "a.test b.test".to_owned()));
         assert_eq!((config.settings.hostname.as_str(), config.settings.max_size), ("mx.example.com", 200_000));
         assert_eq!(config.settings.per_ip_loopback, PerIp::default());
         assert_eq!(config.settings.patience.command, Duration::from_secs(30));
+        assert!(!config.authenticate);
     }
 
     #[test]

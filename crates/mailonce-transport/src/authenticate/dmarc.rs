@@ -1,0 +1,130 @@
+//! Whether what holds speaks for the domain that people see (RFC 9989), and our own verdict.
+
+use mail_auth::{
+    DnsError, Error, MessageAuthenticator, Txt,
+    common::cache::NoCache,
+    dmarc::{Alignment, Dmarc, Policy as Wish},
+};
+use mailonce_core::port::authenticate::AuthResult;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+use super::{Checked, by};
+
+/// What a domain publishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// Nothing.
+    None,
+    /// How its mail is aligned.
+    Published {
+        /// Whether SPF's domain must be the very same.
+        strict_spf: bool,
+        /// Whether the signature's domain must be the very same.
+        strict_dkim: bool,
+        /// Whether it asks that mail which is not aligned be treated as such.
+        enforced: bool,
+    },
+    /// Nobody could be asked in time.
+    Late,
+}
+
+/// A domain as A-label in lower case. `None` when it is none.
+pub(super) fn a_label(domain: &str) -> Option<String> {
+    let name = idna::domain_to_ascii(domain.trim_end_matches('.')).ok()?;
+    (name.contains('.') && name.len() <= 253 && !name.starts_with('[')).then_some(name)
+}
+
+/// The domain that people see: of all addresses in `From` when it is one and the same. Of several nobody could say
+/// which of them somebody reads.
+pub(super) fn seen_domain(from: &[String]) -> Option<String> {
+    let mut domains = from.iter().map(|address| address.rsplit_once('@').and_then(|(_, domain)| a_label(domain)));
+    let first = domains.next()??;
+    domains.all(|domain| domain.as_ref() == Some(&first)).then_some(first)
+}
+
+/// Asks what a domain publishes, else what the one it is registered under does.
+pub(super) async fn policy(dns: &MessageAuthenticator, domain: Option<&str>, until: Instant) -> Policy {
+    let Some(domain) = domain else { return Policy::None };
+    by(until, published(dns, domain), Policy::Late).await
+}
+
+async fn published(dns: &MessageAuthenticator, domain: &str) -> Policy {
+    match record(dns, domain).await {
+        Ok(Some(record)) => return read(&record, record.p),
+        Ok(None) => {}
+        Err(Unasked) => return Policy::Late,
+    }
+    match registered(domain).filter(|above| *above != domain) {
+        None => Policy::None,
+        Some(above) => match record(dns, above).await {
+            Ok(Some(record)) => read(&record, record.sp),
+            Ok(None) => Policy::None,
+            Err(Unasked) => Policy::Late,
+        },
+    }
+}
+
+struct Unasked;
+
+async fn record(dns: &MessageAuthenticator, domain: &str) -> Result<Option<Arc<Dmarc>>, Unasked> {
+    let asked = dns.txt_lookup::<Dmarc>(format!("_dmarc.{domain}."), None::<&NoCache<Box<str>, Txt>>).await;
+    match asked {
+        // Without a wish and without an address for reports it is no record (RFC 9989 §4.10.1).
+        Ok(record) => Ok(Some(record).filter(|record| record.p != Wish::Unspecified || !record.rua.is_empty())),
+        Err(Error::Dns(DnsError::Resolver(_))) => Err(Unasked),
+        // A record that cannot be read is none.
+        Err(_) => Ok(None),
+    }
+}
+
+fn read(record: &Dmarc, wish: Wish) -> Policy {
+    Policy::Published {
+        strict_spf: record.aspf == Alignment::Strict,
+        strict_dkim: record.adkim == Alignment::Strict,
+        enforced: matches!(wish, Wish::Quarantine | Wish::Reject),
+    }
+}
+
+/// The domain that somebody registered.
+fn registered(domain: &str) -> Option<&str> {
+    psl::domain_str(domain)
+}
+
+/// Whether one domain speaks for another.
+fn aligned(seen: &str, other: &str, strict: bool) -> bool {
+    seen == other || (!strict && registered(seen).is_some() && registered(seen) == registered(other))
+}
+
+/// What DMARC says, and our own verdict.
+pub(super) fn judge(
+    seen: Option<&str>,
+    spf: &Checked,
+    signed: &[Checked],
+    policy: &Policy,
+) -> (AuthResult, AuthResult) {
+    let Some(seen) = seen else { return (AuthResult::None, AuthResult::None) };
+    let (strict_spf, strict_dkim) = match policy {
+        Policy::None => (false, false),
+        Policy::Published { strict_spf, strict_dkim, .. } => (*strict_spf, *strict_dkim),
+        // What is aligned when it must be the very same is so in any case.
+        Policy::Late => (true, true),
+    };
+    let any = |wanted: AuthResult| {
+        let says = |checked: &Checked, strict| checked.result == wanted && aligned(seen, &checked.domain, strict);
+        says(spf, strict_spf) || signed.iter().any(|checked| says(checked, strict_dkim))
+    };
+    let (holds, late) = (any(AuthResult::Pass), any(AuthResult::TempError));
+    let known = match (holds, late) {
+        (true, _) => AuthResult::Pass,
+        (false, true) => AuthResult::TempError,
+        (false, false) => AuthResult::Fail,
+    };
+    match policy {
+        Policy::None if known == AuthResult::Fail => (AuthResult::None, AuthResult::None),
+        Policy::None => (AuthResult::None, known),
+        Policy::Published { enforced: false, .. } if known == AuthResult::Fail => (AuthResult::Fail, AuthResult::None),
+        Policy::Published { .. } => (known, known),
+        Policy::Late => (AuthResult::TempError, if holds { AuthResult::Pass } else { AuthResult::TempError }),
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether a host may send for a domain.
+
+use crate::zone::{Zone, bare};
+use mailonce_core::port::authenticate::{Arrived, AuthResult};
+use std::net::Ipv4Addr;
+
+const MAIL: &[u8] = b"From: a@shop.example\r\nSubject: x\r\n\r\nx\r\n";
+const HOST: Ipv4Addr = Ipv4Addr::new(11, 22, 33, 7);
+
+fn from(sender: &str) -> Arrived<'_> {
+    Arrived { ip: Some(HOST.into()), helo: Some("mx.host.example"), sender: Some(sender), ..bare(MAIL) }
+}
+
+/// What SPF says when `shop.example` publishes this, and some other names are known.
+async fn said(record: &str) -> AuthResult {
+    let zone = Zone::default()
+        .txt("shop.example", "some other text")
+        .txt("shop.example", record)
+        .txt("partner.example", "v=spf1 ip4:11.22.33.0/24 -all")
+        .txt("stranger.example", "v=spf1 ip4:198.51.100.1 -all")
+        .txt("moved.example", "v=spf1 a:mx.host.example -all")
+        .ip("mx.host.example", "11.22.33.7")
+        .ip("shop.example", "198.51.100.9")
+        .mx("shop.example", "mx.host.example")
+        .ptr(HOST, "mx.host.example")
+        .ip("7.33.22.11.ok.example", "127.0.0.2")
+        .troubled("troubled.example");
+    zone.serve().await.judge(from("a@shop.example")).await.spf
+}
+
+#[tokio::test]
+async fn every_result_has_its_word() {
+    for (record, result) in [
+        ("v=spf1 ip4:11.22.33.7 -all", AuthResult::Pass),
+        ("v=spf1 ip4:11.22.33.0/28 -all", AuthResult::Pass),
+        ("v=spf1 ip6:2001:db8::/32 mx -all", AuthResult::Pass),
+        ("v=spf1 a:mx.host.example -all", AuthResult::Pass),
+        ("v=spf1 ptr:host.example -all", AuthResult::Pass),
+        ("v=spf1 include:stranger.example include:partner.example -all", AuthResult::Pass),
+        ("v=spf1 redirect=moved.example", AuthResult::Pass),
+        ("v=spf1 exists:%{ir}.ok.example -all", AuthResult::Pass),
+        ("v=spf1 exists:%{i}.ok.example -all", AuthResult::Fail),
+        ("v=spf1 a -all", AuthResult::Fail),
+        ("v=spf1 include:stranger.example -all", AuthResult::Fail),
+        ("v=spf1 ~all", AuthResult::SoftFail),
+        ("v=spf1 ?all", AuthResult::Neutral),
+        ("v=spf1 ip4:198.51.100.1", AuthResult::Neutral),
+        ("v=spf1 ip4:nonsense -all", AuthResult::PermError),
+        ("v=spf1 include:nowhere.example -all", AuthResult::PermError),
+        ("v=spf1 include:troubled.example -all", AuthResult::TempError),
+        ("no policy at all", AuthResult::None),
+    ] {
+        assert_eq!(said(record).await, result, "{record}");
+    }
+}
+
+#[tokio::test]
+async fn ten_look_ups_are_enough() {
+    let many = |names: usize| {
+        let asked = (0..names).map(|n| format!("a:n{n}.example")).collect::<Vec<_>>().join(" ");
+        format!("v=spf1 {asked} ip4:11.22.33.7 -all")
+    };
+    assert_eq!(said(&many(10)).await, AuthResult::Pass);
+    assert_eq!(said(&many(11)).await, AuthResult::PermError);
+    let in_circles = Zone::default().txt("shop.example", "v=spf1 include:shop.example -all").serve().await;
+    assert_eq!(in_circles.judge(from("a@shop.example")).await.spf, AuthResult::PermError);
+}
+
+#[tokio::test]
+async fn the_null_return_path_is_checked_by_the_hosts_name() {
+    let zone = Zone::default().txt("mx.host.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
+    assert_eq!(zone.judge(from("")).await.spf, AuthResult::Pass);
+    let nameless = Arrived { helo: None, ..from("") };
+    assert_eq!(zone.judge(nameless).await.spf, AuthResult::None);
+    let literal = Arrived { helo: Some("[11.22.33.7]"), ..from("") };
+    assert_eq!(zone.judge(literal).await.spf, AuthResult::None);
+}
+
+#[tokio::test]
+async fn an_address_in_the_clothes_of_ipv6_is_the_same_host() {
+    let zone = Zone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
+    let mapped = Arrived { ip: Some(HOST.to_ipv6_mapped().into()), ..from("a@shop.example") };
+    assert_eq!(zone.judge(mapped).await.spf, AuthResult::Pass);
+}
+
+#[tokio::test]
+async fn without_a_host_nobody_is_asked() {
+    let zone = Zone::default().serve().await;
+    assert_eq!(zone.judge(Arrived { ip: None, ..from("a@other.example") }).await.spf, AuthResult::None);
+    assert_eq!(zone.judge(Arrived { sender: None, ..from("") }).await.spf, AuthResult::None);
+    // A relay in front of us: its address says nothing about the sender.
+    for near in ["127.0.0.1", "10.1.2.3", "192.168.1.1", "::1", "fd00::1", "::ffff:10.0.0.1"] {
+        let near = Arrived { ip: Some(near.parse().unwrap()), ..from("a@other.example") };
+        assert_eq!(zone.judge(near).await.spf, AuthResult::None);
+    }
+    assert!(!zone.heard().iter().any(|name| name == "other.example" || name == "mx.host.example"));
+}
+
+/// Time is not waited for: the runtime moves the clock when nothing else is left to do.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_is_waited_for_two_seconds_in_all() {
+    let zone = Zone::default().silent("shop.example").silent("_dmarc.shop.example").silent("k._domainkey.shop.example");
+    let zone = zone.serve().await;
+    let signed = b"DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=shop.example; s=k; h=from; bh=47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=; b=AAAA\r\nFrom: a@shop.example\r\n\r\n";
+    let start = tokio::time::Instant::now();
+    let auth = zone.judge(Arrived { raw: signed, ..from("a@shop.example") }).await;
+    let late = AuthResult::TempError;
+    assert_eq!((auth.spf, auth.dkim, auth.dmarc, auth.verdict), (late, late, late, late));
+    assert!(start.elapsed().as_millis() < 2_000, "{:?}", start.elapsed());
+}

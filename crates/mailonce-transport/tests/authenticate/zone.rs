@@ -1,0 +1,157 @@
+//! A name server on this machine that knows a few names and misbehaves as it is told.
+
+use mailonce_core::port::authenticate::{Arrived, Auth, Authenticator as _};
+use mailonce_transport::{authenticate::SenderCheck, names::Resolver};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+};
+use tokio::{net::UdpSocket, task::JoinHandle};
+
+const A: u16 = 1;
+const PTR: u16 = 12;
+const MX: u16 = 15;
+const TXT: u16 = 16;
+const AAAA: u16 = 28;
+
+/// What is known under names.
+#[derive(Clone, Default)]
+pub(crate) struct Zone {
+    records: HashMap<(String, u16), Vec<Vec<u8>>>,
+    silent: Vec<String>,
+    troubled: Vec<String>,
+}
+
+impl Zone {
+    fn with(mut self, name: &str, kind: u16, data: Vec<u8>) -> Self {
+        self.records.entry((name.to_ascii_lowercase(), kind)).or_default().push(data);
+        self
+    }
+
+    pub(crate) fn txt(self, name: &str, text: &str) -> Self {
+        let strings = text.as_bytes().chunks(255).flat_map(|part| [&[part.len() as u8], part].concat());
+        let data = strings.collect();
+        self.with(name, TXT, data)
+    }
+
+    pub(crate) fn ip(self, name: &str, ip: &str) -> Self {
+        match ip.parse().unwrap() {
+            IpAddr::V4(ip) => self.with(name, A, ip.octets().to_vec()),
+            IpAddr::V6(ip) => self.with(name, AAAA, ip.octets().to_vec()),
+        }
+    }
+
+    pub(crate) fn mx(self, name: &str, host: &str) -> Self {
+        self.with(name, MX, [vec![0, 10], labels(host)].concat())
+    }
+
+    pub(crate) fn ptr(self, ip: Ipv4Addr, host: &str) -> Self {
+        let [a, b, c, d] = ip.octets();
+        self.with(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"), PTR, labels(host))
+    }
+
+    /// Questions for this name are never answered.
+    pub(crate) fn silent(mut self, name: &str) -> Self {
+        self.silent.push(name.to_owned());
+        self
+    }
+
+    /// Questions for this name end in the server's own trouble.
+    pub(crate) fn troubled(mut self, name: &str) -> Self {
+        self.troubled.push(name.to_owned());
+        self
+    }
+
+    /// The answer to a question, `None` for silence.
+    fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
+        let (name, kind, end) = asked(question);
+        if self.silent.contains(&name) {
+            return None;
+        }
+        let found = self.records.get(&(name.clone(), kind)).map(Vec::as_slice).unwrap_or_default();
+        let known = self.records.keys().any(|(owner, _)| *owner == name);
+        let code = match (self.troubled.contains(&name), known) {
+            (true, _) => 2,
+            (false, true) => 0,
+            (false, false) => 3,
+        };
+        let mut bytes = [&question[..2], &[0x81, 0x80 | code, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]].concat();
+        bytes.extend(&question[12..end]);
+        for data in found {
+            bytes.extend([0xc0, 12]);
+            bytes.extend(kind.to_be_bytes());
+            bytes.extend([0, 1, 0, 0, 0, 60]);
+            bytes.extend((data.len() as u16).to_be_bytes());
+            bytes.extend(data);
+        }
+        Some(bytes)
+    }
+
+    /// Starts to answer.
+    pub(crate) async fn serve(self) -> Server {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let at = socket.local_addr().unwrap();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&heard);
+        let task = tokio::spawn(async move {
+            let mut bytes = [0; 1_500];
+            loop {
+                let (length, from) = socket.recv_from(&mut bytes).await.unwrap();
+                notes.lock().unwrap().push(asked(&bytes[..length]).0);
+                if let Some(answer) = self.answer(&bytes[..length]) {
+                    socket.send_to(&answer, from).await.unwrap();
+                }
+            }
+        });
+        Server { at, heard, task }
+    }
+}
+
+/// The name and type that are asked for, and where the question ends.
+fn asked(question: &[u8]) -> (String, u16, usize) {
+    let (mut at, mut name) = (12, Vec::new());
+    while question[at] != 0 {
+        let end = at + 1 + usize::from(question[at]);
+        name.push(String::from_utf8_lossy(&question[at + 1..end]).to_ascii_lowercase());
+        at = end;
+    }
+    (name.join("."), u16::from_be_bytes([question[at + 1], question[at + 2]]), at + 5)
+}
+
+fn labels(name: &str) -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        name.split('.').flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat()).collect();
+    bytes.push(0);
+    bytes
+}
+
+/// Answers until it is dropped.
+pub(crate) struct Server {
+    at: SocketAddr,
+    heard: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// What is found out about a mail when this server is asked.
+    pub(crate) async fn judge(&self, mail: Arrived<'_>) -> Auth {
+        SenderCheck::new(&Resolver::at(vec![self.at])).unwrap().authenticate(mail).await
+    }
+
+    /// Every name that was asked for.
+    pub(crate) fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A mail without an envelope.
+pub(crate) fn bare(raw: &[u8]) -> Arrived<'_> {
+    Arrived { raw, ip: None, helo: None, sender: None }
+}
