@@ -5,6 +5,7 @@ use mailonce_core::{
     email::Channel,
     message::Filed,
     port::{
+        collect::{Given, Page, Withheld},
         store::{Backlog, Gauges, SuppressedReason},
         transport::Meaning,
     },
@@ -52,6 +53,22 @@ struct Reported {
     outcome: &'static str,
 }
 
+/// Providers, questions and outcomes are closed sets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Collected {
+    provider: &'static str,
+    what: &'static str,
+    outcome: &'static str,
+}
+
+fn withheld(why: &Withheld) -> &'static str {
+    match why {
+        Withheld::Later { .. } => "later",
+        Withheld::Gone(_) => "gone",
+        Withheld::Never(_) => "never",
+    }
+}
+
 /// Ways in and outcomes are closed sets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Arrived {
@@ -84,6 +101,7 @@ pub struct Metrics {
     stale: Counter,
     provider_deduplicated: Counter,
     reported: Family<Reported, Counter>,
+    collected: Family<Collected, Counter>,
     arrived: Family<Arrived, Counter>,
     filed: Family<FiledAs, Counter>,
     artifacts: Family<ArtifactDone, Counter>,
@@ -107,6 +125,7 @@ impl Default for Metrics {
             stale: Counter::default(),
             provider_deduplicated: Counter::default(),
             reported: Family::default(),
+            collected: Family::default(),
             arrived: Family::default(),
             filed: Family::default(),
             artifacts: Family::default(),
@@ -138,6 +157,11 @@ impl Default for Metrics {
             "Repeats under the same key that a next hop answered without a second mail, beside send_deduplicated of our own",
             metrics.provider_deduplicated.clone(),
         );
+        registry.register(
+            "collected",
+            "Questions to providers that hold mail, by what came of them",
+            metrics.collected.clone(),
+        );
         registry.register("inbound_deliveries", "Arrivals by way in and what became of them", metrics.arrived.clone());
         registry.register("inbound_messages", "Deliveries that were read, by layer and reason", metrics.filed.clone());
         registry.register("artifacts", "Codes and links by what was done with them", metrics.artifacts.clone());
@@ -155,6 +179,16 @@ impl Default for Metrics {
 impl Metrics {
     pub(crate) fn reported(&self, provider: &'static str, outcome: &'static str) {
         self.reported.get_or_create(&Reported { provider, outcome }).inc();
+    }
+
+    pub(crate) fn fetched(&self, provider: &'static str, given: &Result<Given, Withheld>) {
+        let outcome = given.as_ref().map_or_else(withheld, |_| "given");
+        self.collected.get_or_create(&Collected { provider, what: "fetch", outcome }).inc();
+    }
+
+    pub(crate) fn polled(&self, provider: &'static str, page: &Result<Page, Withheld>) {
+        let outcome = page.as_ref().map_or_else(withheld, |_| "given");
+        self.collected.get_or_create(&Collected { provider, what: "list", outcome }).inc();
     }
 
     pub(crate) fn arrived(&self, intake: Intake, received: &[Received]) {

@@ -78,7 +78,7 @@ impl Place {
 }
 
 /// The same for the same delivery. By SMTP the bytes and the recipient decide, since a sender that missed our answer
-/// brings exactly those again; a provider has a name for each delivery.
+/// brings exactly those again; a provider has a name for each delivery, and may spell the recipient as it likes.
 fn delivery_key(mail: &Incoming, recipient: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     let source = mail.source.map(|(_, source)| source.0).unwrap_or_default();
@@ -86,6 +86,7 @@ fn delivery_key(mail: &Incoming, recipient: &str) -> [u8; 32] {
         Some(name) => [b"name", name.as_bytes()],
         None => [b"bytes", &mail.raw],
     };
+    let recipient = if mail.name.is_some() { recipient.to_ascii_lowercase() } else { recipient.to_owned() };
     for part in [parts[0], source.as_bytes(), recipient.as_bytes(), parts[1]] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);

@@ -4,7 +4,8 @@ use anyhow::{Context as _, bail};
 use mailonce_core::{email::OnUnknown, port::transport::Transport, problem::nearest, time::parse_span};
 use mailonce_engine::ways::{Outside, Routing, Rule};
 use mailonce_transport::{
-    fetch::HttpsFetch,
+    collect::Collector,
+    fetch::{HttpsFetch, is_public},
     http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
     names::Resolver,
     sandbox::SandboxFaults,
@@ -60,8 +61,16 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
             .collect(),
         authenticator: None,
         names: Arc::new(Resolver::system()),
+        collect: Arc::new(collector(config)),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
     })
+}
+
+/// Who asks providers for mail. A team may name the address of an API, so only public ones are dialled, by TLS; `dev`
+/// may ask this machine too.
+fn collector(config: &Config) -> Collector {
+    let dev = !config.dev_domains.is_empty();
+    Collector::new(Some(Arc::new(move |ip| is_public(ip) || (dev && ip.is_loopback()))), dev)
 }
 
 fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {

@@ -118,6 +118,7 @@ pub async fn serve(
     }
     loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).read_mail(ended.clone())));
+    loops.push(tokio::spawn(Arc::clone(&engine).poll_sources(ended.clone())));
     let Doors { http, smtp } = doors;
     let (closing, closed) = watch::channel(false);
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
