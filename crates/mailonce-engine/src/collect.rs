@@ -19,7 +19,10 @@ use mailonce_mail::hook::{self, Kind};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -28,6 +31,8 @@ use crate::{Engine, pack, sources::AboutSource, vault::Place};
 
 /// Mails fetched at a time: each may be large.
 const AT_ONCE: usize = 4;
+/// Readers that may wait for providers besides those that read.
+const WAITING: usize = 64;
 /// How often a mail is asked for before its delivery counts as dead: over four hours, with the pauses between.
 pub(crate) const FETCHED: u32 = 14;
 /// How often one that the provider does not have: its notice may be faster than its own store.
@@ -70,17 +75,43 @@ pub(crate) struct Desks {
     /// Sources whose provider gives nothing for now, and until when by the even counter: those who wait behind one that
     /// failed need not find out for themselves.
     resting: Mutex<HashMap<SourceId, i64>>,
+    /// Readers that wait for a provider: they hold back nobody who has something to read.
+    at_it: AtomicUsize,
     /// Wakes whoever asks for lists.
     pub(crate) changed: tokio::sync::Notify,
 }
 
 impl Default for Desks {
     fn default() -> Self {
-        Self { room: Semaphore::new(AT_ONCE), resting: Mutex::default(), changed: tokio::sync::Notify::new() }
+        Self {
+            room: Semaphore::new(AT_ONCE),
+            resting: Mutex::default(),
+            at_it: AtomicUsize::new(0),
+            changed: tokio::sync::Notify::new(),
+        }
+    }
+}
+
+/// A reader that waits for a provider, until it is dropped.
+struct AtIt<'a>(&'a AtomicUsize);
+
+impl Drop for AtIt<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Desks {
+    /// Readers that wait for a provider now, as far as they may be added to those that read.
+    pub(crate) fn at_it(&self) -> usize {
+        self.at_it.load(Ordering::Relaxed).min(WAITING)
+    }
+
+    fn begin(&self) -> AtIt<'_> {
+        self.at_it.fetch_add(1, Ordering::Relaxed);
+        AtIt(&self.at_it)
+    }
+
     fn rests_until(&self, source: SourceId, even: i64) -> Option<i64> {
         let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
         resting.get(&source).copied().filter(|until| *until > even)
@@ -183,7 +214,10 @@ impl Engine {
             Ok(told) => told,
             Err(why) => return Ok(Err(Some(Settle::Dead(why)))),
         };
-        let (form, raw) = match self.fetch_from(&told).await {
+        let waits = self.desks.begin();
+        let given = self.fetch_from(&told).await;
+        drop(waits);
+        let (form, raw) = match given {
             Ok(mail) => mail,
             Err(withheld) => return Ok(Err(Some(self.not_yet(delivery, withheld)))),
         };

@@ -63,14 +63,15 @@ impl Cursor {
         self.floor.max(self.since.plus(-OVERLAP_MS))
     }
 
-    /// Whether a mail is new to this cursor. It is not afterwards.
-    pub(crate) fn learn(&mut self, name: &str, at: Time) -> bool {
+    /// Whether a mail was told already.
+    pub(crate) fn knows(&self, name: &str) -> bool {
         let mark = mark(name);
-        if self.seen.iter().any(|(seen, _)| *seen == mark) {
-            return false;
-        }
-        self.seen.push((mark, at));
-        true
+        self.seen.iter().any(|(seen, _)| *seen == mark)
+    }
+
+    /// A mail was told.
+    pub(crate) fn learn(&mut self, name: &str, at: Time) {
+        self.seen.push((mark(name), at));
     }
 
     /// A page was looked at. True when the round goes on.
@@ -162,20 +163,21 @@ mod tests {
     #[test]
     fn a_mail_is_told_once_and_forgotten_behind_the_horizon() {
         let mut cursor = Cursor::default();
-        assert!(cursor.learn("a", Time(HOUR)));
-        assert!(!cursor.learn("a", Time(2 * HOUR)));
+        assert!(!cursor.knows("a"));
+        cursor.learn("a", Time(HOUR));
+        assert!(cursor.knows("a"));
         cursor.newest = Time(3 * HOUR);
         cursor.learn("b", Time(3 * HOUR));
         cursor.end(Time(3 * HOUR), MINUTE);
         assert_eq!(cursor.seen.len(), 1);
-        assert!(!cursor.learn("b", Time(3 * HOUR)));
+        assert!(cursor.knows("b") && !cursor.knows("a"));
     }
 
     #[test]
     fn with_more_than_can_be_remembered_the_overlap_is_shorter() {
         let mut cursor = Cursor { newest: Time(HOUR + 3_000), since: Time(HOUR), ..Cursor::default() };
         for n in 0..3_000 {
-            assert!(cursor.learn(&n.to_string(), Time(HOUR + n)));
+            cursor.learn(&n.to_string(), Time(HOUR + n));
         }
         cursor.end(Time(2 * HOUR), MINUTE);
         assert_eq!((cursor.seen.len(), cursor.horizon()), (SEEN, Time(HOUR + 1_001)));

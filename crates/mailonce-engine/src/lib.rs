@@ -228,13 +228,13 @@ impl Engine {
         self.ways.iter().map(|way| way.view(self.time.even())).collect()
     }
 
-    /// Every figure in the text form of Prometheus.
-    pub async fn render_metrics(&self) -> String {
+    /// Every figure in the text form of Prometheus, with `more` in the same form: what others count.
+    pub async fn render_metrics(&self, more: &str) -> String {
         let backlog = self.store.backlog().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "counting what waits");
             mailonce_core::port::store::Backlog::default()
         });
-        self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), self.now())
+        self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), (more, self.now()))
     }
 
     /// The store itself, for health and shutdown.

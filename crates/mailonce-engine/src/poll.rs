@@ -193,12 +193,13 @@ impl Engine {
                     continue;
                 }
             };
-            let mut cursor = turn.cursor.clone();
-            if cursor.learn(&mail.name, at.unwrap_or(now).min(now)) {
-                self.tell_mail(turn.teller, mail, Intake::Poll).await?;
-                turn.cursor = cursor;
-                told += 1;
+            if turn.cursor.knows(&mail.name) {
+                continue;
             }
+            let name = mail.name.clone();
+            self.tell_mail(turn.teller, mail, Intake::Poll).await?;
+            turn.cursor.learn(&name, at.unwrap_or(now).min(now));
+            told += 1;
         }
         Ok(told)
     }

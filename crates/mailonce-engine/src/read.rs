@@ -149,17 +149,20 @@ impl Engine {
         let mut at_work = JoinSet::new();
         let mut way_out = self.inbound.way_out.lock().await;
         while !*stop.borrow() {
+            // Whoever waits for a provider takes nobody's place.
+            let has_room = at_work.len() < AT_ONCE + self.desks.at_it();
             tokio::select! {
-                fresh = way_out.recv(), if at_work.len() < AT_ONCE => {
+                fresh = way_out.recv(), if has_room => {
                     let Some(Fresh { delivery, raw }) = fresh else { break };
                     let engine = Arc::clone(&self);
                     at_work.spawn(async move { engine.read_one(&delivery, raw).await });
                 }
-                () = self.inbound.waiting.notified(), if at_work.len() < AT_ONCE => {
-                    self.take_up(&mut at_work).await;
-                }
-                () = tokio::time::sleep(LOOK_EVERY), if at_work.len() < AT_ONCE => {
-                    self.take_up(&mut at_work).await;
+                () = self.inbound.waiting.notified(), if has_room => self.take_up(&mut at_work).await,
+                // Without room it is only looked whether there is some now.
+                () = tokio::time::sleep(LOOK_EVERY) => {
+                    if has_room {
+                        self.take_up(&mut at_work).await;
+                    }
                 }
                 Some(ended) = at_work.join_next() => {
                     if let Err(error) = ended {
@@ -251,7 +254,7 @@ impl Engine {
         if let Settle::Dead(why) | Settle::Later(_, why) = &settle {
             tracing::warn!(delivery = %delivery.id, why, "a delivery could not be read");
         }
-        self.metrics.settled_delivery(&settle);
+        self.metrics.settled_delivery(delivery.about.intake, &settle);
         if let Err(error) = self.store.settle_delivery(delivery.team, delivery.id, settle, self.now()).await {
             tracing::warn!(%error, delivery = %delivery.id, "a delivery could not be settled yet");
         }
@@ -282,7 +285,7 @@ impl Engine {
         }
         let name = message.name;
         let filed = self.store.file(delivery.team, delivery.id, message, self.now()).await?;
-        self.metrics.filed(&filed);
+        self.metrics.filed(delivery.about.intake, &filed);
         if let Filed::New(..) = filed {
             self.learn_from_report(delivery, &raw, &parsed, name).await?;
         }

@@ -105,6 +105,7 @@ impl Engine {
             let ours = self.inbound.domains.iter().any(|domain| domain == address.domain());
             return Ok(if ours { Place::Unknown } else { Place::Elsewhere });
         };
+        self.inbound.inbox_domains.learn(address.domain());
         let inbox = Box::new(inbox);
         if !inbox.is_open(self.now()) {
             return Ok(Place::Expired(inbox));
@@ -148,7 +149,7 @@ impl Engine {
         let reader = permits.is_some().then(|| self.holder.current().id);
         let arrival = Arrival { raw, reader, parcels: parcels.clone() };
         let received = self.store.receive(arrival, now).await?;
-        self.metrics.arrived(mail.intake, &received);
+        self.metrics.arrived(mail.intake, &parcels, &received);
         self.inbound.hand_on(permits, parcels, &received, &Arc::new(mail.raw), now);
         Ok(received)
     }

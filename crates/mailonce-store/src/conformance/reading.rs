@@ -83,7 +83,7 @@ pub(super) async fn a_mail_takes_the_place_of_its_notice_once(store: Ledger) {
     let before = read(&store, NODE, 10, T0).await;
     assert_eq!(before.len(), 3);
     let brought = store.bring(TEAM, id, fetched(T0)).await.unwrap().unwrap();
-    assert_eq!((brought.about.form, brought.about.size, brought.attempts, brought.rev), (Form::Mime, 23, 1, 2));
+    assert_eq!((brought.about.form, brought.about.size, brought.attempts, brought.rev), (Form::Mime, 23, 1, 3));
     assert_eq!(delivery(&store, id).await, brought);
     let again = store.bring(TEAM, id, fetched(T0)).await.unwrap();
     assert_eq!(again.as_ref(), Some(&brought), "what has its mail keeps it");

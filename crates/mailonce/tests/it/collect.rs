@@ -229,6 +229,29 @@ over_every_engine! {
     }
 }
 
+#[tokio::test]
+async fn a_provider_that_says_nothing_holds_back_nobody_else() {
+    let world = World::memory().await.with_providers().await;
+    let provider = Provider::start().await;
+    let inbox = world.inbox("a").await;
+    let path = resend(&world, &provider, json!({})).await;
+    provider.acts(&[Act::Stall; 30]);
+    for n in 0..30 {
+        world.call(told(&world, &path, &format!("m{n}"), "a@agents.test")).await.is(200);
+    }
+    let (_go_on, stop) = tokio::sync::watch::channel(false);
+    let reader = tokio::spawn(Arc::clone(&world.engine).read_mail(stop));
+    while provider.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mail = "From: ann@shop.test\nMessage-ID: <x@shop.test>\nSubject: Other\n\nHello\n";
+    world.engine.take_mail(crate::world::incoming(&["a@agents.test"], mail)).await.unwrap();
+    let found = world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=15")).await.is(200);
+    assert_eq!(found["message"]["subject"], "Other");
+    reader.abort();
+    assert!(reader.await.unwrap_err().is_cancelled());
+}
+
 /// Killed while the provider answers, and killed when the mail was kept and not filed yet: one message each.
 #[tokio::test]
 async fn a_kill_between_fetch_and_file_makes_one_message() {

@@ -59,6 +59,7 @@ mod document;
 mod domains;
 mod dropped;
 mod events;
+mod figures;
 mod forgetting;
 mod inbound;
 mod inboxes;
