@@ -13,10 +13,10 @@ use proptest::{
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-use crate::letters::{Owned, letters};
-
-#[path = "../python/mod.rs"]
-mod python;
+use crate::{
+    letters::{Owned, letters},
+    python,
+};
 
 /// Letters by chance, always the same ones.
 fn some_letters(count: usize) -> Vec<Owned> {
