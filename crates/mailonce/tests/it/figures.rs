@@ -58,8 +58,8 @@ async fn the_smtp_listener_counts_for_everyone_to_see() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;
     let http = server.url.strip_prefix("http://").unwrap().to_owned();
-    let places = server.greeting.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':');
-    let smtp = places.filter(|word| word.starts_with("127.0.0.1:") && **word != http).next().expect("the SMTP address");
+    let mut places = server.greeting.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':');
+    let smtp = places.find(|word| word.starts_with("127.0.0.1:") && *word != http).expect("the SMTP address");
     let mut talk = TcpStream::connect(smtp).unwrap();
     talk.write_all(b"NONSENSE\r\nQUIT\r\n").unwrap();
     let mut said = String::new();

@@ -199,7 +199,7 @@ impl State {
             // A signed address takes no other credential beside it.
             ["raw", id] if header(head, "authorization").is_none() => self.raw(id),
             ["raw", _] => (400, error(400)),
-            ["emails", ..] | ["v3", ..] if !bearer => (401, error(401)),
+            ["emails" | "v3", ..] if !bearer => (401, error(401)),
             ["messages", ..] if !token => (401, json!({ "ErrorCode": 10, "Message": "No token" }).to_string().into()),
             ["emails", "receiving"] => (200, self.resend_list(query)),
             ["emails", "receiving", id] => self.one(id, |mail| self.resend_one(mail)),
