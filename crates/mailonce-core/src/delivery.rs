@@ -202,6 +202,20 @@ impl Delivery {
         true
     }
 
+    /// Puts the mail in the place of the notice that told of it. False when it no longer waits, or has its mail: then
+    /// nothing changes. Reading begins anew, since until now there was nothing to read.
+    pub fn bring(&mut self, brought: &Brought) -> bool {
+        if self.state != DeliveryState::Waiting || self.about.form != Form::Notice {
+            return false;
+        }
+        let about = Arc::make_mut(&mut self.about);
+        about.form = brought.form;
+        about.size = brought.size;
+        self.attempts = 1;
+        self.rev += 1;
+        true
+    }
+
     /// That it made no message: a repeat, refused, or dead. `None` for one that waits or is done.
     pub fn told(&self, now: Time) -> Option<NewEvent> {
         let kind = match self.state {
@@ -228,7 +242,7 @@ impl Delivery {
     }
 }
 
-/// What never changes about a delivery.
+/// What never changes about a delivery, save that the mail itself takes the place of a notice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AboutDelivery {
     /// The way in.
@@ -263,6 +277,19 @@ pub struct Arrival {
     pub reader: Option<NodeId>,
     /// One for each recipient.
     pub parcels: Vec<NewDelivery>,
+}
+
+/// A mail that a provider only told of and that was fetched since.
+#[derive(Clone, Debug)]
+pub struct Brought {
+    /// The id that its bytes are kept under, which nothing else has.
+    pub place: DeliveryId,
+    /// What the bytes are: anything but a notice.
+    pub form: Form,
+    /// Octets, before they were packed.
+    pub size: u64,
+    /// The bytes, packed.
+    pub raw: Arc<[u8]>,
 }
 
 /// A delivery that wants to be kept.

@@ -15,6 +15,8 @@ words! {
         Suppression = "suppression",
         /// Where provider events come from.
         Source = "source",
+        /// How far the polling of a source is.
+        Poll = "poll",
         /// What to do with some mail.
         Rule = "rule",
     }

@@ -148,7 +148,7 @@ impl Engine {
         }
         if let Some(mail) = self.mail_in(source, &request)? {
             self.check_token(source, &request, Some(&mail.name))?;
-            return self.keep_mail(source, mail).await;
+            return self.keep_mail(source.teller(), mail).await;
         }
         if !source.takes.events {
             self.metrics.reported(source.kind.word(), "ignored");

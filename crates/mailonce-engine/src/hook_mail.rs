@@ -3,7 +3,7 @@
 use mailonce_core::{
     delivery::{Form, Intake, Received as Arrived},
     limits,
-    port::collect::Notice,
+    port::{collect::Notice, store::StoreError},
     problem::{Code, Problem},
 };
 use mailonce_mail::hook::{self, Bytes, HookRequest, Kind, Mail};
@@ -12,7 +12,7 @@ use crate::{
     Engine,
     hook::Received,
     receive::{Incoming, Place},
-    sources::LiveSource,
+    sources::{LiveSource, Teller},
     unavailable,
 };
 
@@ -33,13 +33,18 @@ impl Engine {
     }
 
     /// Keeps a mail. What came before, or is for nobody here, is an answer and not a fault.
-    pub(crate) async fn keep_mail(&self, source: &LiveSource, mail: Mail) -> Result<Received, Problem> {
+    pub(crate) async fn keep_mail(&self, source: Teller, mail: Mail) -> Result<Received, Problem> {
+        self.tell_mail(source, mail, Intake::Hook).await.map_err(unavailable)
+    }
+
+    /// The same, whichever way a source told of it.
+    pub(crate) async fn tell_mail(&self, source: Teller, mail: Mail, intake: Intake) -> Result<Received, StoreError> {
         let recipients = self.recipients_of(source, &mail).await?;
         let (form, raw) = kept_as(mail.content, mail.notice.as_ref())?;
         let mut received = Received::default();
         for recipients in recipients.chunks(limits::ENVELOPE_RECIPIENTS) {
             let incoming = Incoming {
-                intake: Intake::Hook,
+                intake,
                 source: Some((source.team, source.id)),
                 name: Some(mail.name.clone()),
                 ip: None,
@@ -49,7 +54,7 @@ impl Engine {
                 form,
                 raw: raw.clone(),
             };
-            let arrived = self.take_mail(incoming).await.map_err(unavailable)?;
+            let arrived = self.take_mail(incoming).await?;
             for one in arrived {
                 let (count, word) = match one {
                     Arrived::Kept(_) => (&mut received.kept, "kept"),
@@ -65,13 +70,13 @@ impl Engine {
 
     /// Whom a mail is for. Where the envelope is not told, those of whom the mail names that are here; when nobody is,
     /// the first, so that there is a row which says so.
-    async fn recipients_of(&self, source: &LiveSource, mail: &Mail) -> Result<Vec<String>, Problem> {
+    async fn recipients_of(&self, source: Teller, mail: &Mail) -> Result<Vec<String>, StoreError> {
         if mail.envelope {
             return Ok(mail.recipients.clone());
         }
         let mut here = Vec::new();
         for recipient in &mail.recipients {
-            let place = self.place_of(mail.sender.as_deref(), recipient).await.map_err(unavailable)?;
+            let place = self.place_of(mail.sender.as_deref(), recipient).await?;
             let own = match &place {
                 Place::Inbox(inbox) | Place::Expired(inbox) | Place::Blocked(inbox) => inbox.team == source.team,
                 Place::Return(team, _) => *team == source.team,
@@ -89,14 +94,13 @@ impl Engine {
 }
 
 /// What is kept of a mail: its bytes, else where it is.
-fn kept_as(content: Option<Bytes>, notice: Option<&Notice>) -> Result<(Form, Vec<u8>), Problem> {
+fn kept_as(content: Option<Bytes>, notice: Option<&Notice>) -> Result<(Form, Vec<u8>), StoreError> {
     match (content, notice) {
         (Some(Bytes { raw, rebuilt: false }), _) => Ok((Form::Mime, raw)),
         (Some(Bytes { raw, rebuilt: true }), _) => Ok((Form::Rebuilt, raw)),
-        (None, Some(notice)) => match serde_json::to_vec(notice) {
-            Ok(json) => Ok((Form::Notice, json)),
-            Err(error) => Err(Problem::new(Code::Internal, error.to_string())),
-        },
-        (None, None) => Err(Problem::new(Code::Internal, "a mail without bytes and without a place")),
+        (None, notice) => {
+            let json = serde_json::to_vec(&notice.cloned().unwrap_or_default());
+            json.map(|json| (Form::Notice, json)).map_err(|error| StoreError::Unreachable(error.to_string()))
+        }
     }
 }

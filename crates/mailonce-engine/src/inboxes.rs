@@ -4,7 +4,7 @@ use mailonce_core::{
     address::Address,
     id::InboxId,
     inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade},
-    port::store::Once,
+    port::store::{Once, StoreError},
     problem::{Code, FieldError, Problem},
     record::RecordKind,
     team::Scope,
@@ -31,6 +31,9 @@ const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const RANDOM_LETTERS: usize = 12;
 /// How often a random address, or a change that raced with another, is tried anew.
 const TRIES: usize = 4;
+/// Inboxes that are looked at when domains are learnt: so many pages of so many for each team.
+const LEARNT_PAGES: usize = 100;
+const LEARNT_AT_ONCE: usize = 1_000;
 
 /// An inbox to make.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +110,29 @@ fn need_untied(caller: &Caller) -> Result<(), Problem> {
 }
 
 impl Engine {
+    /// Learns at which domains there are inboxes, for the sandbox's way to them: those of a team's own are known to the
+    /// ledger alone. Before the first hand-over.
+    pub async fn learn_inbox_domains(&self) -> Result<(), StoreError> {
+        if !self.outside.reaches_inboxes() {
+            return Ok(());
+        }
+        for team in self.store.teams().await? {
+            let mut before = None;
+            for _ in 0..LEARNT_PAGES {
+                let page = self.store.inboxes(team.id, before, LEARNT_AT_ONCE).await?;
+                page.iter().for_each(|inbox| self.inbound.inbox_domains.learn(inbox.domain()));
+                before = page.last().map(|inbox| inbox.id).filter(|_| page.len() == LEARNT_AT_ONCE);
+                if before.is_none() {
+                    break;
+                }
+            }
+            if before.is_some() {
+                tracing::warn!(team = %team.id, "a team has more inboxes than are looked at; older domains are learnt when mail comes to them");
+            }
+        }
+        Ok(())
+    }
+
     /// Makes an inbox. With the same `client_id` the same one again.
     pub async fn create_inbox(
         &self,

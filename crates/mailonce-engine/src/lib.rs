@@ -3,13 +3,15 @@
 //! [`Engine`] sees the world through ports. Each file holds one verb or a family of them: [`send`] accepts,
 //! [`change`] takes back and sends again, [`keys`] looks at names of wishes, [`access`] at credentials,
 //! [`domains`], [`suppressions`] and [`sources`] at what else a team owns, [`hook`] takes in what providers tell,
-//! [`receive`] keeps mail that comes in, [`inboxes`], [`messages`], [`wait`] and [`artifacts`] are what agents do with it,
+//! [`receive`] keeps mail that comes in, [`collect`] fetches what was only told of, [`inboxes`], [`messages`], [`wait`] and [`artifacts`] are what agents do with it,
 //! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
 //! holds the loops that run beside the requests.
 
 pub mod access;
 pub mod artifacts;
 pub mod change;
+pub mod collect;
+mod cursor;
 mod dispatch;
 pub mod domains;
 pub mod doubts;
@@ -27,6 +29,7 @@ pub mod look;
 pub mod messages;
 pub mod metrics;
 mod pack;
+mod poll;
 mod proofs;
 mod read;
 pub mod receive;
@@ -128,6 +131,7 @@ pub struct Engine {
     /// Held while a key is made.
     making_keys: tokio::sync::Mutex<()>,
     hooks: hook::HookMemory,
+    desks: collect::Desks,
     inbound: inbound::Inbound,
     rule_book: rules::RuleBook,
     /// Figures for operators.
@@ -175,6 +179,7 @@ impl Engine {
             signers: signers::Signers::default(),
             making_keys: tokio::sync::Mutex::default(),
             hooks: hook::HookMemory::default(),
+            desks: collect::Desks::default(),
             inbound,
             rule_book: rules::RuleBook::default(),
             metrics: Metrics::default(),
@@ -223,13 +228,13 @@ impl Engine {
         self.ways.iter().map(|way| way.view(self.time.even())).collect()
     }
 
-    /// Every figure in the text form of Prometheus.
-    pub async fn render_metrics(&self) -> String {
+    /// Every figure in the text form of Prometheus, with `more` in the same form: what others count.
+    pub async fn render_metrics(&self, more: &str) -> String {
         let backlog = self.store.backlog().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "counting what waits");
             mailonce_core::port::store::Backlog::default()
         });
-        self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), self.now())
+        self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), (more, self.now()))
     }
 
     /// The store itself, for health and shutdown.

@@ -1,10 +1,11 @@
 //! Figures for operators. Labels are closed sets of words: never addresses, keys or ids.
 
 use mailonce_core::{
-    delivery::{Intake, Received, Settle},
+    delivery::{Intake, NewDelivery, Received, Settle, Suppression},
     email::Channel,
     message::Filed,
     port::{
+        collect::{Given, Page, Withheld},
         store::{Backlog, Gauges, SuppressedReason},
         transport::Meaning,
     },
@@ -52,15 +53,33 @@ struct Reported {
     outcome: &'static str,
 }
 
+/// Providers, questions and outcomes are closed sets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Collected {
+    provider: &'static str,
+    what: &'static str,
+    outcome: &'static str,
+}
+
+fn withheld(why: &Withheld) -> &'static str {
+    match why {
+        Withheld::Later { .. } => "later",
+        Withheld::Gone(_) => "gone",
+        Withheld::Never(_) => "never",
+    }
+}
+
 /// Ways in and outcomes are closed sets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Arrived {
     intake: &'static str,
     outcome: &'static str,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FiledAs {
+    intake: &'static str,
     layer: &'static str,
     reason: &'static str,
 }
@@ -84,6 +103,7 @@ pub struct Metrics {
     stale: Counter,
     provider_deduplicated: Counter,
     reported: Family<Reported, Counter>,
+    collected: Family<Collected, Counter>,
     arrived: Family<Arrived, Counter>,
     filed: Family<FiledAs, Counter>,
     artifacts: Family<ArtifactDone, Counter>,
@@ -107,6 +127,7 @@ impl Default for Metrics {
             stale: Counter::default(),
             provider_deduplicated: Counter::default(),
             reported: Family::default(),
+            collected: Family::default(),
             arrived: Family::default(),
             filed: Family::default(),
             artifacts: Family::default(),
@@ -138,8 +159,21 @@ impl Default for Metrics {
             "Repeats under the same key that a next hop answered without a second mail, beside send_deduplicated of our own",
             metrics.provider_deduplicated.clone(),
         );
-        registry.register("inbound_deliveries", "Arrivals by way in and what became of them", metrics.arrived.clone());
-        registry.register("inbound_messages", "Deliveries that were read, by layer and reason", metrics.filed.clone());
+        registry.register(
+            "collected",
+            "Questions to providers that hold mail, by what came of them",
+            metrics.collected.clone(),
+        );
+        registry.register(
+            "inbound_deliveries",
+            "Arrivals by way in, what became of them and why",
+            metrics.arrived.clone(),
+        );
+        registry.register(
+            "inbound_messages",
+            "Deliveries that were read, by way in, layer and reason",
+            metrics.filed.clone(),
+        );
         registry.register("artifacts", "Codes and links by what was done with them", metrics.artifacts.clone());
         registry.register(
             "key_twins",
@@ -157,34 +191,45 @@ impl Metrics {
         self.reported.get_or_create(&Reported { provider, outcome }).inc();
     }
 
-    pub(crate) fn arrived(&self, intake: Intake, received: &[Received]) {
-        for received in received {
-            let outcome = match received {
-                Received::Kept(_) => "kept",
-                Received::Duplicate { .. } => "duplicate",
-                Received::Refused(_) => "refused",
+    pub(crate) fn fetched(&self, provider: &'static str, given: &Result<Given, Withheld>) {
+        let outcome = given.as_ref().map_or_else(withheld, |_| "given");
+        self.collected.get_or_create(&Collected { provider, what: "fetch", outcome }).inc();
+    }
+
+    pub(crate) fn polled(&self, provider: &'static str, page: &Result<Page, Withheld>) {
+        let outcome = page.as_ref().map_or_else(withheld, |_| "given");
+        self.collected.get_or_create(&Collected { provider, what: "list", outcome }).inc();
+    }
+
+    /// What became of the deliveries of one arrival, in their order.
+    pub(crate) fn arrived(&self, intake: Intake, parcels: &[NewDelivery], received: &[Received]) {
+        for (parcel, received) in parcels.iter().zip(received) {
+            let (outcome, reason) = match received {
+                Received::Kept(_) => ("kept", "new"),
+                Received::Duplicate { .. } => ("duplicate", Suppression::SameDelivery.word()),
+                Received::Refused(_) => ("refused", parcel.refused.map_or("unknown", Suppression::word)),
             };
-            self.arrived.get_or_create(&Arrived { intake: intake.word(), outcome }).inc();
+            self.arrived.get_or_create(&Arrived { intake: intake.word(), outcome, reason }).inc();
         }
     }
 
-    pub(crate) fn filed(&self, filed: &Filed) {
+    pub(crate) fn filed(&self, intake: Intake, filed: &Filed) {
         let (layer, reason) = match filed {
             Filed::New(..) => ("message", "new"),
             Filed::Known(_, why) => ("message", why.word()),
             Filed::Settled | Filed::Missing => ("delivery", "settled"),
         };
-        self.filed.get_or_create(&FiledAs { layer, reason }).inc();
+        self.filed.get_or_create(&FiledAs { intake: intake.word(), layer, reason }).inc();
     }
 
-    pub(crate) fn settled_delivery(&self, settle: &Settle) {
+    pub(crate) fn settled_delivery(&self, intake: Intake, settle: &Settle) {
         let reason = match settle {
             Settle::Done => "done",
             Settle::Refused(why) => why.word(),
             Settle::Later(..) => "later",
             Settle::Dead(_) => "dead",
         };
-        self.filed.get_or_create(&FiledAs { layer: "delivery", reason }).inc();
+        self.filed.get_or_create(&FiledAs { intake: intake.word(), layer: "delivery", reason }).inc();
     }
 
     pub(crate) fn artifact(&self, outcome: &'static str) {
@@ -241,7 +286,13 @@ impl Metrics {
     }
 
     /// The figures in the text form of Prometheus, the store's own among them.
-    pub(crate) fn render(&self, gauges: &Gauges, backlog: &Backlog, ways: &[WayView], now: Time) -> String {
+    pub(crate) fn render(
+        &self,
+        gauges: &Gauges,
+        backlog: &Backlog,
+        ways: &[WayView],
+        (more, now): (&str, Time),
+    ) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         encode(&mut text, &self.registry).ok();
@@ -250,6 +301,7 @@ impl Metrics {
         store_figures(&mut text, gauges);
         outbox_figures(&mut text, backlog, now);
         way_figures(&mut text, ways);
+        text.push_str(more);
         text.push_str("# EOF\n");
         text
     }

@@ -11,11 +11,12 @@ use mailonce_core::{
     inbox::Inbox,
     limits,
     message::{Filed, Handle, Marks, MessageFlag, MessageHead, MessageState, NewMessage, Party},
-    port::{authenticate::Arrived, collect::Notice, store::StoreError},
+    port::{authenticate::Arrived, store::StoreError},
 };
 use mailonce_mail::{
     artifact::{self, Kind, Reason},
     automatic,
+    hook::MISSING_FILE,
     html::Page,
     link::{self, Policy},
     minimise,
@@ -26,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 
-use crate::{Engine, inbound::Fresh, pack};
+use crate::{Engine, collect::FETCHED, inbound::Fresh, pack};
 
 /// Mails read at a time.
 const AT_ONCE: usize = 16;
@@ -89,7 +90,7 @@ fn draft(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> Draft {
         preview: preview.chars().take(PREVIEW_CHARS).collect(),
         size: raw.len() as u64,
         automatic,
-        flags: flags(&parsed, &found),
+        flags: flags(&parsed, &found, delivery.about.form),
         attachments: parsed.attachments.iter().map(handle).collect(),
         candidates: found.candidates.iter().map(candidate).collect(),
         ..MessageHead::default()
@@ -101,12 +102,13 @@ fn draft(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> Draft {
     Draft { head, content: content.into(), names, found, parsed }
 }
 
-fn flags(parsed: &Parsed, found: &artifact::Found) -> Vec<MessageFlag> {
+fn flags(parsed: &Parsed, found: &artifact::Found, form: Form) -> Vec<MessageFlag> {
+    let missing = form == Form::Rebuilt && parsed.headers.has(MISSING_FILE);
     let ambiguous = found.candidates.iter().any(|candidate| candidate.reasons.contains(&Reason::Ambiguous));
     [
         (parsed.message_id.is_none(), MessageFlag::NoMessageId),
         (parsed.cut.unreadable, MessageFlag::Unreadable),
-        (parsed.cut.any() && !parsed.cut.unreadable, MessageFlag::Cut),
+        ((parsed.cut.any() || missing) && !parsed.cut.unreadable, MessageFlag::Cut),
         (ambiguous, MessageFlag::Ambiguous),
     ]
     .into_iter()
@@ -147,17 +149,20 @@ impl Engine {
         let mut at_work = JoinSet::new();
         let mut way_out = self.inbound.way_out.lock().await;
         while !*stop.borrow() {
+            // Whoever waits for a provider takes nobody's place.
+            let has_room = at_work.len() < AT_ONCE + self.desks.at_it();
             tokio::select! {
-                fresh = way_out.recv(), if at_work.len() < AT_ONCE => {
+                fresh = way_out.recv(), if has_room => {
                     let Some(Fresh { delivery, raw }) = fresh else { break };
                     let engine = Arc::clone(&self);
                     at_work.spawn(async move { engine.read_one(&delivery, raw).await });
                 }
-                () = self.inbound.waiting.notified(), if at_work.len() < AT_ONCE => {
-                    self.take_up(&mut at_work).await;
-                }
-                () = tokio::time::sleep(LOOK_EVERY), if at_work.len() < AT_ONCE => {
-                    self.take_up(&mut at_work).await;
+                () = self.inbound.waiting.notified(), if has_room => self.take_up(&mut at_work).await,
+                // Without room it is only looked whether there is some now.
+                () = tokio::time::sleep(LOOK_EVERY) => {
+                    if has_room {
+                        self.take_up(&mut at_work).await;
+                    }
                 }
                 Some(ended) = at_work.join_next() => {
                     if let Err(error) = ended {
@@ -214,15 +219,13 @@ impl Engine {
     }
 
     async fn read_one(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) {
-        if delivery.attempts > TAKEN_UP {
-            let why = format!("taken up {TAKEN_UP} times and never finished");
+        let told = delivery.about.form == Form::Notice;
+        let most = if told { FETCHED } else { TAKEN_UP };
+        if delivery.attempts > most {
+            let why = format!("taken up {most} times and never finished");
             return self.end(delivery, Settle::Dead(why)).await;
         }
-        let done = match delivery.target {
-            Target::Inbox(_) => self.read_message(delivery, raw).await,
-            Target::Return { .. } => self.read_bounce(delivery, &raw).await,
-            Target::Nobody => Ok(Some(Settle::Refused(Suppression::UnknownInbox))),
-        };
+        let done = if told { self.read_told(delivery, &raw).await } else { self.read_here(delivery, raw).await };
         match done {
             Ok(None) => {}
             Ok(Some(settle)) => self.end(delivery, settle).await,
@@ -231,11 +234,27 @@ impl Engine {
         }
     }
 
+    /// Fetches a mail that was only told of, and reads it.
+    async fn read_told(&self, delivery: &Delivery, notice: &[u8]) -> Result<Option<Settle>, StoreError> {
+        match self.fetch_told(delivery, notice).await? {
+            Ok((delivery, raw)) => self.read_here(&delivery, raw).await,
+            Err(settle) => Ok(settle),
+        }
+    }
+
+    async fn read_here(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> Result<Option<Settle>, StoreError> {
+        match delivery.target {
+            Target::Inbox(_) => self.read_message(delivery, raw).await,
+            Target::Return { .. } => self.read_bounce(delivery, &raw).await,
+            Target::Nobody => Ok(Some(Settle::Refused(Suppression::UnknownInbox))),
+        }
+    }
+
     async fn end(&self, delivery: &Delivery, settle: Settle) {
         if let Settle::Dead(why) | Settle::Later(_, why) = &settle {
             tracing::warn!(delivery = %delivery.id, why, "a delivery could not be read");
         }
-        self.metrics.settled_delivery(&settle);
+        self.metrics.settled_delivery(delivery.about.intake, &settle);
         if let Err(error) = self.store.settle_delivery(delivery.team, delivery.id, settle, self.now()).await {
             tracing::warn!(%error, delivery = %delivery.id, "a delivery could not be settled yet");
         }
@@ -246,10 +265,6 @@ impl Engine {
         let Target::Inbox(inbox) = delivery.target else { return Ok(Some(Settle::Done)) };
         let Some(inbox) = self.store.inbox(delivery.team, inbox).await? else {
             return Ok(Some(Settle::Refused(Suppression::UnknownInbox)));
-        };
-        let raw = match delivery.about.form {
-            Form::Mime | Form::Rebuilt => raw,
-            Form::Notice => return Ok(Some(not_fetched(&raw))),
         };
         let bytes = Arc::clone(&raw);
         let (copy, of) = (delivery.clone(), inbox.clone());
@@ -270,7 +285,7 @@ impl Engine {
         }
         let name = message.name;
         let filed = self.store.file(delivery.team, delivery.id, message, self.now()).await?;
-        self.metrics.filed(&filed);
+        self.metrics.filed(delivery.about.intake, &filed);
         if let Filed::New(..) = filed {
             self.learn_from_report(delivery, &raw, &parsed, name).await?;
         }
@@ -326,15 +341,4 @@ impl Engine {
         let pause = 1_000_i64 << (2 * delivery.attempts.min(6));
         Settle::Later(self.now().plus(pause), why.to_owned())
     }
-}
-
-/// Why a mail that a provider only told of makes no message. Nothing fetches it here yet, so that trying again would
-/// not help; it stays visible with where it is, and can be replayed.
-fn not_fetched(notice: &[u8]) -> Settle {
-    let why = match serde_json::from_slice::<Notice>(notice) {
-        Ok(Notice { object: Some((bucket, key)), .. }) => format!("the mail lies in S3 as {bucket}/{key}"),
-        Ok(Notice { id, .. }) => format!("the provider holds the mail as {id}"),
-        Err(error) => format!("the notice cannot be read: {error}"),
-    };
-    Settle::Dead(format!("{why}; it was told of and not brought, and mail is not fetched from providers"))
 }

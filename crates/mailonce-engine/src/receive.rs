@@ -78,7 +78,7 @@ impl Place {
 }
 
 /// The same for the same delivery. By SMTP the bytes and the recipient decide, since a sender that missed our answer
-/// brings exactly those again; a provider has a name for each delivery.
+/// brings exactly those again; a provider has a name for each delivery, and may spell the recipient as it likes.
 fn delivery_key(mail: &Incoming, recipient: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     let source = mail.source.map(|(_, source)| source.0).unwrap_or_default();
@@ -86,6 +86,7 @@ fn delivery_key(mail: &Incoming, recipient: &str) -> [u8; 32] {
         Some(name) => [b"name", name.as_bytes()],
         None => [b"bytes", &mail.raw],
     };
+    let recipient = if mail.name.is_some() { recipient.to_ascii_lowercase() } else { recipient.to_owned() };
     for part in [parts[0], source.as_bytes(), recipient.as_bytes(), parts[1]] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
@@ -104,6 +105,7 @@ impl Engine {
             let ours = self.inbound.domains.iter().any(|domain| domain == address.domain());
             return Ok(if ours { Place::Unknown } else { Place::Elsewhere });
         };
+        self.inbound.inbox_domains.learn(address.domain());
         let inbox = Box::new(inbox);
         if !inbox.is_open(self.now()) {
             return Ok(Place::Expired(inbox));
@@ -147,7 +149,7 @@ impl Engine {
         let reader = permits.is_some().then(|| self.holder.current().id);
         let arrival = Arrival { raw, reader, parcels: parcels.clone() };
         let received = self.store.receive(arrival, now).await?;
-        self.metrics.arrived(mail.intake, &received);
+        self.metrics.arrived(mail.intake, &parcels, &received);
         self.inbound.hand_on(permits, parcels, &received, &Arc::new(mail.raw), now);
         Ok(received)
     }

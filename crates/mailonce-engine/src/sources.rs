@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::{
     Asked, Caller, Engine,
     change::taken,
+    collect::{AboutCollecting, Collecting},
     operation,
     proofs::{rotated, secrets},
     records::{self, Listed, Made},
@@ -51,6 +52,23 @@ pub struct Source {
     pub secrets: usize,
     /// When the last one was added.
     pub rotated_at: Option<Time>,
+    /// Whether mail that it only tells of can be fetched.
+    pub fetches: bool,
+    /// Where it is fetched, when that is not the provider's usual place.
+    pub base_url: Option<String>,
+    /// How often the provider is asked which mails came, in milliseconds.
+    pub poll_ms: Option<i64>,
+    /// How that goes.
+    pub polled: Polled,
+}
+
+/// How the polling of a source goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Polled {
+    /// When a round ended last.
+    pub at: Option<Time>,
+    /// What went wrong since.
+    pub error: Option<String>,
 }
 
 /// What a source may bring. At least one of them.
@@ -122,12 +140,25 @@ pub struct NewSource {
     pub takes: Option<Takes>,
     /// How it proves itself.
     pub proof: Proof,
+    /// How mail is collected from its provider.
+    pub collecting: Collecting,
+}
+
+/// What a source gets anew.
+#[derive(Clone, Debug)]
+pub struct Rotation {
+    /// How it proves itself, unless that stays.
+    pub proof: Option<Proof>,
+    /// Whether the proof before stays live.
+    pub keep: bool,
+    /// How mail is collected. What is not said stays.
+    pub collecting: Collecting,
 }
 
 /// What the ledger keeps of a source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct AboutSource {
-    kind: Kind,
+pub(crate) struct AboutSource {
+    pub(crate) kind: Kind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
     #[serde(default = "Takes::events")]
@@ -137,6 +168,35 @@ struct AboutSource {
     live: usize,
     #[serde(default)]
     rotated_at: Option<Time>,
+    /// How mail is collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) collecting: Option<AboutCollecting>,
+}
+
+impl AboutSource {
+    /// How often it polls, if it does.
+    pub(crate) fn poll_ms(&self) -> Option<i64> {
+        self.collecting.as_ref().and_then(|collecting| collecting.poll_ms).filter(|_| self.takes.inbound)
+    }
+
+    /// Whether it polls.
+    pub(crate) fn polls(&self) -> bool {
+        self.poll_ms().is_some()
+    }
+}
+
+/// Who tells of a mail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Teller {
+    pub(crate) id: SourceId,
+    pub(crate) team: TeamId,
+    pub(crate) kind: Kind,
+}
+
+impl LiveSource {
+    pub(crate) fn teller(&self) -> Teller {
+        Teller { id: self.id, team: self.team, kind: self.kind }
+    }
 }
 
 /// A source as a hook uses it.
@@ -159,6 +219,7 @@ fn fault(path: &str, message: impl Into<String>) -> Problem {
 
 fn view(record: &Record) -> Result<Source, Problem> {
     let about: AboutSource = records::read(record)?;
+    let poll_ms = about.poll_ms();
     Ok(Source {
         id: SourceId(record.id),
         name: record.name.clone(),
@@ -169,6 +230,10 @@ fn view(record: &Record) -> Result<Source, Problem> {
         takes: about.takes,
         secrets: about.live,
         rotated_at: about.rotated_at,
+        poll_ms,
+        fetches: about.collecting.is_some(),
+        base_url: about.collecting.and_then(|collecting| collecting.base_url),
+        polled: Polled::default(),
     })
 }
 
@@ -197,12 +262,19 @@ impl Engine {
         let mut about = self.about_source((team, id), kind, &[new.proof])?;
         about.takes = takes;
         about.transport = new.transport;
+        about.collecting = self.about_collecting((team, id), kind, &new.collecting)?;
+        if about.collecting.is_some() && !takes.inbound {
+            return Err(fault("api_key", "is for mail, which this source does not take"));
+        }
         let about = records::write(&about)?;
         let name = new.name.clone();
         let record = Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, about };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.create_record(record, operation).await.map_err(unavailable)? {
-            Once::Done(Created::Made(record)) => Ok(Made { thing: view(&record)?, first: true }),
+            Once::Done(Created::Made(record)) => {
+                self.collecting_changed(SourceId(record.id));
+                Ok(Made { thing: view(&record)?, first: true })
+            }
             Once::Done(Created::Taken(record)) => {
                 let detail =
                     format!("there is a source named {} already; rotate its secret or take another name", record.name);
@@ -246,7 +318,7 @@ impl Engine {
             _ => proofs.len(),
         };
         let takes = Takes::usual(kind);
-        Ok(AboutSource { kind, transport: None, takes, sealed, live, rotated_at: None })
+        Ok(AboutSource { kind, transport: None, takes, sealed, live, rotated_at: None, collecting: None })
     }
 
     fn proofs(&self, record: &Record, about: &AboutSource) -> Result<Vec<Proof>, Problem> {
@@ -258,28 +330,28 @@ impl Engine {
         })
     }
 
-    /// Gives a source another secret. The one before stays live, unless it is to go.
+    /// Gives a source another secret, another credential to collect mail with, or both. The secret before stays live,
+    /// unless it is to go.
     pub async fn rotate_source(
         &self,
         caller: &Caller,
         id: SourceId,
-        (proof, keep): (Proof, bool),
+        rotation: Rotation,
         asked: Option<Asked>,
     ) -> Result<Source, Problem> {
         caller.need(Scope::Admin)?;
         let mut record = self.own_record(caller, RecordKind::Source, id.0).await?;
         for _ in 0..TRIES {
             let now = self.now();
-            let old: AboutSource = records::read(&record)?;
-            let proofs = rotated(self.proofs(&record, &old)?, proof.clone(), keep);
-            old.takes.check(old.kind, &proof)?;
-            let AboutSource { sealed, live, .. } = self.about_source((record.team, record.id), old.kind, &proofs)?;
-            let about = AboutSource { sealed, live, rotated_at: Some(now), ..old };
+            let about = self.rotated_about(&record, &rotation, now)?;
             let Record { team, kind, id, rev, .. } = record;
             let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)? };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
-                Once::Done(RecordChange::Changed(changed)) => return view(&changed),
+                Once::Done(RecordChange::Changed(changed)) => {
+                    self.collecting_changed(SourceId(id));
+                    return self.viewed(&changed).await;
+                }
                 Once::Done(RecordChange::Stale(now)) => record = now,
                 Once::Done(RecordChange::Missing) => return Err(records::missing(kind, &id.to_string())),
                 Once::Repeated(_) => return self.source(caller, SourceId(id)).await,
@@ -287,6 +359,43 @@ impl Engine {
             }
         }
         Err(Problem::new(Code::StaleRev, format!("the source {} changed meanwhile", record.name)))
+    }
+
+    /// What a source says after a rotation.
+    fn rotated_about(&self, record: &Record, rotation: &Rotation, now: Time) -> Result<AboutSource, Problem> {
+        let mut about: AboutSource = records::read(record)?;
+        let place = (record.team, record.id);
+        if let Some(proof) = &rotation.proof {
+            let proofs = rotated(self.proofs(record, &about)?, proof.clone(), rotation.keep);
+            about.takes.check(about.kind, proof)?;
+            let AboutSource { sealed, live, .. } = self.about_source(place, about.kind, &proofs)?;
+            about = AboutSource { sealed, live, rotated_at: Some(now), ..about };
+        }
+        if rotation.collecting != Collecting::default() {
+            if !about.takes.inbound {
+                return Err(fault("api_key", "is for mail, which this source does not take"));
+            }
+            let Collecting { api_key, base_url, poll_ms } = rotation.collecting.clone();
+            let before = about.collecting.as_ref();
+            // The credential goes to the place it was given for and to no other.
+            let kept = before.filter(|_| base_url.is_none()).and_then(|_| self.account(record, &about).ok());
+            let merged = Collecting {
+                api_key: api_key.or_else(|| kept.map(|account| account.api_key)),
+                base_url: base_url.or_else(|| before.and_then(|before| before.base_url.clone())),
+                poll_ms: poll_ms.or_else(|| before.and_then(|before| before.poll_ms)),
+            };
+            about.collecting = self.about_collecting(place, about.kind, &merged)?;
+        }
+        Ok(about)
+    }
+
+    /// A source with how its polling goes.
+    async fn viewed(&self, record: &Record) -> Result<Source, Problem> {
+        let mut source = view(record)?;
+        if source.poll_ms.is_some() {
+            source.polled = self.polled(record.team, source.id).await.map_err(unavailable)?;
+        }
+        Ok(source)
     }
 
     /// The caller's sources, newest first.
@@ -297,20 +406,26 @@ impl Engine {
         limit: usize,
     ) -> Result<Listed<Source>, Problem> {
         caller.need(Scope::Admin)?;
-        self.own_records(caller, RecordKind::Source, before, limit, view).await
+        let mut page = self.own_records(caller, RecordKind::Source, before, limit, view).await?;
+        for source in page.rows.iter_mut().filter(|source| source.poll_ms.is_some()) {
+            source.polled = self.polled(caller.team.id, source.id).await.map_err(unavailable)?;
+        }
+        Ok(page)
     }
 
     /// One source.
     pub async fn source(&self, caller: &Caller, id: SourceId) -> Result<Source, Problem> {
         caller.need(Scope::Admin)?;
-        view(&self.own_record(caller, RecordKind::Source, id.0).await?)
+        self.viewed(&self.own_record(caller, RecordKind::Source, id.0).await?).await
     }
 
     /// Removes a source. What comes to its address afterwards is not found.
     pub async fn remove_source(&self, caller: &Caller, id: SourceId) -> Result<Source, Problem> {
         caller.need(Scope::Admin)?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::Source, id.0).await.map_err(unavailable)?;
-        view(&removed.ok_or_else(|| records::missing(RecordKind::Source, &id.to_string()))?)
+        let removed = removed.ok_or_else(|| records::missing(RecordKind::Source, &id.to_string()))?;
+        self.forget_polling(caller.team.id, id).await.map_err(unavailable)?;
+        view(&removed)
     }
 
     /// The source behind an address.

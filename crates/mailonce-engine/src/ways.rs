@@ -7,6 +7,7 @@ use mailonce_core::{
     mutant,
     port::{
         authenticate::Authenticator,
+        collect::Collect,
         net::{Fetch, Names, Offline},
         store::Envelope,
         transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
@@ -57,6 +58,8 @@ pub struct Outside {
     pub names: Arc<dyn Names>,
     /// Pages that a provider's protocol tells us to fetch.
     pub fetch: Arc<dyn Fetch>,
+    /// Providers that hold mail.
+    pub collect: Arc<dyn Collect>,
     /// Domains of this installation, where any team may have inboxes.
     pub local_domains: Vec<String>,
     /// Asks whether senders are who they say. Nobody is asked without one.
@@ -77,6 +80,7 @@ impl Default for Outside {
             bounce_domain: None,
             names: Arc::new(Offline),
             fetch: Arc::new(Offline),
+            collect: Arc::new(Offline),
             local_domains: Vec::new(),
             authenticator: None,
         }

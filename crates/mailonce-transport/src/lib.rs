@@ -3,6 +3,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`dial`] | opening a connection, with TLS and a guard on the address |
+//! | [`collect`] | mail that providers hold, listed and fetched |
 //! | [`smtp`] | any relay, by a client that keeps the final dot apart |
 //! | [`http`] | providers, each in its own words, one request on one fresh connection |
 //! | [`names`] | the domain name system, as far as TXT records go |
@@ -10,6 +11,7 @@
 //! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
 
 pub mod authenticate;
+pub mod collect;
 pub mod dial;
 pub mod fetch;
 pub mod http;

@@ -10,7 +10,8 @@ use mailonce_core::{
 use mailonce_engine::ways::{Outside, Routing, Rule};
 use mailonce_transport::{
     authenticate::SenderCheck,
-    fetch::HttpsFetch,
+    collect::Collector,
+    fetch::{HttpsFetch, is_public},
     http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
     names::Resolver,
     sandbox::SandboxFaults,
@@ -67,6 +68,7 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
             .collect(),
         authenticator: authenticator(config, &resolver)?,
         names: Arc::new(resolver),
+        collect: Arc::new(collector(config)),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
     })
 }
@@ -78,6 +80,13 @@ fn authenticator(config: &Config, resolver: &Resolver) -> anyhow::Result<Option<
     }
     let check = SenderCheck::new(resolver).map_err(|why| anyhow::anyhow!("the resolver cannot be used: {why}"))?;
     Ok(Some(Arc::new(check)))
+}
+
+/// Who asks providers for mail. A team may name the address of an API, so only public ones are dialled, by TLS; `dev`
+/// may ask this machine too.
+fn collector(config: &Config) -> Collector {
+    let dev = !config.dev_domains.is_empty();
+    Collector::new(Some(Arc::new(move |ip| is_public(ip) || (dev && ip.is_loopback()))), dev)
 }
 
 fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {

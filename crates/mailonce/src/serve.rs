@@ -111,6 +111,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let (ending, ended) = watch::channel(false);
     let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
+    engine.learn_inbox_domains().await?;
     engine.pause(!config.handoff);
     let Recovered { queued, unknown, .. } = engine.recover().await?;
     if queued + unknown > 0 {
@@ -118,10 +119,12 @@ pub async fn serve(
     }
     loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).read_mail(ended.clone())));
+    loops.push(tokio::spawn(Arc::clone(&engine).poll_sources(ended.clone())));
     let Doors { http, smtp } = doors;
     let (closing, closed) = watch::channel(false);
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
-    let router = api::router(Arc::clone(&engine), echo);
+    let (post, tally) = post.unzip();
+    let router = api::router_beside(Arc::clone(&engine), echo, tally);
     let graceful = GracefulShutdown::new();
     let outcome = tokio::select! {
         () = stop => Ok(()),
@@ -149,10 +152,11 @@ fn open_smtp(
     listener: TcpListener,
     config: &Config,
     closed: watch::Receiver<bool>,
-) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+) -> anyhow::Result<(tokio::task::JoinHandle<()>, Arc<smtp::Tally>)> {
     let settings = config.smtp.settings(!config.dev_domains.is_empty())?;
     let desk = Arc::new(FrontDesk(Arc::clone(engine)));
-    Ok(tokio::spawn(smtp::run(listener, desk, settings, closed)))
+    let tally = Arc::clone(&settings.tally);
+    Ok((tokio::spawn(smtp::run(listener, desk, settings, closed)), tally))
 }
 
 async fn accept_connections(listener: TcpListener, router: axum::Router, graceful: &GracefulShutdown) -> anyhow::Error {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::store::{Once, Operation, Result};
 use crate::{
     artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    delivery::{Arrival, Delivery, DeliveryQuery, Reading, Received, Settle},
+    delivery::{Arrival, Brought, Delivery, DeliveryQuery, Reading, Received, Settle},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
     inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
     message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
@@ -53,6 +53,10 @@ pub trait Arrivals: Send + Sync + 'static {
     async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>>;
     /// Gives up to `max` due deliveries to a worker, the longest due first.
     async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>>;
+    /// Puts a mail that was fetched in the place of the notice which a waiting delivery holds, for that delivery alone.
+    /// Whoever reads it goes on. `None` when there is no such delivery; what no longer waits, or has its mail, stays as
+    /// it is.
+    async fn bring(&self, team: TeamId, id: DeliveryId, brought: Brought) -> Result<Option<Delivery>>;
     /// Files the message of a waiting delivery, unless its inbox has it: thread, artifacts and events with it. A
     /// message that was there already ends the delivery as a repeat of it, its bytes dropped.
     async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed>;

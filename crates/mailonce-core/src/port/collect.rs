@@ -1,6 +1,12 @@
-//! Where a mail is that a provider told of without bringing it.
+//! Mail that a provider holds: told of, listed and fetched.
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt;
+
+use super::net::Offline;
+use crate::time::Time;
 
 /// Where a mail is that a provider told of without bringing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,4 +19,102 @@ pub struct Notice {
     /// The bucket and key of Amazon S3, when it lies there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<(String, String)>,
+}
+
+/// By what a provider is asked for mail.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The provider's word.
+    pub provider: &'static str,
+    /// The credential.
+    pub api_key: String,
+    /// Where its API begins. The provider's own when absent.
+    pub base_url: Option<String>,
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Account({}, {:?})", self.provider, self.base_url)
+    }
+}
+
+/// A mail as a provider gave it out.
+#[derive(Clone, PartialEq)]
+pub enum Given {
+    /// As it travelled.
+    Mime(Vec<u8>),
+    /// Its fields, in the provider's own words.
+    Fields(Value),
+}
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mime(raw) => write!(f, "Mime({})", raw.len()),
+            Self::Fields(_) => f.write_str("Fields"),
+        }
+    }
+}
+
+/// A mail in a provider's list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// When the provider got it, by its own clock; `None` when it does not tell.
+    pub at: Option<Time>,
+    /// The rest, in the provider's own words.
+    pub about: Value,
+}
+
+/// A page of a provider's list, newest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The mails.
+    pub mails: Vec<Listed>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// Why a provider gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Withheld {
+    /// It may later.
+    #[error("{why}")]
+    Later {
+        /// What went wrong.
+        why: String,
+        /// The pause it asked for, in milliseconds.
+        pause_ms: Option<i64>,
+    },
+    /// It does not have the mail: no longer, or not yet.
+    #[error("{0}")]
+    Gone(String),
+    /// It never will.
+    #[error("{0}")]
+    Never(String),
+}
+
+/// Providers that hold mail. Nothing is tried twice here: whoever asks decides.
+#[async_trait]
+pub trait Collect: Send + Sync + 'static {
+    /// Whether this account could be asked at all. Nobody is asked; the error says what is wrong with it.
+    fn check(&self, account: &Account) -> Result<(), String>;
+    /// One mail.
+    async fn fetch(&self, account: &Account, notice: &Notice) -> Result<Given, Withheld>;
+    /// Mails that came since then, and maybe older ones, a page at a time.
+    async fn list(&self, account: &Account, since: Time, page: Option<&str>) -> Result<Page, Withheld>;
+}
+
+#[async_trait]
+impl Collect for Offline {
+    fn check(&self, _: &Account) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn fetch(&self, _: &Account, _: &Notice) -> Result<Given, Withheld> {
+        Err(Withheld::Never("mail is not fetched here".into()))
+    }
+
+    async fn list(&self, _: &Account, _: Time, _: Option<&str>) -> Result<Page, Withheld> {
+        Err(Withheld::Never("mail is not listed here".into()))
+    }
 }

@@ -41,7 +41,7 @@ use mailonce_core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub use inbound::{Bytes, MAX_RECIPIENTS, Mail, from_fields, mail};
+pub use inbound::{Bytes, MAX_RECIPIENTS, MISSING_FILE, Mail, from_fields, given, listed, mail};
 pub use reject::Reject;
 pub use report::{Report, Says, Unreadable};
 pub use request::{HookRequest, MAX_BODY_BYTES, MAX_EVENTS, MAX_MAIL_BYTES};
@@ -101,6 +101,16 @@ impl Kind {
             Self::Ses => 65 * 60_000,
             _ => 5 * 60_000,
         }
+    }
+
+    /// Whether a mail that it only told of can be fetched from it.
+    pub fn gives(self) -> bool {
+        matches!(self, Self::Postmark | Self::Resend | Self::Nylas)
+    }
+
+    /// Whether it can be asked which mails came.
+    pub fn lists(self) -> bool {
+        matches!(self, Self::Postmark | Self::Resend)
     }
 
     /// Whether it tells what became of mail we sent.

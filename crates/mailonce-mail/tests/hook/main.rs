@@ -10,7 +10,12 @@ mod inbound;
 #[cfg(test)]
 mod mailgun;
 #[cfg(test)]
+mod others;
+#[cfg(test)]
 mod postmark;
+#[cfg(test)]
+#[path = "../python/mod.rs"]
+mod python;
 #[cfg(test)]
 mod resend;
 #[cfg(test)]

@@ -18,7 +18,7 @@ const CERTIFICATE: &[u8] = include_bytes!("fixtures/cert.pem");
 const OTHER: &[u8] = include_bytes!("fixtures/other.pem");
 const ELLIPTIC: &[u8] = include_bytes!("fixtures/ec.pem");
 
-const TOPIC: &str = "arn:aws:sns:us-east-1:123456789012:mailonce-events";
+pub(crate) const TOPIC: &str = "arn:aws:sns:us-east-1:123456789012:mailonce-events";
 const CERTIFICATE_URL: &str =
     "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-f3ecfb7224c7233fe7bb5f59f96de52f.pem";
 const SUBSCRIBE_URL: &str = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=arn:aws:sns:us-east-1:123456789012:mailonce-events&Token=2336412f37";
@@ -40,7 +40,7 @@ fn hello(version: &str, signature: &str) -> Value {
     set(&set(&notification("hello"), "/SignatureVersion", version), "/Signature", signature)
 }
 
-fn confirmation() -> Value {
+pub(crate) fn confirmation() -> Value {
     json!({
         "Type": "SubscriptionConfirmation", "MessageId": "165545c9-2a5c-472c-8df2-7ff2be2b3b1b", "TopicArn": TOPIC,
         "Token": "2336412f37", "Message": "You have chosen to subscribe to the topic", "SubscribeURL": SUBSCRIBE_URL,

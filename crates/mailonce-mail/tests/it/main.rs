@@ -3,6 +3,9 @@
 #[cfg(test)]
 mod letters;
 #[cfg(test)]
+mod others;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
+#[path = "../python/mod.rs"]
 mod python;

@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use async_trait::async_trait;
 use mailonce_core::{
     artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    delivery::{Arrival, Delivery, DeliveryQuery, Reading, Received, Settle},
+    delivery::{Arrival, Brought, Delivery, DeliveryQuery, Reading, Received, Settle},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
     inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
     message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
@@ -45,6 +45,7 @@ arrivals! {
         fn remove_inbox(team: TeamId, id: InboxId, now: Time) -> Option<Inbox>;
         fn receive(arrival: Arrival, now: Time) -> Vec<Received>;
         fn read(node: NodeId, max: usize, now: Time) -> Vec<Reading>;
+        fn bring(team: TeamId, id: DeliveryId, brought: Brought) -> Option<Delivery>;
         fn file(team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Filed;
         fn settle_delivery(team: TeamId, id: DeliveryId, settle: Settle, now: Time) -> Option<Delivery>;
         fn replay_delivery(team: TeamId, id: DeliveryId, now: Time) -> Option<Delivery>;

@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::{
     Ledger, MINUTE, OTHER, SECOND, T0, TEAM, events, kinds, next_id,
     post::{
-        RAW, arrival, delivery, due, filed, inbox, kept, keyed_parcel, letter, made, open, parcel, read, receive,
-        refused_parcel, settle,
+        RAW, arrival, delivery, due, fetched, filed, inbox, kept, keyed_parcel, letter, made, open, parcel, read,
+        receive, refused_parcel, settle,
     },
     work::NODE,
 };
@@ -176,6 +176,7 @@ pub(super) async fn deliveries_of_another_team_are_not_there(store: Ledger) {
     assert_eq!(store.delivery(OTHER, id).await.unwrap(), None);
     assert_eq!(store.settle_delivery(OTHER, id, Settle::Done, T0).await.unwrap(), None);
     assert_eq!(store.replay_delivery(OTHER, id, T0).await.unwrap(), None);
+    assert_eq!(store.bring(OTHER, id, fetched(T0)).await.unwrap(), None);
     let all = DeliveryQuery { limit: 10, ..DeliveryQuery::default() };
     assert!(store.deliveries(OTHER, all).await.unwrap().is_empty());
     assert_eq!(delivery(&store, id).await.state, DeliveryState::Waiting);

@@ -27,6 +27,7 @@ pub(super) enum Errand {
     File(u8, Script),
     Settle(u8, u8),
     Replay(u8),
+    Bring(u8),
     Consume { artifact: u8, purpose: u8, call: Option<Call> },
     Apply(u8, u8),
     Watch { inbox: u8, budget: u8, call: Option<Call> },
@@ -40,6 +41,7 @@ pub(super) struct Post {
     pub(super) key: u8,
     pub(super) known_ms: i64,
     pub(super) refused: Option<Suppression>,
+    pub(super) notice: bool,
 }
 
 /// A letter in short.
@@ -70,7 +72,7 @@ pub(super) fn settle(n: u8, now: Time) -> Settle {
 impl Errand {
     pub(super) fn random(chance: &mut Chance) -> Self {
         let call = |chance: &mut Chance| chance.maybe(4, |chance| Call(Name::of_call(chance), chance.below(2)));
-        match chance.below(40) {
+        match chance.below(42) {
             0..=3 => Self::Make {
                 address: chance.below(ADDRESSES),
                 client: chance.maybe(3, |chance| chance.below(3)),
@@ -98,6 +100,7 @@ impl Errand {
             33..=35 => Self::Consume { artifact: chance.below(4), purpose: chance.below(2), call: call(chance) },
             36 => Self::Apply(chance.below(4), chance.below(2)),
             37 => Self::Watch { inbox: chance.below(4), budget: chance.below(3), call: call(chance) },
+            38..=39 => Self::Bring(chance.below(6)),
             _ => Self::Spend(chance.below(3), call(chance)),
         }
     }
@@ -110,6 +113,7 @@ impl Post {
             key: chance.below(8),
             known_ms: chance.pick(&[SECOND, HOUR, 7 * DAY]),
             refused: chance.maybe(6, |chance| chance.pick(&[Suppression::Blocked, Suppression::ExpiredInbox])),
+            notice: chance.one_in(4),
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use mailonce_core::{
     artifact::{Applied, Artifact, Taken, Taking},
-    delivery::{Arrival, Delivery, DeliveryQuery, DeliveryState, NewDelivery, Reading, Received, Settle, Target},
+    delivery::{
+        AboutDelivery, Arrival, Brought, Delivery, DeliveryQuery, DeliveryState, Form, NewDelivery, Reading, Received,
+        Settle, Target,
+    },
     id::{ArtifactId, DeliveryId, InboxId, NodeId, TeamId, WatchId},
     inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade, places},
     message::{Filed, Message, MessagePage, MessagePlace, MessageQuery, NewMessage},
@@ -16,7 +19,7 @@ use super::{
     deed::node,
     errand::{self, Errand, Post, Script, address},
     next_id,
-    post::{all_messages, answering, arrival, from, holding, keyed_parcel, letter, passed, taking},
+    post::{all_messages, answering, arrival, fetched, from, holding, keyed_parcel, letter, passed, taking},
     turn::Call,
 };
 
@@ -32,6 +35,7 @@ pub(super) enum Mail {
     File(TeamId, DeliveryId, Box<NewMessage>),
     Settle(TeamId, DeliveryId, Settle),
     Replay(TeamId, DeliveryId),
+    Bring(TeamId, DeliveryId, Brought),
     Consume(TeamId, ArtifactId, Taking, Option<Operation>),
     Apply(TeamId, ArtifactId, String),
     Watch(Watch, Option<Operation>),
@@ -67,6 +71,7 @@ pub(super) async fn ask(store: &Ledger, mail: Mail, now: Time) -> Said {
         Mail::File(team, id, letter) => Said::File(store.file(team, id, *letter, now).await.unwrap()),
         Mail::Settle(team, id, settle) => Said::Delivery(store.settle_delivery(team, id, settle, now).await.unwrap()),
         Mail::Replay(team, id) => Said::Delivery(store.replay_delivery(team, id, now).await.unwrap()),
+        Mail::Bring(team, id, brought) => Said::Delivery(store.bring(team, id, brought).await.unwrap()),
         Mail::Consume(team, id, taking, call) => {
             Said::Consume(store.consume(team, id, taking, call, now).await.unwrap())
         }
@@ -155,6 +160,10 @@ impl Mailroom {
                 Mail::Settle(team, id, errand::settle(*n, now))
             }
             Errand::Replay(place) => Mail::Replay(team, named(&self.deliveries, *place)?.1),
+            Errand::Bring(place) => {
+                let (team, id) = named(&self.deliveries, *place)?;
+                Mail::Bring(team, id, fetched(now))
+            }
             Errand::Consume { artifact, purpose, call } => {
                 let id = named(&self.artifacts, *artifact)?;
                 Mail::Consume(team, id, taking(&format!("run-{purpose}")), operation(call))
@@ -175,7 +184,9 @@ impl Mailroom {
         let target = known.as_ref().map_or(Target::Nobody, |inbox| Target::Inbox(inbox.id));
         let home = known.unwrap_or_else(|| inbox(team, 0, false, now));
         let (known_until, refused) = (now.plus(post.known_ms), post.refused);
-        NewDelivery { target, known_until, refused, ..keyed_parcel(&home, post.key, now) }
+        let parcel = keyed_parcel(&home, post.key, now);
+        let about = AboutDelivery { form: if post.notice { Form::Notice } else { Form::Mime }, ..parcel.about };
+        NewDelivery { target, known_until, refused, about, ..parcel }
     }
 
     /// Everything there is to see of mail that came in.

@@ -345,6 +345,7 @@ macro_rules! engine {
                 due_deliveries_are_read_the_longest_due_first
                 a_settled_delivery_stays_as_it_is
                 a_dead_delivery_is_kept_and_read_again
+                a_mail_takes_the_place_of_its_notice_once
                 what_an_ended_process_read_is_due_at_once
                 a_process_that_was_heard_of_keeps_what_it_reads
             ]

@@ -3,7 +3,8 @@
 use mailonce_core::{
     artifact::{Artifact, ArtifactKind, FoundValue, NewArtifact, Taking},
     delivery::{
-        AboutDelivery, Arrival, Delivery, Form, Intake, NewDelivery, Reading, Received, Settle, Suppression, Target,
+        AboutDelivery, Arrival, Brought, Delivery, Form, Intake, NewDelivery, Reading, Received, Settle, Suppression,
+        Target,
     },
     id::{ApiKeyId, ArtifactId, DeliveryId, InboxId, MessageId, NodeId, SourceId, TeamId, ThreadId},
     inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade},
@@ -123,6 +124,20 @@ pub(super) fn refused_parcel(team: TeamId, why: Suppression, now: Time) -> NewDe
 /// An arrival that nobody reads yet.
 pub(super) fn arrival(parcels: Vec<NewDelivery>) -> Arrival {
     Arrival { raw: RAW.into(), reader: None, parcels }
+}
+
+/// Other bytes, which were fetched.
+pub(super) const FETCHED: &[u8] = b"Subject: fetched\r\n\r\nhi";
+
+/// A delivery that only tells of a mail.
+pub(super) fn notice(inbox: &Inbox, now: Time) -> NewDelivery {
+    let parcel = parcel(inbox, now);
+    NewDelivery { about: AboutDelivery { form: Form::Notice, ..parcel.about }, ..parcel }
+}
+
+/// A mail that was fetched.
+pub(super) fn fetched(now: Time) -> Brought {
+    Brought { place: DeliveryId(next_id(now)), form: Form::Mime, size: 23, raw: FETCHED.into() }
 }
 
 pub(super) async fn receive(store: &Ledger, parcels: Vec<NewDelivery>, now: Time) -> Vec<Received> {

@@ -1,15 +1,16 @@
 //! Promises about who reads deliveries, and how they end without a message.
 
 use mailonce_core::{
-    delivery::{Arrival, Delivery, DeliveryState, Received, Settle, Suppression},
+    delivery::{Arrival, Delivery, DeliveryState, Form, Received, Settle, Suppression},
     id::DeliveryId,
     limits,
+    message::Filed,
     time::Time,
 };
 
 use super::{
     Ledger, MINUTE, T0, TEAM, kinds, next_id,
-    post::{RAW, arrival, delivery, due, kept, open, parcel, read, settle},
+    post::{FETCHED, RAW, arrival, delivery, due, fetched, kept, letter, notice, open, parcel, read, receive, settle},
     work::{NODE, SECOND_NODE},
 };
 
@@ -72,6 +73,32 @@ pub(super) async fn a_dead_delivery_is_kept_and_read_again(store: Ledger) {
     let reading = read(&store, NODE, 1, later(3)).await;
     assert_eq!((reading[0].raw.as_slice(), reading[0].delivery.attempts), (RAW, 1));
     assert_eq!(store.replay_delivery(TEAM, DeliveryId(next_id(T0)), T0).await.unwrap(), None);
+}
+
+pub(super) async fn a_mail_takes_the_place_of_its_notice_once(store: Ledger) {
+    let (inbox, other) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+    let whole = kept(&store, parcel(&inbox, T0), T0).await;
+    let kept = receive(&store, vec![notice(&inbox, T0), notice(&other, T0)], T0).await;
+    let [Received::Kept(id), Received::Kept(second)] = kept[..] else { panic!("{kept:?}") };
+    let before = read(&store, NODE, 10, T0).await;
+    assert_eq!(before.len(), 3);
+    let brought = store.bring(TEAM, id, fetched(T0)).await.unwrap().unwrap();
+    assert_eq!((brought.about.form, brought.about.size, brought.attempts, brought.rev), (Form::Mime, 23, 1, 3));
+    assert_eq!(delivery(&store, id).await, brought);
+    let again = store.bring(TEAM, id, fetched(T0)).await.unwrap();
+    assert_eq!(again.as_ref(), Some(&brought), "what has its mail keeps it");
+    assert_eq!(store.bring(TEAM, whole, fetched(T0)).await.unwrap(), Some(delivery(&store, whole).await));
+    assert_eq!(store.bring(TEAM, DeliveryId(next_id(T0)), fetched(T0)).await.unwrap(), None);
+    assert!(read(&store, SECOND_NODE, 10, later(limits::READING_MS - 1)).await.is_empty(), "whoever reads it goes on");
+    let mut rest = read(&store, SECOND_NODE, 10, later(limits::READING_MS)).await;
+    rest.sort_by_key(|reading| reading.delivery.id);
+    let bytes: Vec<_> = rest.iter().map(|reading| (reading.delivery.id, reading.raw.as_slice())).collect();
+    assert_eq!(bytes, [(whole, RAW), (id, FETCHED), (second, RAW)], "only the one that was fetched for");
+    let Filed::New(message, _) = store.file(TEAM, id, letter(Some(1), 1), T0).await.unwrap() else { panic!("known") };
+    assert_eq!(store.raw(TEAM, message.id).await.unwrap().as_deref(), Some(FETCHED));
+    store.settle_delivery(TEAM, second, Settle::Dead("gone".into()), T0).await.unwrap();
+    let late = store.bring(TEAM, second, fetched(T0)).await.unwrap().unwrap();
+    assert_eq!((late.state, late.about.form), (DeliveryState::Dead, Form::Notice), "what no longer waits stays");
 }
 
 pub(super) async fn what_an_ended_process_read_is_due_at_once(store: Ledger) {

@@ -1,7 +1,7 @@
 //! Deliveries: arriving, being read, ending, and going at last.
 
 use mailonce_core::{
-    delivery::{Arrival, Delivery, DeliveryQuery, DeliveryState, NewDelivery, Reading, Received, Settle},
+    delivery::{Arrival, Brought, Delivery, DeliveryQuery, DeliveryState, NewDelivery, Reading, Received, Settle},
     id::{DeliveryId, NodeId, TeamId},
     limits,
     time::Time,
@@ -68,6 +68,19 @@ impl World {
             readings.push(Reading { delivery: kept.delivery.clone(), raw: raw.unwrap_or_default() });
         }
         readings
+    }
+
+    pub(super) fn bring(&mut self, team: TeamId, id: DeliveryId, brought: Brought) -> Option<Delivery> {
+        let mut delivery = self.inbound.delivery(team, id)?.clone();
+        let Some(kept) = self.inbound.deliveries.get_mut(&id).filter(|_| delivery.bring(&brought)) else {
+            return Some(delivery);
+        };
+        kept.delivery = delivery.clone();
+        let notice = kept.raw.replace(brought.place);
+        self.inbound.raws.insert(brought.place, brought.raw);
+        self.inbound.drop_bytes(notice);
+        self.note_id(brought.place.0);
+        Some(delivery)
     }
 
     pub(super) fn settle_delivery(

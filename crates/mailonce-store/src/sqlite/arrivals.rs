@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    delivery::{Arrival, Delivery, DeliveryQuery, Reading, Received, Settle},
+    delivery::{Arrival, Brought, Delivery, DeliveryQuery, Reading, Received, Settle},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
     inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
     message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
@@ -81,6 +81,10 @@ impl Arrivals for Sqlite {
         let taken = self.write(move |ledger| delivery::take_up(ledger, &places, node, now)).await?;
         // Bytes may be large: they are read apart from the writer.
         self.look(move |conn| with_bytes(conn, taken)).await
+    }
+
+    async fn bring(&self, team: TeamId, id: DeliveryId, brought: Brought) -> Result<Option<Delivery>> {
+        self.write(move |ledger| delivery::bring(ledger, team, id, &brought)).await
     }
 
     async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed> {

@@ -1,7 +1,7 @@
 //! Deliveries: their rows, being read and ending.
 
 use mailonce_core::{
-    delivery::{Delivery, DeliveryQuery, DeliveryState, Settle, Suppression, Target},
+    delivery::{Brought, Delivery, DeliveryQuery, DeliveryState, Settle, Suppression, Target},
     id::{DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, ordered_bits, tail_bits},
     limits,
     port::{arrivals::Hint, store::Result},
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     ledger::Ledger,
-    rows::{json, maybe_id, maybe_json, maybe_time, split_id, whole_id, word},
+    rows::{json, maybe_id, maybe_json, maybe_time, split_id, to_json, whole_id, word},
     schema::told,
 };
 
@@ -26,6 +26,9 @@ const DUE: &str = "SELECT team, delivery FROM deliveries WHERE state = 'waiting'
      ORDER BY due_at, delivery LIMIT ?2";
 const HELD: &str = "SELECT team, delivery, holder FROM deliveries WHERE state = 'waiting' AND due_at > ?1 \
      AND holder IS NOT NULL ORDER BY due_at, delivery";
+/// Whoever reads it goes on.
+const BRING: &str =
+    "UPDATE deliveries SET rev = ?3, attempts = ?4, raw = ?5, about = ?6 WHERE team = ?1 AND delivery = ?2";
 /// A removed inbox that was thought empty has something left again.
 const LEFT: &str = "UPDATE inboxes SET removed = 1 WHERE inbox = ?1 AND removed = 0";
 
@@ -165,6 +168,29 @@ pub(super) fn take_up(ledger: &Ledger<'_>, places: &[Place], node: NodeId, now: 
 pub(super) fn bytes(conn: &Connection, raw: i64) -> Result<Option<Vec<u8>>> {
     let mut statement = conn.prepare_cached("SELECT bytes FROM raws WHERE raw = ?1").map_err(told)?;
     statement.query_row([raw], |row| row.get(0)).optional().map_err(told)
+}
+
+/// Puts a mail in the place of the notice of a waiting delivery.
+pub(super) fn bring(
+    ledger: &mut Ledger<'_>,
+    team: TeamId,
+    id: DeliveryId,
+    brought: &Brought,
+) -> Result<Option<Delivery>> {
+    let Some(number) = ledger.team_number(team) else { return Ok(None) };
+    let Some(Kept { mut delivery, raw }) = one(ledger.conn, team, number, id)? else { return Ok(None) };
+    if !delivery.bring(brought) {
+        return Ok(Some(delivery));
+    }
+    if let Some(notice) = raw {
+        drop_bytes(ledger, notice)?;
+    }
+    let place = ordered_bits(brought.place.0);
+    ledger.execute("INSERT INTO raws (raw, bytes) VALUES (?1, ?2)", params![place, brought.raw.as_ref()])?;
+    ledger.note_id(brought.place.0);
+    let about = to_json(&*delivery.about)?;
+    ledger.execute(BRING, params![number, ordered_bits(id.0), delivery.rev, delivery.attempts, place, about])?;
+    Ok(Some(delivery))
 }
 
 /// Ends or postpones a waiting delivery that makes no message now.

@@ -16,33 +16,33 @@ const EXCERPT_CHARS: usize = 200;
 
 impl Answer {
     /// The body as a JSON object, when it is one.
-    pub(super) fn object(&self) -> Option<Value> {
+    pub(crate) fn object(&self) -> Option<Value> {
         let body = self.body.as_ref().ok()?;
         serde_json::from_slice::<Value>(body).ok().filter(Value::is_object)
     }
 
     /// The text at a pointer of the JSON body.
-    pub(super) fn word(&self, pointer: &str) -> Option<String> {
+    pub(crate) fn word(&self, pointer: &str) -> Option<String> {
         let value = self.object()?;
         let text = value.pointer(pointer)?.as_str()?.trim();
         Some(text.to_owned()).filter(|text| !text.is_empty())
     }
 
     /// A header as text.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     /// The pause asked for. Only seconds count: a date would need a clock that agrees with the provider's.
-    pub(super) fn pause_ms(&self) -> Option<i64> {
+    pub(crate) fn pause_ms(&self) -> Option<i64> {
         let seconds = self.header("retry-after")?.trim().parse::<i64>().ok()?;
         (seconds >= 0).then(|| seconds.min(PAUSE_S) * 1_000)
     }
 
     /// The body in a few printable words, for an answer that is in no form we know.
-    pub(super) fn excerpt(&self) -> String {
+    pub(crate) fn excerpt(&self) -> String {
         match &self.body {
-            Err(why) => why.clone(),
+            Err(why) => why.to_string(),
             Ok(body) if body.is_empty() => "an empty answer".into(),
             Ok(body) => {
                 let text: String = String::from_utf8_lossy(body).chars().take(EXCERPT_CHARS).collect();
@@ -53,17 +53,17 @@ impl Answer {
     }
 
     /// A reply after the point of no return.
-    pub(super) fn means(&self, meaning: Meaning, text: &str) -> Reply {
+    pub(crate) fn means(&self, meaning: Meaning, text: &str) -> Reply {
         Reply::new(meaning, Phase::Final, Some(self.status), text)
     }
 
     /// The mail was taken under this id.
-    pub(super) fn taken(&self, id: String, text: &str) -> Reply {
+    pub(crate) fn taken(&self, id: String, text: &str) -> Reply {
         self.means(Meaning::Accepted, text).named(Some(id))
     }
 
     /// What the status says by itself. `said` are the provider's own words, where the body holds some.
-    pub(super) fn by_status(&self, who: &str, said: Option<String>) -> Reply {
+    pub(crate) fn by_status(&self, who: &str, said: Option<String>) -> Reply {
         let text = said.unwrap_or_else(|| self.excerpt());
         let reply = |meaning| self.means(meaning, &text);
         match self.status {
@@ -85,7 +85,7 @@ impl Answer {
 
 impl Lost {
     /// What it means that there is no answer.
-    pub(super) fn reply(self) -> Reply {
+    pub(crate) fn reply(self) -> Reply {
         match self {
             Self::Stale(age) => {
                 let text = format!("the connection was {age:?} old, too old to be trusted; nothing was written");

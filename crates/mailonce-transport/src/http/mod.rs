@@ -7,7 +7,7 @@ mod form;
 mod fresh;
 mod judge;
 mod sigv4;
-mod wire;
+pub(crate) mod wire;
 
 pub mod base;
 pub mod brevo;
@@ -119,7 +119,7 @@ trait Provider: Send + Sync + 'static {
 }
 
 /// A request as a provider dresses it.
-struct Call {
+pub(crate) struct Call {
     method: Method,
     /// Below the base, with the query.
     path: String,
@@ -128,7 +128,7 @@ struct Call {
 }
 
 impl Call {
-    fn get(path: String) -> Self {
+    pub(crate) fn get(path: String) -> Self {
         Self { method: Method::GET, path, headers: Vec::new(), body: Bytes::new() }
     }
 
@@ -142,16 +142,16 @@ impl Call {
         Self::post(path, "application/json", Bytes::from_owner(Arc::clone(&parcel.bytes)))
     }
 
-    fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    fn bearer(self, secret: &Secret) -> Self {
+    pub(crate) fn bearer(self, secret: &Secret) -> Self {
         self.with(header::AUTHORIZATION.as_str(), format!("Bearer {}", secret.0))
     }
 
-    fn request(self, base: &Base) -> Result<Request<Full<Bytes>>, String> {
+    pub(crate) fn request(self, base: &Base) -> Result<Request<Full<Bytes>>, String> {
         let path = format!("{}{}", base.prefix, self.path);
         let mut request = Request::builder()
             .method(self.method)

@@ -33,7 +33,7 @@ use super::{BadSetting, base::Base, fresh::Fresh};
 const HEAD_BYTES: usize = 32 * 1024;
 /// Headers of an answer.
 const HEAD_LINES: usize = 100;
-/// Bytes of an answer's body.
+/// Bytes of an answer's body, unless a door is told otherwise.
 const ANSWER_BYTES: usize = 256 * 1024;
 /// Addresses of one name that are tried.
 const ADDRESSES: usize = 6;
@@ -44,39 +44,53 @@ pub type Guard = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 type Body = Full<Bytes>;
 
 /// Where a provider is reached, and how patiently.
-pub(super) struct Door {
-    pub(super) base: Base,
-    pub(super) guard: Option<Guard>,
+pub(crate) struct Door {
+    pub(crate) base: Base,
+    pub(crate) guard: Option<Guard>,
     /// For connecting in all, and again for the answer.
-    pub(super) patience: Duration,
+    pub(crate) patience: Duration,
     /// How old a connection may be when the request is written.
-    pub(super) fresh: Duration,
+    pub(crate) fresh: Duration,
+    /// Bytes of an answer's body that are read.
+    pub(crate) most: usize,
     tls: TlsConnector,
     server: ServerName<'static>,
 }
 
 /// A connection on which nothing was said yet.
-pub(super) struct Line {
+pub(crate) struct Line {
     sender: http1::SendRequest<Body>,
     driver: JoinHandle<()>,
     made: Instant,
     patience: Duration,
     fresh: Duration,
+    most: usize,
     /// Whether nothing was written because the connection had grown too old meanwhile.
     too_old: Arc<AtomicBool>,
 }
 
 /// What a provider answered.
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     /// The body, or why it could not be read whole.
-    pub(super) body: Result<Bytes, String>,
+    pub(crate) body: Result<Bytes, Cut>,
+}
+
+/// Why a body could not be read whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Cut {
+    /// It is longer than anybody reads.
+    #[error("the answer is longer than {0} bytes")]
+    TooLong(usize),
+    /// It broke off, or did not end in time.
+    #[error("{0}")]
+    Short(String),
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(crate) enum Lost {
     /// The connection had grown too old. Nothing was written.
     Stale(Duration),
     /// The connection ended before the request was given to it. Nothing was written.
@@ -86,7 +100,7 @@ pub(super) enum Lost {
 }
 
 impl Door {
-    pub(super) fn new(
+    pub(crate) fn new(
         base: Base,
         guard: Option<Guard>,
         patience: Duration,
@@ -96,11 +110,11 @@ impl Door {
         let name = base.host.clone();
         let server =
             ServerName::try_from(name).map_err(|e| BadSetting(format!("{} is no host name: {e}", base.host)))?;
-        Ok(Self { base, guard, patience, fresh, tls: connector(extra_roots)?, server })
+        Ok(Self { base, guard, patience, fresh, most: ANSWER_BYTES, tls: connector(extra_roots)?, server })
     }
 
     /// Connects. Whatever fails here can be taken back, so the transport is at fault and no mail in doubt.
-    pub(super) async fn knock(&self) -> Result<Line, Reply> {
+    pub(crate) async fn knock(&self) -> Result<Line, Reply> {
         let late = Instant::now() + self.patience;
         let in_time = |phase: Phase| fault(phase, format!("{} did not answer in {:?}", self.base.host, self.patience));
         let socket = timeout_at(late, self.connect()).await.map_err(|_late| in_time(Phase::Connect))??;
@@ -140,13 +154,14 @@ impl Door {
             made.map_err(|e| fault(Phase::Greet, format!("HTTP with {}: {e}", self.base.host)))?;
         // How the connection ends is told to the request that waits on it; without one it concerns nobody.
         let driver = tokio::spawn(async move { drop(connection.await) });
-        Ok(Line { sender, driver, made: Instant::now(), patience: self.patience, fresh: self.fresh, too_old })
+        let Self { patience, fresh, most, .. } = *self;
+        Ok(Line { sender, driver, made: Instant::now(), patience, fresh, most, too_old })
     }
 }
 
 impl Line {
     /// Writes the request, once, and reads the answer.
-    pub(super) async fn ask(mut self, request: Request<Body>) -> Result<Answer, Lost> {
+    pub(crate) async fn ask(mut self, request: Request<Body>) -> Result<Answer, Lost> {
         let age = self.made.elapsed();
         if age > self.fresh {
             return Err(Lost::Stale(age));
@@ -166,7 +181,7 @@ impl Line {
             }
         };
         let (head, body) = answer.into_parts();
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: read(body, late).await })
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: read(body, late, self.most).await })
     }
 }
 
@@ -176,12 +191,12 @@ impl Drop for Line {
     }
 }
 
-async fn read(body: Incoming, late: Instant) -> Result<Bytes, String> {
-    match timeout_at(late, Limited::new(body, ANSWER_BYTES).collect()).await {
-        Err(_late) => Err("the answer's body did not end in time".into()),
+async fn read(body: Incoming, late: Instant, most: usize) -> Result<Bytes, Cut> {
+    match timeout_at(late, Limited::new(body, most).collect()).await {
+        Err(_late) => Err(Cut::Short("the answer's body did not end in time".into())),
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(format!("the answer is longer than {ANSWER_BYTES} bytes")),
-        Ok(Err(e)) => Err(format!("the answer broke off: {e}")),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(Cut::TooLong(most)),
+        Ok(Err(e)) => Err(Cut::Short(format!("the answer broke off: {e}"))),
     }
 }
 

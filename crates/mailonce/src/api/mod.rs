@@ -40,6 +40,7 @@ use utoipa::openapi::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use crate::intake::smtp::Tally;
 use problem::Refused;
 
 /// What every handler can reach.
@@ -47,6 +48,8 @@ use problem::Refused;
 pub struct App {
     /// The verbs.
     pub engine: Arc<Engine>,
+    /// What the SMTP listener counts, where there is one.
+    pub tally: Option<Arc<Tally>>,
 }
 
 /// What every handler gives back.
@@ -123,6 +126,11 @@ fn routes() -> OpenApiRouter<App> {
 
 /// The whole API over an engine. `echo` adds the bare route that benchmarks compare with.
 pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
+    router_beside(engine, echo, None)
+}
+
+/// The same beside an SMTP listener, whose figures are shown with the others.
+pub fn router_beside(engine: Arc<Engine>, echo: bool, tally: Option<Arc<Tally>>) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router.route("/", get(system::front));
     if echo {
@@ -132,7 +140,7 @@ pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(CatchPanicLayer::custom(after_panic))
-        .with_state(App { engine })
+        .with_state(App { engine, tally })
 }
 
 /// The bare route: the same parsing and writing of JSON, and nothing else.

@@ -5,8 +5,12 @@ use mailonce_core::{
     id::SourceId,
     problem::{Code, FieldError, Problem},
     team::Scope,
+    time::{parse_span, show_span},
 };
-use mailonce_engine::sources::{NewSource, Proof, Source, Takes};
+use mailonce_engine::{
+    collect::Collecting,
+    sources::{NewSource, Proof, Rotation, Source, Takes},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -68,9 +72,20 @@ pub(super) struct NewSourceBody {
     /// Whether signatures with SHA-1 are believed; only for old SNS topics.
     #[serde(default)]
     allow_sha1: Option<bool>,
+    /// The provider's API key, by which mail that it only tells of is fetched: resend, postmark (the server's token),
+    /// nylas.
+    #[serde(default)]
+    api_key: Option<String>,
+    /// Where the provider's API begins, when it is not the usual place: another region, say.
+    #[serde(default)]
+    base_url: Option<String>,
+    /// How often the provider is asked which mails came, for hooks that were lost: `5m`, between 10s and 1d; resend and
+    /// postmark. Never without.
+    #[serde(default)]
+    poll: Option<String>,
 }
 
-/// Another secret for a source, in the form of its kind.
+/// Another secret for a source, in the form of its kind, or another way to collect its mail. What is left out stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RotateBody {
@@ -91,6 +106,15 @@ pub(super) struct RotateBody {
     /// Whether the secret before stays live beside the new one; true by default.
     #[serde(default)]
     keep_old: Option<bool>,
+    /// Another API key of the provider.
+    #[serde(default)]
+    api_key: Option<String>,
+    /// Another place for its API, with the key for it.
+    #[serde(default)]
+    base_url: Option<String>,
+    /// How often it is asked which mails came.
+    #[serde(default)]
+    poll: Option<String>,
 }
 
 /// Every way to prove oneself; a call names one.
@@ -105,7 +129,14 @@ struct Proofs {
 }
 
 impl Proofs {
+    /// The one that is given.
     fn read(self) -> Result<Proof, Problem> {
+        let missing = "is missing; postmark and brevo take basic, bearer, header or query instead, ses takes topics";
+        self.maybe()?.ok_or_else(|| Problem::from(vec![FieldError::new("secret", missing)]))
+    }
+
+    /// The one that is given, if one is.
+    fn maybe(self) -> Result<Option<Proof>, Problem> {
         let allow_sha1 = self.allow_sha1.unwrap_or(false);
         let all = [
             self.secret.map(Proof::Key),
@@ -117,15 +148,25 @@ impl Proofs {
         ];
         let mut given = all.into_iter().flatten();
         let fault = |message: &str| Problem::from(vec![FieldError::new("secret", message)]);
-        let proof = given.next().ok_or_else(|| {
-            fault("is missing; postmark and brevo take basic, bearer, header or query instead, ses takes topics")
-        })?;
+        let Some(proof) = given.next() else { return Ok(None) };
         if given.next().is_some() {
             return Err(fault("and the like: one of secret, basic, bearer, header, query and topics is given"));
         }
         texts(&proof).into_iter().try_for_each(|text| words("secret", text))?;
-        Ok(proof)
+        Ok(Some(proof))
     }
+}
+
+/// How mail is collected, read from a body.
+fn collecting(api_key: Option<String>, base_url: Option<String>, poll: Option<String>) -> Result<Collecting, Problem> {
+    let given = [("api_key", &api_key), ("base_url", &base_url), ("poll", &poll)];
+    given.into_iter().try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| words(at, text)))?;
+    let span = |text: &str| {
+        let span = parse_span(text);
+        span.ok_or_else(|| Problem::from(vec![FieldError::new("poll", "is a span such as 30s or 5m")]))
+    };
+    let poll_ms = poll.as_deref().map(span).transpose()?;
+    Ok(Collecting { api_key, base_url, poll_ms })
 }
 
 /// Every text in a proof, to be bounded.
@@ -155,6 +196,16 @@ pub(super) struct SourceBody {
     /// How many secrets, or topics, are live.
     secrets: usize,
     rotated_at: Option<String>,
+    /// Whether mail that it only tells of can be fetched.
+    has_api_key: bool,
+    /// Where it is fetched, when that is not the provider's usual place.
+    base_url: Option<String>,
+    /// How often the provider is asked which mails came.
+    poll: Option<String>,
+    /// When it was asked last, to the end of its list.
+    last_polled_at: Option<String>,
+    /// What has gone wrong with that since.
+    last_error: Option<String>,
 }
 
 impl From<&Source> for SourceBody {
@@ -171,6 +222,11 @@ impl From<&Source> for SourceBody {
             has_secret: source.secrets > 0,
             secrets: source.secrets,
             rotated_at: source.rotated_at.map(|at| at.to_string()),
+            has_api_key: source.fetches,
+            base_url: source.base_url.clone(),
+            poll: source.poll_ms.map(show_span),
+            last_polled_at: source.polled.at.map(|at| at.to_string()),
+            last_error: source.polled.error.clone(),
         }
     }
 }
@@ -187,6 +243,13 @@ pub(super) fn source_id(text: &str) -> Result<SourceId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no source {text}")))
 }
 
+/// What is said of collecting, as a call means it. `None` when nothing is.
+fn meant(collecting: &Collecting) -> Option<serde_json::Value> {
+    let Collecting { api_key, base_url, poll_ms } = collecting;
+    let said = *collecting != Collecting::default();
+    said.then(|| serde_json::json!({ "api_key": api_key, "base_url": base_url, "poll": poll_ms }))
+}
+
 /// Add a source of provider events.
 #[utoipa::path(post, path = "/v1/sources", tag = "sources", request_body = NewSourceBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
@@ -195,8 +258,22 @@ pub(super) fn source_id(text: &str) -> Result<SourceId, Problem> {
         (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let NewSourceBody { name, kind, transport, takes, secret, basic, bearer, header, query, topics, allow_sha1 } =
-        body.parse()?;
+    let NewSourceBody {
+        name,
+        kind,
+        transport,
+        takes,
+        secret,
+        basic,
+        bearer,
+        header,
+        query,
+        topics,
+        allow_sha1,
+        api_key,
+        base_url,
+        poll,
+    } = body.parse()?;
     if name.trim().is_empty() {
         return Err(Problem::from(vec![FieldError::new("name", "is empty")]).into());
     }
@@ -204,11 +281,15 @@ pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) ->
     [("name", &name), ("kind", &kind)].into_iter().chain(transport_named).try_for_each(|(at, text)| words(at, text))?;
     let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
     let takes = takes.as_deref().map(Takes::parse).transpose()?;
-    let new = NewSource { name, kind, transport, takes, proof };
+    let collecting = collecting(api_key, base_url, poll)?;
+    let new = NewSource { name, kind, transport, takes, proof, collecting };
     let mut meaning = serde_json::json!([new.name, new.kind, new.transport, new.proof]);
     // A call without it means what it meant before there was such a field.
     if let (Some(meaning), Some(takes)) = (meaning.as_array_mut(), new.takes) {
         meaning.push(serde_json::json!(takes.words()));
+    }
+    if let (Some(meaning), Some(collecting)) = (meaning.as_array_mut(), meant(&new.collecting)) {
+        meaning.push(collecting);
     }
     let asked = door.asked("sources", "", &app.engine.blind(meaning.to_string().as_bytes()));
     let source = app.engine.create_source(&door.caller, new, asked).await?;
@@ -244,7 +325,8 @@ pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathO
     Ok(Json(SourceBody::from(&source)).into_response())
 }
 
-/// Give a source another secret. The one before stays live until the next rotation.
+/// Give a source another secret, or another key to collect mail with. The secret before stays live until the next
+/// rotation.
 #[utoipa::path(post, path = "/v1/sources/{id}/rotate", tag = "sources", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateBody,
     responses((status = 200, description = "The source", body = SourceBody),
@@ -254,11 +336,20 @@ pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathO
     let id = source_id(&id)?;
     // Whose it is comes first: a stranger learns nothing about what a body should be.
     app.engine.source(&door.caller, id).await?;
-    let RotateBody { secret, basic, bearer, header, query, topics, allow_sha1, keep_old } = body.parse()?;
-    let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
+    let body: RotateBody = body.parse()?;
+    let RotateBody { secret, basic, bearer, header, query, topics, allow_sha1, keep_old, .. } = body;
+    let collecting = collecting(body.api_key, body.base_url, body.poll)?;
+    let proofs = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 };
+    let said = meant(&collecting);
+    let proof = if said.is_some() { proofs.maybe()? } else { Some(proofs.read()?) };
     let keep = keep_old.unwrap_or(true);
-    let meaning = app.engine.blind(serde_json::json!([proof, keep]).to_string().as_bytes());
+    let meaning = match said {
+        None => serde_json::json!([proof, keep]),
+        Some(said) => serde_json::json!([proof, keep, said]),
+    };
+    let meaning = app.engine.blind(meaning.to_string().as_bytes());
+    let rotation = Rotation { proof, keep, collecting };
     let asked = door.asked("sources/rotate", &id.to_string(), &meaning);
-    let source = app.engine.rotate_source(&door.caller, id, (proof, keep), asked).await?;
+    let source = app.engine.rotate_source(&door.caller, id, rotation, asked).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }

@@ -46,7 +46,8 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
 /// Figures in the text form of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "system", security(()), responses((status = 200, description = "Figures", body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    let text = app.engine.render_metrics().await;
+    let more = app.tally.as_ref().map(|tally| tally.figures()).unwrap_or_default();
+    let text = app.engine.render_metrics(&more).await;
     typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
 }
 

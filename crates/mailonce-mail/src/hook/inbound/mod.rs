@@ -18,6 +18,7 @@ mod standard;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{limits, port::collect::Notice};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::compose::{Fields, rebuild};
@@ -92,6 +93,28 @@ pub fn mail(kind: Kind, request: &HookRequest<'_>) -> Result<Option<Mail>, Unrea
         Kind::Usesend | Kind::Brevo => Ok(None),
     }?;
     mail.map(Mail::checked).transpose()
+}
+
+/// A header of a rebuilt mail for each file that the provider named and did not give out.
+pub const MISSING_FILE: &str = "X-Mailonce-Missing-File";
+
+/// A mail that a provider lists. `None` when it is not to be collected.
+pub fn listed(kind: Kind, mail: &Value) -> Result<Option<Mail>, Unreadable> {
+    let mail = match kind {
+        Kind::Postmark => postmark::listed(mail)?,
+        Kind::Resend => Some(resend::listed(mail)?),
+        _ => None,
+    };
+    mail.map(Mail::checked).transpose()
+}
+
+/// A mail out of the fields that a provider gave for it. `name` makes its boundaries.
+pub fn given(kind: Kind, name: &str, fields: &Value) -> Result<Bytes, Unreadable> {
+    match kind {
+        Kind::Postmark => postmark::of(fields)?.content.ok_or(Unreadable::Shape("fields that make a mail")),
+        Kind::Resend => resend::given(name, fields),
+        _ => Err(Unreadable::Shape("a provider that gives fields")),
+    }
 }
 
 impl Mail {

@@ -1,9 +1,10 @@
-//! Postmark: one JSON object for each mail, with the whole mail in `RawEmail` when the server is set to include it.
+//! Postmark: one JSON object for each mail, with the whole mail in `RawEmail` when the server is set to include it. A
+//! list of mails and a mail's details have the same fields, without the contents of files.
 
-use mailonce_core::content::Attachment;
+use mailonce_core::{content::Attachment, port::collect::Notice};
 use serde_json::Value;
 
-use super::{Bytes, Mail, base64, filled, people};
+use super::{Bytes, MISSING_FILE, Mail, base64, filled, people};
 use crate::{
     compose::Fields,
     hook::{Unreadable, json},
@@ -15,19 +16,39 @@ pub(super) fn read(body: &[u8]) -> Result<Option<Mail>, Unreadable> {
     if is_mail { of(&mail).map(Some) } else { Ok(None) }
 }
 
-/// The mail in one object, as hooks bring it and as its details are answered.
-pub(super) fn of(mail: &Value) -> Result<Mail, Unreadable> {
+/// One of a list. `None` when Postmark blocked it, by rules of the account.
+pub(super) fn listed(mail: &Value) -> Result<Option<Mail>, Unreadable> {
+    let blocked = json::text(mail, "/Status").is_some_and(|status| status.eq_ignore_ascii_case("blocked"));
+    if blocked {
+        return Ok(None);
+    }
+    let told = told(mail)?;
+    let notice = Notice { id: told.name.clone(), ..Notice::default() };
+    Ok(Some(Mail { notice: Some(notice), ..told }))
+}
+
+/// Name and recipients, the same wherever the mail is told of.
+fn told(mail: &Value) -> Result<Mail, Unreadable> {
     let name = json::text(mail, "/MessageID").ok_or(Unreadable::Shape("a mail with MessageID"))?.to_owned();
-    let headers = headers(mail);
     let [to, cc, bcc] = ["/ToFull", "/CcFull", "/BccFull"].map(|at| people::list(mail.pointer(at)));
     let told = people::list(mail.pointer("/OriginalRecipient"));
     let envelope = !told.is_empty();
     let recipients = if envelope { people::addresses([&told]) } else { people::addresses([&to, &cc, &bcc]) };
+    Ok(Mail { name, sender: None, recipients, envelope, content: None, notice: None })
+}
+
+/// The mail in one object, as hooks bring it and as its details are answered.
+pub(super) fn of(mail: &Value) -> Result<Mail, Unreadable> {
+    let told = told(mail)?;
+    let mut headers = headers(mail);
     let sender = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("return-path"));
     let sender = sender.map(|(_, value)| value.trim().trim_matches(['<', '>']).to_owned());
     let content = if let Some(raw) = json::text(mail, "/RawEmail") {
         Bytes::whole(raw.as_bytes().to_vec())
     } else {
+        let (attachments, missing) = attachments(mail)?;
+        headers.extend(missing.into_iter().map(|name| (MISSING_FILE.to_owned(), name)));
+        let [to, cc] = ["/ToFull", "/CcFull"].map(|at| people::list(mail.pointer(at)));
         let fields = Fields {
             headers,
             from: people::list(mail.pointer("/FromFull").or_else(|| mail.pointer("/From"))),
@@ -39,11 +60,11 @@ pub(super) fn of(mail: &Value) -> Result<Mail, Unreadable> {
             message_id: None,
             text: filled(json::text(mail, "/TextBody")),
             html: filled(json::text(mail, "/HtmlBody")),
-            attachments: attachments(mail)?,
+            attachments,
         };
-        Bytes::rebuilt(fields, &name)?
+        Bytes::rebuilt(fields, &told.name)?
     };
-    Ok(Mail { name, sender, recipients, envelope, content: Some(content), notice: None })
+    Ok(Mail { sender, content: Some(content), ..told })
 }
 
 fn headers(mail: &Value) -> Vec<(String, String)> {
@@ -52,15 +73,22 @@ fn headers(mail: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-fn attachments(mail: &Value) -> Result<Vec<Attachment>, Unreadable> {
-    let all = mail.pointer("/Attachments").and_then(Value::as_array).into_iter().flatten();
-    all.map(|one| {
-        Ok(Attachment {
-            filename: filled(json::text(one, "/Name")),
+/// The files, and the names of those whose content is not told.
+fn attachments(mail: &Value) -> Result<(Vec<Attachment>, Vec<String>), Unreadable> {
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    for one in mail.pointer("/Attachments").and_then(Value::as_array).into_iter().flatten() {
+        let filename = filled(json::text(one, "/Name"));
+        let octets = one.pointer("/ContentLength").and_then(Value::as_u64).unwrap_or_default();
+        if one.get("Content").is_none() && octets > 0 {
+            missing.push(filename.unwrap_or_else(|| "unnamed".into()));
+            continue;
+        }
+        there.push(Attachment {
+            filename,
             content_type: filled(json::text(one, "/ContentType")),
             content_id: filled(json::text(one, "/ContentID")),
             bytes: base64(json::text(one, "/Content").unwrap_or_default())?,
-        })
-    })
-    .collect()
+        });
+    }
+    Ok((there, missing))
 }

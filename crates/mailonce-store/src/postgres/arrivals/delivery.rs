@@ -2,7 +2,7 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    delivery::{Delivery, DeliveryQuery, DeliveryState, Reading, Settle, Suppression},
+    delivery::{Brought, Delivery, DeliveryQuery, DeliveryState, Reading, Settle, Suppression},
     event::NewEvent,
     id::{DeliveryId, EmailId, NodeId, TeamId},
     limits,
@@ -53,6 +53,9 @@ const CHANGE: &str = "
                   $9::text[], $10::text[], $11::boolean[])
         AS w (team, id, rev, state, attempts, due, holder, message, suppressed, trouble, keeps)
      WHERE d.team = w.team AND d.id = w.id";
+/// Whoever reads it goes on.
+const BRING: &str = "UPDATE deliveries SET rev = $3, attempts = $4, raw = $5, about = $6 WHERE team = $1 AND id = $2";
+const KEEP_BROUGHT: &str = "INSERT INTO raws (id, users, bytes) VALUES ($1, 1, $2)";
 const LET_GO: &str = "
     UPDATE raws r SET users = r.users - w.count
       FROM (SELECT r.id, w.count FROM unnest($1::uuid[], $2::int[]) AS w (id, count) JOIN raws r ON r.id = w.id
@@ -153,6 +156,27 @@ impl Ledger {
         changed.write(&tx).await?;
         self.commit(tx, 1).await?;
         Ok(readings)
+    }
+
+    /// Puts a mail in the place of the notice of a waiting delivery.
+    pub(super) async fn bring(&self, team: TeamId, id: DeliveryId, brought: &Brought) -> Tried<Option<Delivery>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let rows = ask(&tx, ONE_LOCKED, &[&team.0, &id.0]).await?;
+        let notice: Option<Uuid> = rows.first().map_or(Ok(None), |row| row.try_get(DELIVERY_COLUMNS))?;
+        let mut found = first(&rows, read_delivery)?;
+        let brings = found.as_mut().is_some_and(|delivery| delivery.bring(brought));
+        let Some(delivery) = found.as_ref().filter(|_| brings) else {
+            tx.rollback().await?;
+            return Ok(found);
+        };
+        let place = brought.place.0;
+        run(&tx, KEEP_BROUGHT, &[&place, &brought.raw.as_ref()]).await?;
+        let (rev, attempts, about) = (delivery.rev as i32, delivery.attempts as i32, write_json(&*delivery.about)?);
+        run(&tx, BRING, &[&team.0, &id.0, &rev, &attempts, &place, &about]).await?;
+        let_go(&tx, notice.into_iter()).await?;
+        self.commit(tx, 1).await?;
+        Ok(found)
     }
 
     /// Ends or postpones a waiting delivery that makes no message now.

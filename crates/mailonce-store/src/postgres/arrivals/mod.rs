@@ -31,7 +31,7 @@ mod watch;
 use async_trait::async_trait;
 use mailonce_core::{
     artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    delivery::{Arrival, Delivery, DeliveryQuery, Reading, Received, Settle},
+    delivery::{Arrival, Brought, Delivery, DeliveryQuery, Reading, Received, Settle},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
     inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
     message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
@@ -84,6 +84,10 @@ impl Arrivals for Postgres {
 
     async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>> {
         told(insist!(self.ledger.read(node, max, now)))
+    }
+
+    async fn bring(&self, team: TeamId, id: DeliveryId, brought: Brought) -> Result<Option<Delivery>> {
+        told(insist!(self.ledger.bring(team, id, &brought)))
     }
 
     async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed> {

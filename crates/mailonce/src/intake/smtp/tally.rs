@@ -1,8 +1,11 @@
 //! What the listener counts, for whoever shows figures.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 macro_rules! reasons {
@@ -102,6 +105,27 @@ impl Tally {
         self.refused[reason as usize].load(Ordering::Relaxed)
     }
 
+    /// Every figure in the text form of Prometheus.
+    pub fn figures(&self) -> String {
+        let mut text = String::new();
+        let mut single = |name: &str, kind: &str, help: &str, suffix: &str, value: u64| {
+            let name = format!("mailonce_smtp_{name}");
+            // Writing to a String cannot fail.
+            writeln!(text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name}{suffix} {value}").ok();
+        };
+        single("connections", "counter", "Connections to the SMTP listener", "_total", self.connections());
+        single("sessions", "gauge", "SMTP sessions that are open", "", self.open());
+        single("mails", "counter", "Mails taken by SMTP", "_total", self.taken());
+        single("octets", "counter", "Octets of the mails taken by SMTP", "_total", self.octets());
+        text.push_str("# HELP mailonce_smtp_refused What the SMTP listener did not take, by reason.\n");
+        text.push_str("# TYPE mailonce_smtp_refused counter\n");
+        for reason in Reason::ALL {
+            let count = self.refused(*reason);
+            writeln!(text, "mailonce_smtp_refused_total{{reason=\"{}\"}} {count}", reason.word()).ok();
+        }
+        text
+    }
+
     pub(super) fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
@@ -128,5 +152,32 @@ pub(super) struct Open(Arc<Tally>);
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_shown() {
+        let tally = Arc::new(Tally::default());
+        let open = tally.opened();
+        tally.connected();
+        tally.took(7);
+        tally.refuse(Reason::Size);
+        let shown = tally.figures();
+        for line in [
+            "mailonce_smtp_connections_total 1",
+            "mailonce_smtp_sessions 1",
+            "mailonce_smtp_mails_total 1",
+            "mailonce_smtp_octets_total 7",
+            "mailonce_smtp_refused_total{reason=\"size\"} 1",
+            "mailonce_smtp_refused_total{reason=\"rate\"} 0",
+        ] {
+            assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
+        }
+        drop(open);
+        assert!(tally.figures().contains("mailonce_smtp_sessions 0"));
     }
 }

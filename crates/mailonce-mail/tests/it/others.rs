@@ -11,13 +11,12 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 use serde_json::{Map, Value, json};
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::path::Path;
 
-use crate::letters::{Owned, letters};
+use crate::{
+    letters::{Owned, letters},
+    python,
+};
 
 /// Letters by chance, always the same ones.
 fn some_letters(count: usize) -> Vec<Owned> {
@@ -62,7 +61,7 @@ fn python_reads_every_mail_as_it_was_asked_for() {
         .iter()
         .map(|letter| json!({ "mail": STANDARD.encode(letter.compose().unwrap()), "asked": asked(letter) }))
         .collect();
-    run(Path::new("python3"), "read_mail.py", &cases);
+    python::run(Path::new("python3"), "read_mail.py", &cases);
 }
 
 fn asked(letter: &Owned) -> Value {
@@ -103,7 +102,8 @@ fn dkimpy_verifies_both_kinds_of_signature() {
         json!({ "mail": STANDARD.encode(signed), "records": records, "signatures": signers.len() })
     });
     let cases: Vec<Value> = cases.collect();
-    run(&python_with_dkimpy(), "verify_dkim.py", &json!({ "mails": cases, "rsa": rsa }));
+    let dkimpy = python::with("dkimpy", "dkim, nacl", &["dkimpy==1.1.8", "pynacl==1.6.2"]);
+    python::run(&dkimpy, "verify_dkim.py", &json!({ "mails": cases, "rsa": rsa }));
 }
 
 fn record(signer: &Signer<'_>) -> (String, Value) {
@@ -113,40 +113,4 @@ fn record(signer: &Signer<'_>) -> (String, Value) {
 
 fn pkcs8((_, key): &(&str, DkimKey)) -> String {
     STANDARD.encode(key.to_pkcs8())
-}
-
-/// A Python of our own with dkimpy in it, made once and kept under `target/`.
-fn python_with_dkimpy() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dkimpy");
-    let python = home.join("bin/python");
-    let ready = Command::new(&python).args(["-c", "import dkim, nacl"]).stderr(Stdio::null()).status();
-    if !ready.is_ok_and(|status| status.success()) {
-        must("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home));
-        must("pip", Command::new(&python).args(["-m", "pip", "install", "-q", "dkimpy==1.1.8", "pynacl==1.6.2"]));
-    }
-    python
-}
-
-fn must(what: &str, command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{what} is needed for this test: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what} is needed for this test and failed: {said}");
-}
-
-/// Runs a helper beside these tests and fails with what it says.
-fn run(python: &Path, script: &str, cases: &Value) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script);
-    let mut child = Command::new(python)
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{} is needed for this test and does not start: {error}", python.display()));
-    // The helper reads all of it before it says a word. If it died instead, what it said comes first.
-    let given = child.stdin.take().unwrap().write_all(cases.to_string().as_bytes());
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    given.unwrap();
 }

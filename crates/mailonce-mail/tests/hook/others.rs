@@ -1,0 +1,85 @@
+//! Signatures made by others: `standardwebhooks` and `svix` as their authors publish them, SNS and SendGrid by Python's
+//! `cryptography`. What they sign is believed; bent, under another secret or too old it is not.
+
+use mailonce_core::time::Time;
+use mailonce_mail::hook::{Kind, Reject, Secrets};
+use serde_json::{Value, json};
+
+use crate::{
+    python,
+    rig::{NOW, Post, set},
+    sns::{TOPIC, confirmation, notification},
+};
+
+const BODY: &str = r#"{"type":"email.received","data":{"email_id":"m1","subject":"Grüße"}}"#;
+
+/// What they signed now.
+fn requests() -> Vec<Value> {
+    let packages = ["standardwebhooks==1.1.0", "svix==2.9.1", "cryptography==50.0.2"];
+    let home = python::with("hooks", "standardwebhooks, svix.webhooks, cryptography", &packages);
+    let with_subject = set(&notification("hello"), "/Subject", "About it");
+    let sns: Vec<Value> = [notification("hello"), with_subject, confirmation()].map(unsigned).to_vec();
+    let given = json!({ "at": NOW.0 / 1000, "body": BODY, "sns": sns });
+    serde_json::from_str(&python::run(&home, "sign_hooks.py", &given)).unwrap()
+}
+
+/// Without what only a signer adds.
+fn unsigned(mut message: Value) -> Value {
+    for name in ["Signature", "SignatureVersion"] {
+        message.as_object_mut().unwrap().remove(name);
+    }
+    message
+}
+
+fn post(request: &Value) -> Post {
+    let headers = request["headers"].as_object().unwrap();
+    let post = Post::of(request["body"].as_str().unwrap());
+    let post = headers.iter().fold(post, |post, (name, value)| post.with(name, value.as_str().unwrap()));
+    Post { certificate: request["certificate"].as_str().map(|pem| pem.as_bytes().to_vec()), ..post }
+}
+
+/// The kinds that take a request, and what they are configured with: rightly, and wrongly.
+fn secrets(request: &Value) -> Vec<(Kind, Secrets, Secrets)> {
+    let secret = || request["secret"].as_str().unwrap();
+    let keys = |kind, key: &str| Secrets::keys(kind, &[key]).unwrap();
+    let other = "whsec_YW5vdGhlciBvbmUgb2YgMjQgbGV0dGVycw==";
+    let topics = |topic: &str, sha1| Secrets::topics(vec![topic.into()], sha1).unwrap();
+    match request["scheme"].as_str().unwrap() {
+        "standardwebhooks" | "svix" => {
+            [Kind::Standard, Kind::Resend].map(|kind| (kind, keys(kind, secret()), keys(kind, other))).to_vec()
+        }
+        "sendgrid" => {
+            let stranger = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE83T4O/n84iotIvIW4mdBgQ/7dAfSmpqIM8kF9mN1flpVKS3GRqe62gw+2fNNRaINXvVpiglSI8eNEc6wEA3F+g==";
+            vec![(Kind::Sendgrid, keys(Kind::Sendgrid, secret()), keys(Kind::Sendgrid, stranger))]
+        }
+        "sns1" => vec![(Kind::Ses, topics(TOPIC, true), topics(TOPIC, false))],
+        _ => vec![(Kind::Ses, topics(TOPIC, false), topics(&TOPIC.replace("events", "other"), false))],
+    }
+}
+
+#[test]
+fn what_other_libraries_sign_is_believed_and_nothing_else_is() {
+    let requests = requests();
+    let schemes: std::collections::BTreeSet<&str> =
+        requests.iter().map(|one| one["scheme"].as_str().unwrap()).collect();
+    assert_eq!(schemes.into_iter().collect::<Vec<_>>(), ["sendgrid", "sns1", "sns2", "standardwebhooks", "svix"]);
+    for request in &requests {
+        let (scheme, body) = (&request["scheme"], request["body"].as_str().unwrap());
+        for (kind, right, wrong) in secrets(request) {
+            let verdict = |post: &Post, secrets: &Secrets, now: Time| post.verify(secrets, now);
+            let post = post(request);
+            assert_eq!(verdict(&post, &right, NOW), Ok(()), "{scheme} for {kind}");
+            let refused = verdict(&post, &wrong, NOW);
+            assert!(refused.is_err(), "{scheme} for {kind} under a secret that is not its own");
+            let bent = body.replace("m1", "m2").replace("hello", "hullo").replace("chosen", "chusen");
+            assert_ne!(bent, body);
+            assert_eq!(
+                verdict(&post.clone().saying(bent), &right, NOW),
+                Err(Reject::BadSignature),
+                "{scheme} for {kind}"
+            );
+            let late = NOW.plus(right.tolerance_ms() + 1_000);
+            assert!(matches!(verdict(&post, &right, late), Err(Reject::Stale { .. })), "{scheme} for {kind}, too old");
+        }
+    }
+}

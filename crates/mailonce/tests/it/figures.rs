@@ -1,0 +1,74 @@
+//! Figures of mail that comes in: by way in, layer and reason, and the SMTP listener's own.
+
+use serde_json::json;
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use crate::{
+    binary::Desk,
+    call::post,
+    world::{HOUR, World},
+};
+
+const RAW: &str = "From: ann@shop.test\nTo: a@agents.test\nMessage-ID: <1@shop.test>\nSubject: Hi\n\nHello\n";
+
+async fn count(world: &World, figure: &str) -> u64 {
+    let text = world.get("/metrics").await.is(200).text;
+    let line = text.lines().find_map(|line| line.strip_prefix(figure)?.trim().parse().ok());
+    line.unwrap_or_else(|| panic!("{figure} is not in {text}"))
+}
+
+over_memory_and_sqlite! {
+    async fn arrivals_are_counted_by_way_in_layer_and_reason(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        world.post("/v1/inboxes", &json!({ "username": "old", "ttl": "1m" })).await.is(201);
+        world.pass(HOUR);
+        for to in ["a@agents.test", "a@agents.test", "a+x@agents.test", "old@agents.test"] {
+            world.arrives(&[to], RAW).await;
+        }
+        let arrived = |outcome: &str, reason: &str| {
+            format!("mailonce_inbound_deliveries_total{{intake=\"smtp\",outcome=\"{outcome}\",reason=\"{reason}\"}}")
+        };
+        assert_eq!(count(&world, &arrived("kept", "new")).await, 2);
+        assert_eq!(count(&world, &arrived("duplicate", "same_delivery")).await, 1);
+        assert_eq!(count(&world, &arrived("refused", "expired_inbox")).await, 1);
+        let read = |reason: &str| {
+            format!("mailonce_inbound_messages_total{{intake=\"smtp\",layer=\"message\",reason=\"{reason}\"}}")
+        };
+        assert_eq!(count(&world, &read("new")).await, 1);
+        assert_eq!(count(&world, &read("same_message")).await, 1);
+    }
+
+    /// The sandbox's way to an inbox at a domain of the team's own is known after a restart too.
+    async fn domains_of_inboxes_are_learnt_at_start(world) {
+        world.post("/v1/inboxes", &json!({ "address": "a@own.test" })).await.is(201);
+        let world = world.restart().await;
+        world.engine.learn_inbox_domains().await.unwrap();
+        let mail = json!({ "from": "b@example.com", "to": ["a@own.test"], "subject": "s", "text": "t" });
+        let sent = world.call(post("/v1/emails").key("k").json(&mail)).await.is(202).word("id");
+        assert_eq!(world.email(&sent).await["handoffs"][0]["transport"], "local");
+    }
+}
+
+#[tokio::test]
+async fn the_smtp_listener_counts_for_everyone_to_see() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let http = server.url.strip_prefix("http://").unwrap().to_owned();
+    let mut places = server.greeting.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':');
+    let smtp = places.find(|word| word.starts_with("127.0.0.1:") && *word != http).expect("the SMTP address");
+    let mut talk = TcpStream::connect(smtp).unwrap();
+    talk.write_all(b"NONSENSE\r\nQUIT\r\n").unwrap();
+    let mut said = String::new();
+    talk.read_to_string(&mut said).unwrap();
+    let mut web = TcpStream::connect(&http).unwrap();
+    web.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut shown = String::new();
+    web.read_to_string(&mut shown).unwrap();
+    assert!(shown.contains("mailonce_smtp_connections_total 1"), "{said}{shown}");
+    assert!(shown.contains("mailonce_smtp_refused_total{reason=\"syntax\"} 1"), "{said}{shown}");
+    server.terminate().await;
+}
