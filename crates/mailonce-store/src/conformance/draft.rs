@@ -7,7 +7,7 @@ use mailonce_core::{
     id::{EmailId, IdMaker, TeamId},
     intent::Intent,
     key::{Key, KeyHash, KeyName},
-    port::store::{Envelope, Wish},
+    port::store::{Care, Envelope, Wish},
     time::Time,
     ttl::{self, Ttl},
 };
@@ -169,6 +169,7 @@ impl Draft {
             envelopes: self.envelopes(&content),
             due: self.due,
             body: serde_json::to_vec(&content).unwrap().into(),
+            care: Care::default(),
         }
     }
 
@@ -207,6 +208,8 @@ impl Draft {
             transport: None,
             resend_of: self.resend_of,
             reason: self.resend_of.map(|_| "asked for".into()),
+            answers: None,
+            thread: None,
         }
     }
 

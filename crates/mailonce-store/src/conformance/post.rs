@@ -165,6 +165,7 @@ pub(super) fn letter(name: Option<u8>, content: u8) -> NewMessage {
         name: name.map(hash),
         content: hash(content),
         names: name.map(hash).into_iter().collect(),
+        email: None,
         head: MessageHead {
             message_id: name.map(|n| format!("<{n}@sender.test>")),
             from: Some(party("no-reply@sender.test")),

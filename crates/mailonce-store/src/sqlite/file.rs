@@ -89,6 +89,7 @@ pub(super) fn file(
         inbox,
         seq,
         thread,
+        row: None,
         reused: novelty == Novelty::Reused,
         known: artifact::known(ledger.conn, number, inbox, message, team)?,
     };

@@ -6,6 +6,7 @@ mod arrivals;
 mod artifact;
 mod change;
 mod clear;
+mod conversation;
 mod delivery;
 mod events;
 mod file;
@@ -406,6 +407,10 @@ impl Store for Sqlite {
         let Some(number) = self.number(team) else { return Ok(Page { rows: Vec::new(), next: None }) };
         let fresh = Arc::clone(&self.fresh);
         self.look(move |conn| look::list(conn, &fresh, (team, number), &query)).await
+    }
+
+    async fn stuck(&self, _after: Option<(TeamId, EmailId)>, _limit: usize) -> Result<Vec<Email>> {
+        Err(StoreError::Unreachable("not yet".into()))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
