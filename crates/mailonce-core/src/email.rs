@@ -11,7 +11,7 @@ use crate::{
     digest::Digest,
     event::{Kind, NewEvent},
     handoff::{Attempt, AttemptAbout, Handoff, Outcome, State, Step},
-    id::{ApiKeyId, EmailId, TeamId},
+    id::{ApiKeyId, EmailId, MessageId, TeamId, ThreadId},
     intent::Intent,
     key::{Key, KeyHash, KeyName},
     limits, mutant,
@@ -80,8 +80,24 @@ impl EmailState {
 words! {
     /// A check inside the accept transaction that spoke.
     Guard {
+        /// The message is our own.
+        Itself = "self",
+        /// A machine wrote the message.
+        Automatic = "automatic",
+        /// The message was answered.
+        AlreadyAnswered = "already_answered",
+        /// Another agent holds the thread, or took it since.
+        Leased = "leased",
+        /// A person wrote again meanwhile.
+        NewerMessage = "newer_message",
+        /// Too many answers.
+        Cap = "cap",
+        /// Another mail to the same people says the same.
+        LooksDuplicate = "looks_duplicate",
         /// The same intent already went, or is going, to some of these recipients.
         Overlaps = "overlaps",
+        /// A rule wants a person to look first.
+        Approval = "approval",
     }
 }
 
@@ -148,6 +164,12 @@ pub struct EmailHead {
     /// Why it was sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The message it answers or passes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<MessageId>,
+    /// The thread it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
 }
 
 impl EmailHead {
@@ -196,7 +218,7 @@ pub struct Email {
     pub ttl: Ttl,
     /// When it first became terminal.
     pub settled_at: Option<Time>,
-    /// The guard that holds or held it.
+    /// The guard that holds or held it, or that only spoke.
     pub guard: Option<Guard>,
     /// The next version, when one was made.
     pub resent_as: Option<EmailId>,
@@ -300,7 +322,7 @@ impl Email {
 
     /// Whether its acceptance is told as one that is held.
     pub fn accepted_kind(&self) -> Kind {
-        if self.guard.is_some() { Kind::EmailHeld } else { Kind::EmailAccepted }
+        if self.guard.is_some() && self.state() == EmailState::Held { Kind::EmailHeld } else { Kind::EmailAccepted }
     }
 
     /// An event about this email as it stands.

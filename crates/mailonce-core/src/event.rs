@@ -52,6 +52,24 @@ words! {
         ArtifactConsumed = "artifact.consumed",
         /// Whoever took a code or link says that it was used.
         ArtifactApplied = "artifact.applied",
+        /// An email that was held may leave.
+        EmailReleased = "email.released",
+        /// A message was answered.
+        MessageAnswered = "message.answered",
+        /// A message was passed on.
+        MessageForwarded = "message.forwarded",
+        /// A message wants no answer any more.
+        MessageSkipped = "message.skipped",
+        /// A guard refused an answer.
+        ReplyRefused = "reply.refused",
+        /// An agent took a thread.
+        ThreadLeased = "thread.leased",
+        /// A thread was answered too often, and an answer is held.
+        ThreadCap = "thread.cap",
+        /// A person is asked.
+        EscalationOpened = "escalation.opened",
+        /// A question was answered, by a person, by time or by itself.
+        EscalationResolved = "escalation.resolved",
         /// A key got another memory.
         KeyExtended = "key.extended",
         /// A key was forgotten by hand.
@@ -64,7 +82,13 @@ impl Kind {
     pub fn about(self) -> &'static str {
         match self {
             Self::KeyExtended | Self::KeyForgotten => "key",
-            Self::MessageReceived => "message",
+            Self::MessageReceived
+            | Self::MessageAnswered
+            | Self::MessageForwarded
+            | Self::MessageSkipped
+            | Self::ReplyRefused => "message",
+            Self::ThreadLeased | Self::ThreadCap => "thread",
+            Self::EscalationOpened | Self::EscalationResolved => "escalation",
             Self::DeliveryDuplicate | Self::DeliveryRefused | Self::DeliveryFailed => "delivery",
             Self::ArtifactFound | Self::ArtifactConsumed | Self::ArtifactApplied => "artifact",
             _ => "email",

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::{
     artifact::{Artifact, NewArtifact},
+    conversation::thread::Thread,
     delivery::{Delivery, DeliveryState, NewDelivery, Received, Settle, Suppression},
     event::{Kind, NewEvent},
-    id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId},
+    id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     limits,
     message::{Filed, Message, MessageFlag, NewMessage},
     time::Time,
@@ -77,6 +78,8 @@ pub struct Ground {
     pub seq: u64,
     /// The thread of the first of the message's names that it knows.
     pub thread: Option<ThreadId>,
+    /// That thread as it is.
+    pub row: Option<Thread>,
     /// Whether it knows the Message-ID with other content.
     pub reused: bool,
     /// For each artifact, in order: the latest of the same kind, value and sender.
@@ -99,6 +102,10 @@ pub struct FiledArtifact {
 pub struct Filing {
     /// The message.
     pub message: Message,
+    /// Its thread as it is from now on.
+    pub thread: Thread,
+    /// The email that joins the thread with it, if none of that id is there yet.
+    pub email: Option<EmailId>,
     /// What was found in it, best first; each once.
     pub artifacts: Vec<FiledArtifact>,
     /// What is told of it, in order.
@@ -119,15 +126,19 @@ impl NewMessage {
     }
 
     /// Files it as the next message of its inbox and ends its delivery.
-    pub fn file(mut self, delivery: &mut Delivery, ground: Ground, now: Time) -> Filing {
+    pub fn file(mut self, delivery: &mut Delivery, mut ground: Ground, now: Time) -> Filing {
+        let email = self.email;
         let artifacts = self.file_artifacts(delivery.team, &ground, now);
+        let row = ground.row.take();
         let message = self.become_message(delivery, &ground, &artifacts);
+        let mut thread = row.unwrap_or_else(|| Thread::begun_by(&message, now));
+        thread.add(&message, now);
         delivery.settle(Settle::Done);
         delivery.message = Some(message.id);
         let found = artifacts.iter().filter(|filed| filed.is_new);
         let found = found.map(|filed| filed.artifact.told(Kind::ArtifactFound, now));
         let events = std::iter::once(message.received(now)).chain(found).collect();
-        Filing { message, artifacts, events }
+        Filing { message, thread, email, artifacts, events }
     }
 
     /// Each value once: as it is known, or as a new artifact.
@@ -239,6 +250,7 @@ mod tests {
             name: None,
             content: [0; 32],
             names: Vec::new(),
+            email: None,
             head: MessageHead { from: Some(from), auth, ..MessageHead::default() },
             marks: Marks::default(),
             state: MessageState::Unanswered,
@@ -248,7 +260,7 @@ mod tests {
 
     fn filed(message: NewMessage, known: Vec<Option<Artifact>>, now: Time) -> (Delivery, Filing) {
         let mut delivery = Delivery::new(parcel(), true, Time(7));
-        let ground = Ground { inbox: INBOX, seq: 41, thread: None, reused: true, known };
+        let ground = Ground { inbox: INBOX, seq: 41, thread: None, row: None, reused: true, known };
         let filing = message.file(&mut delivery, ground, now);
         (delivery, filing)
     }
@@ -256,7 +268,8 @@ mod tests {
     #[test]
     fn a_message_takes_the_next_number_and_ends_its_delivery() {
         let (delivery, filing) = filed(message(vec![]), vec![], Time(9));
-        let Filing { message, artifacts, events } = filing;
+        let Filing { message, thread, artifacts, events, .. } = filing;
+        assert_eq!((thread.id, thread.rev, thread.about.people.len()), (message.thread, 1, 1));
         assert_eq!((message.seq, message.received_at, message.thread.0), (42, Time(7), Uuid::from_u128(5)));
         assert_eq!(message.head.flags, [MessageFlag::MessageIdReused]);
         assert_eq!((delivery.state, delivery.due, delivery.message), (DeliveryState::Done, None, Some(message.id)));

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::{
+    conversation::caps::Caps,
     id::{InboxId, TeamId},
     time::Time,
 };
@@ -48,6 +49,15 @@ pub struct AboutInbox {
     /// Registrable domains whose links are allowed. None: links are judged by their sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub link_domains: Vec<String>,
+    /// How many answers are too many here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caps: Option<Caps>,
+    /// Whether mail that only looks automatic may be answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answers_soft: bool,
+    /// Whether its answers say that a machine wrote them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub says_automatic: bool,
     /// The caller's own words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,

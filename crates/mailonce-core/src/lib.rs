@@ -12,6 +12,7 @@
 //! | [`handoff`], [`email`] | the state machine of one envelope, and the fold over an email |
 //! | [`dispatch`], [`doubt`] | what may happen to an email on its way out; what to do about an unknown outcome |
 //! | [`inbox`], [`delivery`], [`message`], [`artifact`], [`watch`] | mail that comes in: where, how often, what, and what is taken from it |
+//! | [`conversation`] | one answer per message, one agent per thread, no loops; questions for a person |
 //! | [`filing`] | what a delivery goes through on its way to being a message |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
@@ -23,6 +24,7 @@
 pub mod address;
 pub mod artifact;
 pub mod content;
+pub mod conversation;
 pub mod delivery;
 pub mod digest;
 pub mod dispatch;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::{
     artifact::{Artifact, ArtifactKind, NewArtifact},
+    conversation::turn::Turn,
     delivery::Suppression,
     event::{Kind, NewEvent},
-    id::{ArtifactId, DeliveryId, InboxId, MessageId, TeamId, ThreadId},
+    id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     port::authenticate::Auth,
     rule::Evaluated,
     time::Time,
@@ -106,6 +107,9 @@ pub struct Marks {
     /// Whether it counts as read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read: bool,
+    /// Where it stands between agents.
+    #[serde(default, skip_serializing_if = "Turn::is_empty")]
+    pub turn: Turn,
 }
 
 /// Somebody named in a mail. Mail from outside names whom it likes, so this need not be an address that we would
@@ -160,6 +164,9 @@ pub struct MessageHead {
     /// Why it counts as automatic, and whether nothing may override that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automatic: Option<(String, bool)>,
+    /// Why it counts as our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<String>,
     /// What is odd about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<MessageFlag>,
@@ -208,6 +215,8 @@ pub struct NewMessage {
     pub content: [u8; 32],
     /// Hashes of the Message-IDs by which it finds its thread: its own first, then its ancestors, the closest first.
     pub names: Vec<[u8; 32]>,
+    /// The email of ours that it answers.
+    pub email: Option<EmailId>,
     /// What never changes. Its artifacts and `message_id_reused` are filled in by the store.
     pub head: MessageHead,
     /// What rules put on it.
@@ -346,6 +355,7 @@ mod tests {
             name,
             content: [content; 32],
             names: Vec::new(),
+            email: None,
             head: MessageHead::default(),
             marks: Marks::default(),
             state: MessageState::Unanswered,

@@ -2,9 +2,16 @@
 //!
 //! The ledger knows their names and keeps the rest as it is given; what it means is for the engine to say.
 
+use serde_json::json;
 use uuid::Uuid;
 
-use crate::{id::TeamId, time::Time, words::words};
+use crate::{
+    conversation::escalation::Escalation,
+    event::{Kind, NewEvent},
+    id::TeamId,
+    time::Time,
+    words::words,
+};
 
 words! {
     /// What a record is.
@@ -19,6 +26,8 @@ words! {
         Poll = "poll",
         /// What to do with some mail.
         Rule = "rule",
+        /// A question for a person.
+        Escalation = "escalation",
     }
 }
 
@@ -39,6 +48,25 @@ pub struct Record {
     pub created_at: Time,
     /// Everything else, as JSON.
     pub about: String,
+}
+
+impl Record {
+    /// What is told of it when it was made, or became this. The ledger writes it with the record.
+    pub fn told(&self, before: Option<&Self>, now: Time) -> Option<NewEvent> {
+        if self.kind != RecordKind::Escalation {
+            return None;
+        }
+        let read = |record: &Self| serde_json::from_str::<Escalation>(&record.about).ok();
+        let (is, was) = (read(self)?, before.and_then(read));
+        let kind = match was {
+            None => Kind::EscalationOpened,
+            Some(was) if was.state == is.state => return None,
+            Some(_) => Kind::EscalationResolved,
+        };
+        let decided = is.decided.as_ref().map(|decided| decided.decision);
+        let data = json!({ "reason": is.reason, "state": is.state, "about": is.about, "as": decided });
+        Some(NewEvent { kind, at: now, about: self.id, rev: self.rev, data })
+    }
 }
 
 /// The answer to a wish for a record.

@@ -4,7 +4,7 @@ use mailonce_core::{
     email::{Email, EmailHead, Refusal},
     id::EmailId,
     key::{Key, KeyName},
-    port::store::{Bound, Change, Envelope, Once, Resend, Wish},
+    port::store::{Bound, Care, Change, Envelope, Once, Resend, Wish},
     problem::{Code, Problem},
     schedule::Schedule,
     time::Time,
@@ -137,6 +137,7 @@ impl Engine {
             envelopes,
             due: None,
             body,
+            care: Care::default(),
         }
     }
 }

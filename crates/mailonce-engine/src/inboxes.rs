@@ -78,6 +78,9 @@ impl InboxPatch {
             expires_at: self.expires_at.unwrap_or(old.expires_at),
             catch_all: self.catch_all.unwrap_or(old.catch_all),
             link_domains: self.link_domains.unwrap_or(old.link_domains),
+            caps: old.caps,
+            answers_soft: old.answers_soft,
+            says_automatic: old.says_automatic,
             metadata: self.metadata.unwrap_or(old.metadata),
         }
     }

@@ -315,6 +315,7 @@ impl Engine {
             name: head.message_id.as_deref().map(name_hash),
             content,
             names,
+            email: None,
             artifacts: artifacts.collect(),
             marks: Marks::default(),
             state: if automatic { MessageState::Skipped } else { MessageState::Unanswered },

@@ -8,7 +8,7 @@ use mailonce_core::{
     intent::Intent,
     key::{Key, KeyHash, KeyName},
     limits, mutant,
-    port::store::{Accept, AcceptBatch, BatchWish, Bound, Operation, SuppressedCall, SuppressedReason, Wish},
+    port::store::{Accept, AcceptBatch, BatchWish, Bound, Care, Operation, SuppressedCall, SuppressedReason, Wish},
     problem::{Code, FieldError, Problem},
     time::Time,
     ttl::{self, Ttl},
@@ -196,6 +196,8 @@ impl Engine {
             transport: named.request.transport.clone(),
             resend_of: None,
             reason: None,
+            answers: None,
+            thread: None,
         };
         let transport = named.request.transport.clone().unwrap_or_else(|| {
             let order = self.ways.order(content, self.chance.number());
@@ -213,6 +215,7 @@ impl Engine {
             envelopes: self.ways.envelopes(&transport, content),
             due: content.scheduled_at.as_ref().map(|schedule| schedule.due(now)),
             body: pack::pack(content).into(),
+            care: Care::default(),
         }
     }
 

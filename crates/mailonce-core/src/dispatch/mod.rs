@@ -142,6 +142,8 @@ pub enum Act {
         /// Why.
         reason: String,
     },
+    /// A person, or its own sender, lets a held email go.
+    Release,
     /// Another way out for one handoff of which nothing is under way or in doubt.
     Reroute {
         /// The handoff's number.
@@ -185,6 +187,7 @@ impl Act {
             Self::Fact(_) => &[Step::Evidence, Step::Deliver, Step::Bounce, Step::Complain, Step::Retry],
             Self::Resolve { .. } => &[Step::Evidence, Step::Retry, Step::Abandon],
             Self::Redirect { .. } => &[Step::Cancel],
+            Self::Release => &[Step::Release],
             Self::Wait { .. } | Self::Reroute { .. } => &[],
         }
     }

@@ -46,9 +46,25 @@ impl Email {
             Act::ResendByPolicy { number } => self.resend_by_policy(*number, now),
             Act::Fact(evidence) => self.fact(evidence, now),
             Act::Resolve { choice, rev, handoff, reason } => self.resolve(*choice, *rev, *handoff, reason, now),
+            Act::Release => self.release(now),
             Act::Reroute { number, from, to } => self.reroute(*number, from, to),
             Act::Redirect { from, envelopes } => self.redirect(from, envelopes, now),
         }
+    }
+
+    /// Lets what is held go, at the time it was wished for.
+    fn release(&mut self, now: Time) -> Effects {
+        let mut released = false;
+        for handoff in &mut self.handoffs {
+            released |= handoff.step(Step::Release, now).is_ok();
+        }
+        if !released {
+            return Effects::of(Verdict::Unchanged);
+        }
+        self.rev += 1;
+        let mut effects = Effects::done();
+        effects.events.push(self.event(Kind::EmailReleased, now));
+        effects
     }
 
     fn handoff(&mut self, number: u16) -> Option<&mut Handoff> {

@@ -3,6 +3,7 @@
 pub mod arrivals;
 pub mod authenticate;
 pub mod collect;
+pub mod conversations;
 pub mod net;
 pub mod store;
 pub mod transport;

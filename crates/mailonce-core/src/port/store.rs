@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc};
 use uuid::Uuid;
 
 use crate::{
+    conversation::likeness::Likeness,
     digest::Digest,
     dispatch::{Act, Verdict},
     email::{Channel, Email, EmailHead, EmailState, Guard, Refusal},
@@ -88,6 +89,20 @@ pub struct Wish {
     pub due: Option<Time>,
     /// The packed content.
     pub body: Arc<[u8]>,
+    /// What guards need to know of it, and what they said before.
+    pub care: Care,
+}
+
+/// What guards need to know of an email that wants to be accepted, and what those said that could speak before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Care {
+    /// Hold it, whatever else is found.
+    pub hold: Option<Guard>,
+    /// Say so, and let it go.
+    pub flag: Option<Guard>,
+    /// Compared inside the transaction with the latest between the same people, and remembered for those to come.
+    /// When one of them says the same, it is held.
+    pub likeness: Option<Likeness>,
 }
 
 impl Wish {
@@ -115,8 +130,9 @@ impl Wish {
             handoffs: miscounted(self.envelopes).into_iter().enumerate().map(handoff).collect(),
             suppressed: 0,
         };
-        if let Some(guard) = guard {
-            email.hold(guard, now);
+        match guard.or(self.care.hold) {
+            Some(guard) => email.hold(guard, now),
+            None => email.guard = self.care.flag,
         }
         (email, self.body)
     }
@@ -485,7 +501,7 @@ pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
 
 /// What mailonce must remember. See the module's words.
 #[async_trait]
-pub trait Store: super::arrivals::Arrivals {
+pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations {
     // Sending
 
     /// Binds a key to an email, once, with its handoffs, its events and every guard.
@@ -542,6 +558,9 @@ pub trait Store: super::arrivals::Arrivals {
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>>;
     /// Emails, newest first.
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>>;
+    /// Emails that are held or whose outcome is unknown, whosever they are, in the order of team and id, after one of
+    /// them.
+    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>>;
     /// Events after a number, in order.
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>>;
 

@@ -9,7 +9,7 @@ use mailonce_core::{
     email::{Channel, Email, EmailHead},
     handoff::{Handoff, State, Work},
     id::{EmailId, NodeId, TeamId},
-    port::store::{Envelope, Wish},
+    port::store::{Care, Envelope, Wish},
     time::Time,
     ttl,
 };
@@ -154,6 +154,8 @@ pub fn email(size: Size) -> Option<Email> {
         transport: None,
         resend_of: None,
         reason: None,
+        answers: None,
+        thread: None,
     };
     let wish = Wish {
         id: EmailId(Uuid::from_u128(1)),
@@ -167,6 +169,7 @@ pub fn email(size: Size) -> Option<Email> {
         envelopes: Vec::new(),
         due: None,
         body: Arc::from([]),
+        care: Care::default(),
     };
     Some(wish.become_email(0, None, Time(0)).0)
 }

@@ -164,6 +164,7 @@ ledger! {
         fn email(team: TeamId, id: EmailId) -> Option<Email>;
         fn email_detail(team: TeamId, id: EmailId) -> Option<EmailDetail>;
         fn emails(team: TeamId, query: EmailQuery) -> Page<Email>;
+        fn stuck(after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email>;
         fn events(team: TeamId, after: u64, limit: usize) -> Vec<Event>;
         fn key(team: TeamId, key: KeyHash, now: Time) -> Option<KeyView>;
         fn teams() -> Vec<Team>;
@@ -224,5 +225,6 @@ fn name_of(act: &Act) -> &'static str {
         Act::Resolve { .. } => "resolve",
         Act::Reroute { .. } => "reroute",
         Act::Redirect { .. } => "redirect",
+        Act::Release => "release",
     }
 }

@@ -24,6 +24,7 @@ mod arrivals;
 mod body;
 pub mod campaign;
 mod client;
+mod conversations;
 mod course;
 mod hop;
 mod ledger;

@@ -99,6 +99,8 @@ fn twice_in_doubt() -> Email {
             transport: None,
             resend_of: None,
             reason: None,
+            answers: None,
+            thread: None,
         }),
         digest: Digest::of(&content.unwrap()),
         bind: 0,

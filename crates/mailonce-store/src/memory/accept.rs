@@ -19,7 +19,10 @@ impl World {
             return Accept::Bound(bound);
         }
         let overlaps = self.overlaps(&wish, now) && !mutant!("overlap-ignored");
-        let guard = overlaps.then_some(Guard::Overlaps);
+        let alike = self.looks_duplicate(&wish, now) && !mutant!("likeness-ignored");
+        let guard = overlaps.then_some(Guard::Overlaps).or(wish.care.hold);
+        let guard = guard.or(alike.then_some(Guard::LooksDuplicate));
+        let likeness = wish.care.likeness.clone();
         let (key, slots) = (wish.key, wish.slots.clone());
         let bind = key.map_or(0, |key| self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind) + 1);
         let (email, body) = wish.become_email(bind, guard, now);
@@ -27,6 +30,7 @@ impl World {
         self.bodies.insert(email.id, body.to_vec());
         self.last_id = self.last_id.max(ordered_bits(email.id.0));
         self.save(&email, email.accepted_event());
+        self.note_likeness(likeness, &email, now);
         Accept::First(email)
     }
 

@@ -31,11 +31,14 @@ impl World {
             return Filed::Known(id, why);
         }
         let thread = message.names.iter().find_map(|name| self.inbound.threads.get(&(inbox, *name)).copied());
+        let row = thread.and_then(|id| self.talk.threads.get(&id).cloned());
         let known = message.artifacts.iter().map(|new| self.same_artifact(inbox, new, message.sender())).collect();
         let (name, content, names) = (message.name, message.content, message.names.clone());
-        let ground = Ground { inbox, seq, thread, reused: novelty == Novelty::Reused, known };
+        let ground = Ground { inbox, seq, thread, row, reused: novelty == Novelty::Reused, known };
         let filing = message.file(&mut delivery, ground, now);
         let Message { id, thread, .. } = filing.message;
+        self.talk.threads.insert(thread, filing.thread.clone());
+        self.talk.emails.entry(thread).or_default().extend(filing.email);
         for name in names {
             self.inbound.threads.entry((inbox, name)).or_insert(thread);
         }

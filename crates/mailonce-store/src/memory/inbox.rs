@@ -97,6 +97,8 @@ impl World {
         inbound.known.retain(|(inbox, _), _| *inbox != id);
         inbound.threads.retain(|(inbox, _), _| *inbox != id);
         inbound.removed.insert(id, team);
-        inbound.inboxes.remove(&id)
+        let removed = inbound.inboxes.remove(&id);
+        self.forget_threads(id);
+        removed
     }
 }

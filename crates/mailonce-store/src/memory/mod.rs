@@ -5,6 +5,7 @@
 mod accept;
 mod arrivals;
 mod artifact;
+mod conversation;
 mod delivery;
 mod filing;
 mod handoff;
@@ -79,6 +80,7 @@ struct World {
     events: BTreeMap<TeamId, Vec<NewEvent>>,
     last_id: i64,
     inbound: inbound::Inbound,
+    talk: conversation::Talk,
 }
 
 impl World {
@@ -426,6 +428,10 @@ impl Store for Memory {
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
         Ok(self.world().list(team, &query))
+    }
+
+    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        Ok(self.world().stuck(after, limit))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {

@@ -23,8 +23,13 @@ impl World {
         if let Some(operation) = operation {
             self.bind_operation(operation);
         }
+        self.tell_record(&record, None, record.created_at);
         self.records.insert(record.id, record.clone());
         Once::Done(Created::Made(record))
+    }
+
+    fn tell_record(&mut self, record: &Record, before: Option<&Record>, now: Time) {
+        self.events.entry(record.team).or_default().extend(record.told(before, now));
     }
 
     pub(super) fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {
@@ -61,8 +66,10 @@ impl World {
         if let Some(operation) = operation {
             self.bind_operation(operation);
         }
+        let before = record.clone();
         record.rev += 1;
         record.about = edit.about;
+        self.tell_record(&record, Some(&before), now);
         self.records.insert(record.id, record.clone());
         Once::Done(RecordChange::Changed(record))
     }

@@ -67,6 +67,7 @@ impl Waiting {
             envelopes: email.handoffs.iter().map(envelope).collect(),
             due: later.and_then(|handoff| handoff.due_at),
             body: Arc::clone(body),
+            care: mailonce_core::port::store::Care::default(),
         }
     }
 

@@ -19,6 +19,7 @@ mod arrivals;
 mod careful;
 mod change;
 mod connect;
+mod conversation;
 mod draft;
 mod events;
 mod ground;
@@ -281,6 +282,10 @@ impl Store for Postgres {
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
         told(insist!(self.ledger.emails(team, &query)))
+    }
+
+    async fn stuck(&self, _after: Option<(TeamId, EmailId)>, _limit: usize) -> Result<Vec<Email>> {
+        Err(mailonce_core::port::store::StoreError::Unreachable("not yet".into()))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {

@@ -1,6 +1,8 @@
-//! Clearing: rows of suppressed deliveries, keys that are known no longer, and what removed inboxes left.
+//! Clearing: rows of suppressed deliveries, keys that are known no longer, counts that no cap asks about, and what
+//! removed inboxes left.
 
 use mailonce_core::{
+    conversation::caps::DAY_MS,
     id::{from_bits, ordered_bits},
     limits,
     port::store::Result,
@@ -9,13 +11,15 @@ use mailonce_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
-use super::{delivery, ledger::Ledger, schema::told};
+use super::{delivery, ledger::Ledger, likeness, schema::told};
 
 const KEYS: &str = "SELECT team, hash, known_until FROM delivery_keys WHERE (team, hash) > (?1, ?2) \
      ORDER BY team, hash LIMIT ?3";
 const DROP_KEY: &str = "DELETE FROM delivery_keys WHERE team = ?1 AND hash = ?2 AND known_until <= ?3";
 const OLD: &str = "SELECT team, delivery, raw FROM deliveries WHERE state IN ('duplicate', 'refused') \
      AND received_at <= ?1 ORDER BY received_at LIMIT ?2";
+const STALE: &str = "DELETE FROM tallies WHERE (team, person) IN \
+     (SELECT team, person FROM tallies WHERE latest_at <= ?1 LIMIT ?2)";
 const LEFT: &str = "SELECT inbox, tail FROM inboxes WHERE removed = 1 ORDER BY inbox";
 const MESSAGES: &str = "SELECT message, team, delivery FROM messages WHERE inbox = ?1 ORDER BY seq LIMIT ?2";
 const RAW: &str = "SELECT raw FROM deliveries WHERE team = ?1 AND delivery = ?2";
@@ -25,12 +29,16 @@ const ENDED: &str = "SELECT team, delivery, raw FROM deliveries WHERE inbox = ?1
 const WAITS: &str = "SELECT 1 FROM deliveries WHERE state = 'waiting' AND due_at IS NOT NULL AND inbox = ?1";
 const DROP: &str = "DELETE FROM deliveries WHERE team = ?1 AND delivery = ?2";
 /// What else a removed inbox leaves, a piece at a time.
-const REST: [&str; 4] = [
+const REST: [&str; 6] = [
     "DELETE FROM message_names WHERE inbox = ?1 AND name IN \
      (SELECT name FROM message_names WHERE inbox = ?1 LIMIT ?2)",
     "DELETE FROM message_contents WHERE inbox = ?1 AND (name, content) IN \
      (SELECT name, content FROM message_contents WHERE inbox = ?1 LIMIT ?2)",
     "DELETE FROM artifacts WHERE artifact IN (SELECT artifact FROM artifacts WHERE inbox = ?1 LIMIT ?2)",
+    "DELETE FROM thread_emails WHERE thread IN \
+     (SELECT thread FROM threads WHERE inbox = ?1 ORDER BY latest_at, thread LIMIT ?2)",
+    "DELETE FROM threads WHERE thread IN \
+     (SELECT thread FROM threads WHERE inbox = ?1 ORDER BY latest_at, thread LIMIT ?2)",
     "DELETE FROM watches WHERE watch IN (SELECT watch FROM watches WHERE inbox = ?1 LIMIT ?2)",
 ];
 
@@ -64,6 +72,8 @@ pub(super) fn sweep(ledger: &Ledger<'_>, expired: &[KeyPlace], max: usize, now: 
     for (team, hash) in expired {
         ledger.execute(DROP_KEY, params![team, hash, now.0])?;
     }
+    ledger.execute(STALE, params![now.plus(-DAY_MS).0, max as i64])?;
+    likeness::sweep(ledger, now)?;
     let old = now.plus(-limits::DUPLICATE_KEPT_MS);
     let mut swept = drop_deliveries(ledger, &rows(ledger, OLD, params![old.0, max as i64])?)?;
     let inboxes: Vec<(i64, i64)> = {
@@ -126,4 +136,60 @@ fn clear_messages(ledger: &Ledger<'_>, inbox: i64, left: usize) -> Result<usize>
         ledger.execute("DELETE FROM messages WHERE message = ?1", [message])?;
     }
     Ok(messages.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{Sqlite, schema};
+    use mailonce_core::{
+        conversation::{caps::DAY_MS, likeness::WINDOW_MS},
+        port::store::Store as _,
+    };
+
+    /// Rows of a table, as this says.
+    fn count(conn: &Connection, from: &str) -> i64 {
+        conn.query_row(&format!("SELECT COUNT(*) FROM {from}"), [], |row| row.get(0)).unwrap()
+    }
+
+    /// Three threads of a removed inbox and one of another, each with two emails; an old tally and an old likeness, and
+    /// one of each that still counts.
+    fn fill(conn: &Connection, now: Time) {
+        for (bits, removed) in [(1, Some(1)), (2, None::<i64>)] {
+            let inbox = "INSERT INTO inboxes (inbox, tail, team, rev, seq, address, created_at, about, removed) \
+                 VALUES (?1, 1, 1, 1, 0, 'a', 1, '{}', ?2)";
+            conn.execute(inbox, params![bits, removed]).unwrap();
+        }
+        for (thread, inbox) in [(1_u8, 1), (2, 1), (3, 1), (4, 2)] {
+            let row = params![[thread; 16], inbox];
+            conn.execute("INSERT INTO threads VALUES (?1, 1, ?2, 1, 1, '{}')", row).unwrap();
+            for email in [1_u8, 2] {
+                conn.execute("INSERT INTO thread_emails VALUES (?1, ?2)", params![[thread; 16], [email; 16]]).unwrap();
+            }
+        }
+        for (n, ago) in [(1_u8, 0), (2, 1)] {
+            let (day, window) = (now.0 - DAY_MS + ago, now.0 - WINDOW_MS + ago);
+            conn.execute("INSERT INTO tallies VALUES (1, ?1, ?2, '[]')", params![[n; 16], day]).unwrap();
+            conn.execute("INSERT INTO likenesses VALUES (NULL, 1, ?1, ?2, 1, x'', x'')", params![[n; 16], window])
+                .unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn sweeps_leave_nothing_of_conversations_that_nobody_can_see() {
+        let home = tempfile::tempdir().unwrap();
+        let (path, now) = (home.path().join("ledger.db"), Time(1_731_628_800_000));
+        fill(&schema::open_writer(&path, [7; 32]).unwrap(), now);
+        let store = Sqlite::open(home.path(), [7; 32]).unwrap();
+        store.sweep(2, now).await.unwrap();
+        let conn = schema::open_reader(&path).unwrap();
+        assert_eq!((count(&conn, "threads WHERE inbox = 1"), count(&conn, "inboxes WHERE removed = 1")), (1, 1));
+        for _ in 0..3 {
+            store.sweep(2, now).await.unwrap();
+        }
+        assert_eq!((count(&conn, "threads"), count(&conn, "threads WHERE inbox = 2")), (1, 1));
+        assert_eq!((count(&conn, "thread_emails"), count(&conn, "inboxes WHERE removed = 0")), (2, 1));
+        assert_eq!((count(&conn, "tallies"), count(&conn, "likenesses")), (1, 1));
+        store.close().await;
+    }
 }

@@ -2,10 +2,12 @@
 //! own, and a thread that moves the log into the file so that no commit has to.
 
 mod accept;
+mod answer;
 mod arrivals;
 mod artifact;
 mod change;
 mod clear;
+mod conversation;
 mod delivery;
 mod events;
 mod file;
@@ -13,13 +15,16 @@ mod fresh;
 mod handoff;
 mod inbox;
 mod ledger;
+mod likeness;
 mod look;
 mod message;
+mod offer;
 mod receive;
 mod record;
 mod rows;
 mod schema;
 mod team;
+mod thread;
 mod upkeep;
 mod watch;
 mod writer;
@@ -406,6 +411,10 @@ impl Store for Sqlite {
         let Some(number) = self.number(team) else { return Ok(Page { rows: Vec::new(), next: None }) };
         let fresh = Arc::clone(&self.fresh);
         self.look(move |conn| look::list(conn, &fresh, (team, number), &query)).await
+    }
+
+    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        self.look(move |conn| look::stuck(conn, after, limit)).await
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {

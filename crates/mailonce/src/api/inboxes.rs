@@ -128,7 +128,7 @@ pub(super) struct InboxBody {
 
 impl InboxBody {
     pub(super) fn of(app: &App, inbox: Inbox) -> Self {
-        let AboutInbox { agent, name, expires_at, catch_all, link_domains, metadata } = inbox.about;
+        let AboutInbox { agent, name, expires_at, catch_all, link_domains, metadata, .. } = inbox.about;
         Self {
             id: inbox.id.to_string(),
             address: inbox.address,
@@ -213,6 +213,7 @@ impl NewInboxBody {
                 catch_all: self.catch_all,
                 link_domains: self.link_domains,
                 metadata: self.metadata,
+                ..AboutInbox::default()
             },
         })
     }

@@ -44,6 +44,8 @@ pub(super) fn email(envelopes: usize) -> Email {
         transport: None,
         resend_of: None,
         reason: None,
+        answers: None,
+        thread: None,
     };
     let wish = Wish {
         id: EmailId(Uuid::from_u128(1)),
@@ -57,6 +59,7 @@ pub(super) fn email(envelopes: usize) -> Email {
         envelopes: to.into_iter().map(|to| Envelope { transport: "relay".into(), recipients: vec![to] }).collect(),
         due: None,
         body: Arc::from([]),
+        care: crate::port::store::Care::default(),
     };
     wish.become_email(0, None, T0).0
 }

@@ -74,7 +74,7 @@ impl Cabinet {
             return Filed::Known(id, why);
         }
         let reused = novelty == Novelty::Reused;
-        self.shelve(filing, delivery, Ground { inbox, seq, reused, thread: None, known: Vec::new() })
+        self.shelve(filing, delivery, Ground { inbox, seq, reused, thread: None, row: None, known: Vec::new() })
     }
 
     /// Files a message that is new to its inbox.

@@ -84,6 +84,7 @@ pub(super) fn letter(name: &str) -> NewMessage {
         name: Some(hash(name)),
         content: hash(name),
         names: vec![hash(name), hash("root")],
+        email: None,
         head: MessageHead { subject: name.into(), ..MessageHead::default() },
         marks: Marks::default(),
         state: MessageState::Unanswered,

@@ -15,7 +15,7 @@ use mailonce_core::{
     id::{EmailId, IdMaker, TeamId},
     intent::Intent,
     key::{Key, KeyName},
-    port::store::{Accept, Envelope, Wish},
+    port::store::{Accept, Care, Envelope, Wish},
     time::Time,
     ttl,
 };
@@ -128,6 +128,8 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         transport: None,
         resend_of: None,
         reason: None,
+        answers: None,
+        thread: None,
     };
     Wish {
         id: EmailId(id),
@@ -141,6 +143,7 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         envelopes: vec![Envelope { transport: "sandbox".into(), recipients: to }],
         due: None,
         body: serde_json::to_vec(&content).unwrap().into(),
+        care: Care::default(),
     }
 }
 

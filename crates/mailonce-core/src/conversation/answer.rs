@@ -1,0 +1,161 @@
+//! The guards that a reply or a forward passes inside the accept transaction, in their order.
+
+use serde_json::json;
+
+use super::{
+    caps::{Caps, Tally},
+    thread::Thread,
+    turn::{ANSWERS, Slot},
+};
+use crate::{
+    email::{Email, EmailState, Guard},
+    event::{Kind, NewEvent},
+    id::{EmailId, MessageId},
+    message::Message,
+    mutant,
+    port::store::{Bound, Wish},
+    time::Time,
+};
+
+/// An answer that wants to be accepted.
+#[derive(Clone, Debug)]
+pub struct AnswerWish {
+    /// The email that it becomes. Its head names the thread and the message.
+    pub wish: Wish,
+    /// The message it answers.
+    pub message: MessageId,
+    /// What of the message it takes.
+    pub slot: Slot,
+    /// The hash of the token of the lease that its writer holds.
+    pub lease: Option<String>,
+    /// Newer messages that its writer knows of.
+    pub seen: Vec<MessageId>,
+    /// Whether policy lets soft signs of a machine be answered.
+    pub answers_soft: bool,
+    /// The limits.
+    pub caps: Caps,
+    /// The hash under which answers to the same person are counted; none when it is not counted.
+    pub person: Option<[u8; 16]>,
+}
+
+/// What the ledger has to say about an answer.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// The message.
+    pub message: Message,
+    /// Its thread.
+    pub thread: Thread,
+    /// The email that took the slot, in its latest version; none when the slot is free or the email is gone for good.
+    pub before: Option<Email>,
+    /// Answers to the same person.
+    pub person: Tally,
+}
+
+/// The answer to an answer.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Answered {
+    /// It was the first; this is what it became, perhaps held.
+    First(Email, Thread),
+    /// Its key was bound before.
+    Bound(Bound),
+    /// The message was answered before, by this, and this is what that became; `None` when it is long gone.
+    Already(EmailId, Option<Email>, Thread),
+    /// A guard refuses it. For [`Guard::NewerMessage`] the message that was not seen.
+    Refused(Guard, Option<MessageId>, Message, Thread),
+    /// No such message in this team.
+    Missing,
+}
+
+/// What the guards say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Accept it; hold it if a guard is named.
+    Accept(Option<Guard>),
+    /// It was answered by this email.
+    Already(EmailId),
+    /// Refuse it.
+    Refuse(Guard, Option<MessageId>),
+}
+
+impl AnswerWish {
+    /// Asks every guard, in order.
+    pub fn judge(&self, ground: &Ground, now: Time) -> Judged {
+        let refuse = |guard| Judged::Refuse(guard, None);
+        if self.is_stopped(&ground.message, Guard::Itself) {
+            return refuse(Guard::Itself);
+        }
+        if self.is_stopped(&ground.message, Guard::Automatic) {
+            return refuse(Guard::Automatic);
+        }
+        if let Some(email) = self.taken(ground) {
+            return Judged::Already(email);
+        }
+        if !self.may_work(&ground.thread, now) && !mutant!("thread-lease-ignored") {
+            return refuse(Guard::Leased);
+        }
+        let mut unseen = ground.thread.unseen(ground.message.seq, &self.seen);
+        if let Some(newer) = unseen.next().filter(|_| self.is_reply() && !mutant!("newer-message-ignored")) {
+            return Judged::Refuse(Guard::NewerMessage, Some(newer));
+        }
+        let caps = self.caps.are_reached(&ground.thread.about.sends, &ground.person, now);
+        let cap = (caps && !mutant!("cap-ignored")).then_some(Guard::Cap);
+        Judged::Accept(cap)
+    }
+
+    fn is_reply(&self) -> bool {
+        matches!(self.slot, Slot::Reply(_))
+    }
+
+    /// A forward goes to somebody else, so what the message itself is does not matter.
+    fn is_stopped(&self, message: &Message, guard: Guard) -> bool {
+        let head = &message.head;
+        self.is_reply()
+            && match guard {
+                Guard::Itself => head.own.is_some() && !mutant!("own-mail-answered"),
+                _ => head
+                    .automatic
+                    .as_ref()
+                    .is_some_and(|(_, hard)| (*hard || !self.answers_soft) && !mutant!("automatic-mail-answered")),
+            }
+    }
+
+    /// What took the slot, unless that surely never left. Of an email that is long gone only its id is known.
+    fn taken(&self, ground: &Ground) -> Option<EmailId> {
+        let turn = &ground.message.marks.turn;
+        let taken = turn.answered_by(&self.slot).filter(|_| !mutant!("answered-twice"));
+        if taken.is_none() && turn.answers.len() >= ANSWERS {
+            return turn.answers.last().map(|(_, email)| *email);
+        }
+        let unsent = |email: &Email| matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+        taken.filter(|_| !ground.before.as_ref().is_some_and(unsent))
+    }
+
+    /// Whether no other agent works on the thread, and this one did not lose it to another.
+    fn may_work(&self, thread: &Thread, now: Time) -> bool {
+        match &self.lease {
+            Some(token) => thread.is_latest(token),
+            None => thread.lease_at(now).is_none(),
+        }
+    }
+
+    /// What an accepted answer changes besides its own rows: message, thread, tally; and what is told of it.
+    pub fn apply(&self, ground: &mut Ground, email: &Email, now: Time) -> Vec<NewEvent> {
+        let counts = email.state() != EmailState::Held;
+        let mut events = vec![ground.message.answer(self.slot.clone(), email.id, now)];
+        ground.thread.add_email(counts, now);
+        if counts {
+            ground.person.count(now);
+        } else if email.guard == Some(Guard::Cap) {
+            events.push(ground.thread.told(Kind::ThreadCap, json!({ "email": email.id }), now));
+        }
+        events
+    }
+
+    /// What is told of a refusal.
+    pub fn refused(&self, guard: Guard, ground: &Ground, now: Time) -> NewEvent {
+        let holder = ground.thread.lease_at(now).map(|lease| &lease.holder);
+        let data = json!({ "guard": guard, "holder": holder, "fence": ground.thread.about.fence });
+        ground.message.told(Kind::ReplyRefused, data, now)
+    }
+}

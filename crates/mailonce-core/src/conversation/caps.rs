@@ -1,0 +1,113 @@
+//! How many answers are too many: in a thread within minutes, in a thread within a day, to one person within a day.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Time;
+
+/// A day in milliseconds. No tally is asked about for longer.
+pub const DAY_MS: i64 = 86_400_000;
+/// Times kept in a tally. More than any cap can ask about.
+const KEPT: usize = 1_000;
+
+/// The limits that an inbox lives by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Caps {
+    /// Answers in a thread within the window.
+    pub per_window: u32,
+    /// The window, in milliseconds.
+    pub window_ms: i64,
+    /// Answers in a thread within a day.
+    pub per_day: u32,
+    /// Answers to one person within a day, over all threads of the team.
+    pub per_person: u32,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { per_window: 3, window_ms: 300_000, per_day: 20, per_person: 20 }
+    }
+}
+
+impl Caps {
+    /// The largest limit that can be asked for.
+    pub const MOST: u32 = KEPT as u32;
+
+    /// Whether one more answer is too many, after those of the thread and those to the person.
+    pub fn are_reached(&self, thread: &Tally, person: &Tally, now: Time) -> bool {
+        let full = |tally: &Tally, within, most: u32| tally.within(within, now) >= most as usize;
+        full(thread, self.window_ms, self.per_window)
+            || full(thread, DAY_MS, self.per_day)
+            || full(person, DAY_MS, self.per_person)
+    }
+}
+
+/// When something was done, oldest first, for as long as a cap may ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tally(Vec<Time>);
+
+impl Tally {
+    /// How often it was done within so many milliseconds before now. Times ahead of now count: a clock that went back
+    /// must not open a cap.
+    pub fn within(&self, ms: i64, now: Time) -> usize {
+        self.0.iter().filter(|at| now.since(**at) < ms).count()
+    }
+
+    /// Counts one more, and lets go of what no cap asks about.
+    pub fn count(&mut self, now: Time) {
+        self.0.retain(|at| now.since(*at) < DAY_MS);
+        self.0.push(now);
+        let over = self.0.len().saturating_sub(KEPT);
+        self.0.drain(..over);
+    }
+
+    /// Whether nothing is left to remember.
+    pub fn is_stale(&self, now: Time) -> bool {
+        self.within(DAY_MS, now) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(times: &[i64]) -> Tally {
+        let mut tally = Tally::default();
+        times.iter().for_each(|at| tally.count(Time(*at)));
+        tally
+    }
+
+    #[test]
+    fn the_fourth_answer_within_the_window_is_too_many() {
+        let caps = Caps::default();
+        let none = Tally::default();
+        assert!(!caps.are_reached(&tally(&[0, 1]), &none, Time(2)));
+        assert!(caps.are_reached(&tally(&[0, 1, 2]), &none, Time(299_999)));
+        assert!(!caps.are_reached(&tally(&[0, 1, 2]), &none, Time(300_000)));
+    }
+
+    #[test]
+    fn a_day_and_a_person_have_their_own_limits() {
+        let caps = Caps::default();
+        let spread: Vec<i64> = (0..20).map(|n| n * 1_000_000).collect();
+        assert!(caps.are_reached(&tally(&spread), &Tally::default(), Time(20_000_000)));
+        assert!(caps.are_reached(&Tally::default(), &tally(&spread), Time(20_000_000)));
+        assert!(!caps.are_reached(&Tally::default(), &tally(&spread), Time(DAY_MS)));
+    }
+
+    #[test]
+    fn a_clock_that_went_back_opens_nothing() {
+        assert!(Caps::default().are_reached(&tally(&[10, 11, 12]), &Tally::default(), Time(5)));
+    }
+
+    #[test]
+    fn a_tally_stays_small() {
+        let mut tally = Tally::default();
+        (0..3_000).for_each(|at| tally.count(Time(at)));
+        assert_eq!(tally.0.len(), KEPT);
+        tally.count(Time(2 * DAY_MS));
+        assert_eq!(tally.0.len(), 1);
+        assert!(!tally.is_stale(Time(2 * DAY_MS)) && tally.is_stale(Time(3 * DAY_MS)));
+    }
+}

@@ -1,0 +1,237 @@
+//! Escalations: questions for a person. One question is asked once, answered once, and what was decided is done even
+//! when the process that heard it ends.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    email::Guard,
+    id::{ApiKeyId, EmailId, InboxId, MessageId, ThreadId},
+    time::Time,
+    words::words,
+};
+
+words! {
+    /// Why a person is asked.
+    Reason {
+        /// Too many answers.
+        Cap = "cap",
+        /// Nobody can tell whether an email arrived.
+        Unknown = "unknown",
+        /// It looks like a mail that was sent.
+        LooksDuplicate = "looks_duplicate",
+        /// The same intent already went to some of its recipients.
+        Overlaps = "overlaps",
+        /// A rule wants a person to look first.
+        Approval = "approval",
+        /// An agent asks.
+        Asked = "asked",
+        /// Machines seem to be talking to each other.
+        Loop = "loop",
+    }
+}
+
+impl Reason {
+    /// The question that a guard asks when it holds an email.
+    pub fn of(guard: Guard) -> Option<Self> {
+        match guard {
+            Guard::Cap => Some(Self::Cap),
+            Guard::LooksDuplicate => Some(Self::LooksDuplicate),
+            Guard::Overlaps => Some(Self::Overlaps),
+            Guard::Approval => Some(Self::Approval),
+            Guard::Itself | Guard::Automatic => Some(Self::Loop),
+            Guard::AlreadyAnswered | Guard::Leased | Guard::NewerMessage => None,
+        }
+    }
+
+    /// What may be decided about it.
+    pub fn choices(self) -> &'static [Decision] {
+        match self {
+            Self::Cap | Self::LooksDuplicate | Self::Overlaps | Self::Approval => {
+                &[Decision::Release, Decision::Edit, Decision::Reject]
+            }
+            Self::Unknown => &[Decision::Sent, Decision::Resend, Decision::Abandon],
+            // There is nothing to release: whoever asked reads the reason.
+            Self::Asked | Self::Loop => &[Decision::Release, Decision::Reject],
+        }
+    }
+}
+
+words! {
+    /// Where a question stands.
+    EscalationState {
+        /// Nobody has answered it.
+        Open = "open",
+        /// A person decided.
+        Resolved = "resolved",
+        /// Nobody answered in time.
+        Expired = "expired",
+        /// It answered itself.
+        Moot = "moot",
+    }
+}
+
+words! {
+    /// What a person decides.
+    Decision {
+        /// Let it go.
+        Release = "release",
+        /// Let it go with other words.
+        Edit = "edit",
+        /// Do not let it go.
+        Reject = "reject",
+        /// It arrived.
+        Sent = "sent",
+        /// Send the same bytes again.
+        Resend = "resend",
+        /// Give it up.
+        Abandon = "abandon",
+    }
+}
+
+/// A question for a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// Why.
+    pub reason: Reason,
+    /// Where it stands.
+    pub state: EscalationState,
+    /// What it is about.
+    pub about: Matter,
+    /// When it is decided without a person, and how. None: it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<(Time, Decision)>,
+    /// What was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<Decided>,
+    /// When what was decided was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_at: Option<Time>,
+    /// The credential that asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<ApiKeyId>,
+}
+
+/// What a question is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Matter {
+    /// The email that is held or unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<EmailId>,
+    /// How often it was tried when it became unknown: each doubt is a question of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// The message that is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+    /// Its thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
+    /// Its inbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<InboxId>,
+    /// The agent's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+}
+
+/// What was decided, by whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    /// What.
+    #[serde(rename = "as")]
+    pub decision: Decision,
+    /// When.
+    pub at: Time,
+    /// The credential; none when time decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<ApiKeyId>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The other words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<Edit>,
+}
+
+/// Other words for a held email.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edit {
+    /// Another subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Another text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Another page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
+}
+
+impl Escalation {
+    /// A question that nobody has answered.
+    pub fn open(reason: Reason, about: Matter, asked_by: Option<ApiKeyId>) -> Self {
+        Self { reason, state: EscalationState::Open, about, expiry: None, decided: None, done_at: None, asked_by }
+    }
+
+    /// The name of the question: the same question has the same name, so it is asked once.
+    pub fn name(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.reason.word());
+        // A thread goes round as a whole, so the message that showed it is not part of the question.
+        let about = match self.reason {
+            Reason::Loop => Matter { thread: self.about.thread, ..Matter::default() },
+            _ => self.about.clone(),
+        };
+        hash.update(serde_json::to_vec(&about).unwrap_or_default());
+        let half = hash.finalize().iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+        format!("{half:032x}")
+    }
+
+    /// Answers it. False when this is no choice, or it was answered already.
+    pub fn decide(&mut self, decided: Decided) -> bool {
+        if self.state != EscalationState::Open || !self.reason.choices().contains(&decided.decision) {
+            return false;
+        }
+        self.state = if decided.by.is_some() { EscalationState::Resolved } else { EscalationState::Expired };
+        self.decided = Some(decided);
+        true
+    }
+
+    /// Whether something that was decided is still to be done.
+    pub fn is_undone(&self) -> bool {
+        self.decided.is_some() && self.done_at.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn unknown(attempts: u32) -> Escalation {
+        let about = Matter { email: Some(EmailId(Uuid::from_u128(1))), attempts: Some(attempts), ..Matter::default() };
+        Escalation::open(Reason::Unknown, about, None)
+    }
+
+    fn decided(decision: Decision) -> Decided {
+        Decided { decision, at: Time(1), by: Some(ApiKeyId(Uuid::nil())), reason: None, edit: None }
+    }
+
+    #[test]
+    fn the_same_question_has_the_same_name() {
+        assert_eq!(unknown(1).name(), unknown(1).name());
+        assert_ne!(unknown(1).name(), unknown(2).name());
+        let held = Escalation::open(Reason::Cap, unknown(1).about, None);
+        assert_ne!(held.name(), unknown(1).name());
+    }
+
+    #[test]
+    fn it_is_answered_once_and_only_with_a_choice() {
+        let mut escalation = unknown(1);
+        assert!(!escalation.decide(decided(Decision::Release)));
+        assert!(escalation.decide(decided(Decision::Abandon)) && escalation.is_undone());
+        assert!(!escalation.decide(decided(Decision::Sent)));
+        assert_eq!(escalation.decided.map(|decided| decided.decision), Some(Decision::Abandon));
+    }
+}

@@ -1,0 +1,308 @@
+//! Threads: messages and emails that answer each other, and the lease by which one agent at a time works on them.
+//!
+//! A lease only decides who works. Whoever lost it is refused by its fence; a second mail it could never cause,
+//! because each message is answered once whatever the lease says.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{caps::Tally, turn::Settling};
+use crate::{
+    event::{Kind, NewEvent},
+    id::{InboxId, MessageId, TeamId, ThreadId},
+    message::{Message, MessageState},
+    time::Time,
+};
+
+/// Messages of people that a thread remembers by id, the latest.
+const PEOPLE: usize = 50;
+
+/// Messages and emails that answer each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Its id.
+    pub id: ThreadId,
+    /// Whose it is.
+    pub team: TeamId,
+    /// The inbox it is in.
+    pub inbox: InboxId,
+    /// Grows with each change.
+    pub rev: u32,
+    /// When something was last added to it.
+    pub latest_at: Time,
+    /// Everything else.
+    pub about: AboutThread,
+}
+
+/// What may change about a thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AboutThread {
+    /// The subject of its first message.
+    pub subject: String,
+    /// When it began.
+    pub created_at: Time,
+    /// Labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// When somebody said that nothing is left to do. A new message takes that back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handled_at: Option<Time>,
+    /// Messages in it.
+    pub messages: u32,
+    /// Emails in it.
+    pub emails: u32,
+    /// The latest messages that people wrote, by number, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub people: Vec<(u64, MessageId)>,
+    /// The fence of its latest lease.
+    pub fence: u64,
+    /// Its latest lease, unless it was given back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<ThreadLease>,
+    /// When it was answered.
+    #[serde(default)]
+    pub sends: Tally,
+}
+
+/// The right of one agent to work on a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadLease {
+    /// The hash of the token that its holder shows.
+    pub token: String,
+    /// Who holds it, as people call it.
+    pub holder: String,
+    /// When it lapses.
+    pub expires_at: Time,
+    /// The message it was offered with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+}
+
+/// A wish for a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseAsk {
+    /// The hash of the token of the lease that is to last longer.
+    pub renew: Option<String>,
+    /// The hash of the token of a new one.
+    pub token: String,
+    /// Who asks.
+    pub holder: String,
+    /// How long it lasts.
+    pub ttl_ms: i64,
+}
+
+/// The answer to a wish for a lease.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Leasing {
+    /// Taken or renewed.
+    Taken(Thread),
+    /// Another holds it.
+    Busy(Thread),
+    /// The lease that was to be renewed is no longer the latest.
+    Stale(Thread),
+    /// No such thread in this team.
+    Missing,
+}
+
+/// What people want changed about a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadEdit {
+    /// Labels from now on.
+    pub labels: Option<Vec<String>>,
+    /// Whether nothing is left to do.
+    pub handled: Option<bool>,
+}
+
+impl Thread {
+    /// The thread that a message begins.
+    pub fn begun_by(message: &Message, now: Time) -> Self {
+        let about = AboutThread { subject: message.head.subject.clone(), created_at: now, ..AboutThread::default() };
+        Self { id: message.thread, team: message.team, inbox: message.inbox, rev: 0, latest_at: now, about }
+    }
+
+    /// Adds a message that was filed.
+    pub fn add(&mut self, message: &Message, now: Time) {
+        self.rev += 1;
+        self.latest_at = self.latest_at.max(now);
+        self.about.messages += 1;
+        if message.state != MessageState::Skipped {
+            self.about.handled_at = None;
+        }
+        if message.is_of_a_person() {
+            self.about.people.push((message.seq, message.id));
+            let over = self.about.people.len().saturating_sub(PEOPLE);
+            self.about.people.drain(..over);
+        }
+    }
+
+    /// Adds an email, and counts it when it may leave.
+    pub fn add_email(&mut self, counts: bool, now: Time) {
+        self.rev += 1;
+        self.latest_at = self.latest_at.max(now);
+        self.about.emails += 1;
+        if counts {
+            self.about.sends.count(now);
+        }
+    }
+
+    /// The lease that holds now.
+    pub fn lease_at(&self, now: Time) -> Option<&ThreadLease> {
+        self.about.lease.as_ref().filter(|lease| now < lease.expires_at)
+    }
+
+    /// Whether this token is the one of its latest lease, lapsed or not.
+    pub fn is_latest(&self, token: &str) -> bool {
+        self.about.lease.as_ref().is_some_and(|lease| lease.token == token)
+    }
+
+    /// Messages of people after this number that are not among those seen, oldest first.
+    pub fn unseen(&self, seq: u64, seen: &[MessageId]) -> impl Iterator<Item = MessageId> {
+        let newer = self.about.people.iter().filter(move |(at, id)| *at > seq && !seen.contains(id));
+        newer.map(|(_, id)| *id)
+    }
+
+    /// Takes or renews the lease. A lapsed one that nobody took since may still be renewed.
+    pub fn lease(mut self, ask: &LeaseAsk, message: Option<MessageId>, now: Time) -> (Leasing, Option<NewEvent>) {
+        let expires_at = now.plus(ask.ttl_ms);
+        if let Some(token) = &ask.renew {
+            if !self.is_latest(token) {
+                return (Leasing::Stale(self), None);
+            }
+            self.extend(expires_at);
+            return (Leasing::Taken(self), None);
+        }
+        if self.lease_at(now).is_some() {
+            return (Leasing::Busy(self), None);
+        }
+        let lease = ThreadLease { token: ask.token.clone(), holder: ask.holder.clone(), expires_at, message };
+        self.about.lease = Some(lease);
+        self.about.fence += 1;
+        self.rev += 1;
+        let event = self.told(Kind::ThreadLeased, json!({ "holder": ask.holder, "fence": self.about.fence }), now);
+        (Leasing::Taken(self), Some(event))
+    }
+
+    fn extend(&mut self, expires_at: Time) {
+        if let Some(lease) = &mut self.about.lease {
+            lease.expires_at = expires_at;
+        }
+        self.rev += 1;
+    }
+
+    /// Gives the lease back. False when this token's lease is not the latest: then nothing changes.
+    pub fn release(&mut self, token: &str) -> bool {
+        if !self.is_latest(token) {
+            return false;
+        }
+        self.about.lease = None;
+        self.rev += 1;
+        true
+    }
+
+    /// What an agent says about a message of this thread. False when its lease is not the latest: then nothing changes.
+    pub fn settle(&mut self, message: &mut Message, token: &str, how: Settling, now: Time) -> Option<Vec<NewEvent>> {
+        if !self.is_latest(token) {
+            return None;
+        }
+        match how {
+            Settling::Extend { ttl_ms } => {
+                self.extend(now.plus(ttl_ms));
+                Some(Vec::new())
+            }
+            Settling::Ack => {
+                self.release(token);
+                Some(message.skip(now).into_iter().collect())
+            }
+            Settling::Nack { delay_ms } => {
+                self.release(token);
+                message.put_off(now.plus(delay_ms));
+                Some(Vec::new())
+            }
+        }
+    }
+
+    /// Changes what people may change.
+    pub fn edit(&mut self, edit: ThreadEdit, now: Time) {
+        self.rev += 1;
+        if let Some(labels) = edit.labels {
+            self.about.labels = labels;
+        }
+        if let Some(handled) = edit.handled {
+            self.about.handled_at = handled.then_some(now);
+        }
+    }
+
+    /// An event about it.
+    pub fn told(&self, kind: Kind, mut data: serde_json::Value, now: Time) -> NewEvent {
+        data["inbox"] = json!(self.inbox);
+        NewEvent { kind, at: now, about: self.id.0, rev: self.rev, data }
+    }
+}
+
+impl Message {
+    /// Whether a person wrote it, as far as can be told.
+    pub fn is_of_a_person(&self) -> bool {
+        self.head.automatic.is_none() && self.head.own.is_none()
+    }
+}
+
+/// Which threads to list, those with the latest news first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadQuery {
+    /// In this inbox.
+    pub inbox: Option<InboxId>,
+    /// With this label.
+    pub label: Option<String>,
+    /// Handled ones, or open ones.
+    pub handled: Option<bool>,
+    /// After this one in the order of the list.
+    pub before: Option<(Time, ThreadId)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl ThreadQuery {
+    /// Whether a thread belongs on the page, its place apart.
+    pub fn matches(&self, thread: &Thread) -> bool {
+        self.inbox.is_none_or(|inbox| thread.inbox == inbox)
+            && self.label.as_ref().is_none_or(|label| thread.about.labels.contains(label))
+            && self.handled.is_none_or(|handled| thread.about.handled_at.is_some() == handled)
+    }
+}
+
+/// A wish for messages that nobody works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextAsk {
+    /// In this inbox.
+    pub inbox: InboxId,
+    /// Who asks.
+    pub holder: String,
+    /// How long each lease lasts.
+    pub ttl_ms: i64,
+    /// The hashes of the tokens of the leases; as many messages are given at the most.
+    pub tokens: Vec<String>,
+}
+
+/// A message that an agent got to work on; its thread has the lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// The message.
+    pub message: Message,
+    /// Its thread.
+    pub thread: Thread,
+    /// Which of the tokens is its lease's.
+    pub token: usize,
+}
+
+/// The answer to what an agent says about a message.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Settled {
+    /// Done.
+    Done(Message, Thread),
+    /// Its lease is no longer the latest.
+    Stale(Message, Thread),
+    /// No such message in this team.
+    Missing,
+}
