@@ -1,11 +1,13 @@
 //! What is special to this engine: many nodes, lost connections, tables of other versions.
 
 mod arrivals;
+mod conversations;
 mod faults;
 mod heartbeat;
 mod mailroom;
 mod nodes;
 mod speed;
+mod upgrade;
 
 use mailonce_core::{
     content::{Content, RawContent},
