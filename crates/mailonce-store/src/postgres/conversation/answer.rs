@@ -73,7 +73,7 @@ async fn latest_version(
 ) -> Tried<Option<Email>> {
     let mut latest = None;
     loop {
-        load_more(tx, ground, team, &[id]).await?;
+        load_more(tx, ground, std::iter::once((team, id))).await?;
         let Some(email) = ground.of_team(team, id) else { return Ok(latest) };
         let next = email.resent_as;
         latest = Some(email);

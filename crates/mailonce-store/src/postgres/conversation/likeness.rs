@@ -12,14 +12,15 @@ use mailonce_core::{
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::postgres::{
     careful::load_more,
-    ground::Ground,
+    ground::{Ground, Scoped},
     row::{read_json, write_json},
     trouble::Tried,
-    write::{ask, run},
+    write::{ask_all, run},
 };
 
 /// People of a team between whom mails are compared.
@@ -64,15 +65,16 @@ pub(in crate::postgres) async fn hold<'a>(
         return Ok(());
     }
     let (teams, hashes) = columns(pairs.iter());
-    run(tx, HOLD, &[&teams, &hashes]).await?;
-    for row in ask(tx, READ, &[&teams, &hashes]).await? {
+    let params: [&(dyn ToSql + Sync); 2] = [&teams, &hashes];
+    let answers = ask_all(tx, &[(HOLD, &params), (READ, &params)]).await?;
+    let mut compared: Vec<Scoped> = Vec::new();
+    for row in answers.last().into_iter().flatten() {
         let pair = (TeamId(row.try_get(0)?), row.try_get::<_, Uuid>(1)?.into_bytes());
         let latest: Vec<Mail> = read_json(row.try_get(2)?, "what was said of late")?;
-        let ids: Vec<EmailId> = latest.iter().map(|(_, id, _)| *id).collect();
+        compared.extend(latest.iter().map(|(_, id, _)| (pair.0, *id)));
         ground.talk.said.insert(pair, Said { latest, added: None });
-        load_more(tx, ground, pair.0, &ids).await?;
     }
-    Ok(())
+    load_more(tx, ground, compared.into_iter()).await
 }
 
 /// Writes what was added.

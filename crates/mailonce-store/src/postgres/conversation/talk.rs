@@ -15,7 +15,7 @@ use super::likeness::{Pair, Said};
 use crate::postgres::{
     row::{read_json, write_json},
     trouble::Tried,
-    write::{Asked, ask, ask_all, run},
+    write::{Asked, ask_all, run},
 };
 
 /// How long a tally is kept after it last grew: longer than any cap asks about.
@@ -140,7 +140,8 @@ impl Talk {
 /// Locks the tally of a person, whether there is one or not, and reads it.
 pub(super) async fn hold_tally(tx: &Transaction<'_>, team: TeamId, person: [u8; 16]) -> Tried<Tally> {
     let person = Uuid::from_bytes(person);
-    run(tx, HOLD_TALLY, &[&team.0, &person]).await?;
-    let rows = ask(tx, READ_TALLY, &[&team.0, &person]).await?;
-    rows.first().map_or(Ok(Tally::default()), |row| read_json(row.try_get(0)?, "a tally"))
+    let params: [&(dyn ToSql + Sync); 2] = [&team.0, &person];
+    let answers = ask_all(tx, &[(HOLD_TALLY, &params), (READ_TALLY, &params)]).await?;
+    let row = answers.last().and_then(|rows| rows.first());
+    row.map_or(Ok(Tally::default()), |row| read_json(row.try_get(0)?, "a tally"))
 }
