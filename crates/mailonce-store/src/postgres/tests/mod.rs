@@ -3,6 +3,7 @@
 mod arrivals;
 mod conversations;
 mod faults;
+mod guards;
 mod heartbeat;
 mod mailroom;
 mod nodes;
