@@ -18,6 +18,7 @@ use std::{
 use super::{
     Ledger,
     careful::{load, lock_scopes},
+    conversation::likeness,
     draft::insert,
     ground::{Ground, bound_to, scopes_of_wish},
     lanes::{Became, Round, Waiting},
@@ -223,6 +224,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load(&tx, &scopes, &[]).await?;
+        likeness::hold(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
         let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
         self.settle(tx, &ground, verbs).await?;
         Ok(answers)
@@ -240,6 +242,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load(&tx, &scopes, &[]).await?;
+        likeness::hold(&tx, &mut ground, batch.items.iter()).await?;
         let answer = decide_batch(&mut ground, batch, now);
         self.settle(tx, &ground, 1).await?;
         Ok(answer)

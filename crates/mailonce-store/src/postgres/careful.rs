@@ -4,10 +4,7 @@
 //! never in a circle; whoever is undone nevertheless tries again inside the verb.
 
 use deadpool_postgres::Transaction;
-use mailonce_core::{
-    id::{EmailId, TeamId},
-    port::store::StoreError,
-};
+use mailonce_core::{id::EmailId, port::store::StoreError};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Instant,
@@ -111,8 +108,12 @@ pub(super) async fn load(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>, others:
 }
 
 /// Loads more emails onto a ground.
-pub(super) async fn load_more(tx: &Transaction<'_>, ground: &mut Ground, team: TeamId, ids: &[EmailId]) -> Tried<()> {
-    let wanted = ids.iter().filter(|id| !ground.emails.contains_key(id)).map(|id| (team, *id)).collect();
+pub(super) async fn load_more(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    wanted: impl Iterator<Item = Scoped> + Send,
+) -> Tried<()> {
+    let wanted = wanted.filter(|(_, id)| !ground.emails.contains_key(id)).collect();
     let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
     ground.emails.extend(emails.into_iter().map(|email| (email.id, email)));
     Ok(())

@@ -16,6 +16,7 @@ use super::{
     Ledger,
     accept::bound_in,
     careful::{load, load_more, lock_emails, lock_scopes, read_many},
+    conversation::likeness,
     ground::{Ground, Scoped, scopes_of, scopes_of_wish},
     row::{Scope, read_emails},
     trouble::{Tried, Trouble},
@@ -92,8 +93,9 @@ impl Ledger {
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
         let mut ground = load(&tx, &scopes, &[(wish.team, previous)]).await?;
-        let next: Vec<EmailId> = ground.emails.get(&previous).and_then(|email| email.resent_as).into_iter().collect();
-        load_more(&tx, &mut ground, wish.team, &next).await?;
+        let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
+        load_more(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
+        likeness::hold(&tx, &mut ground, std::iter::once(wish)).await?;
         let answer = ground.resend(wish.clone(), operation, now);
         self.settle(tx, &ground, 1).await?;
         Ok(answer)

@@ -17,7 +17,10 @@ use std::{
     sync::Arc,
 };
 
-use super::row::{KeyRow, Scope, Target};
+use super::{
+    conversation::talk::Talk,
+    row::{KeyRow, Scope, Target},
+};
 
 /// See the module's words.
 #[derive(Default)]
@@ -46,6 +49,8 @@ pub(super) struct Ground {
     pub bodiless: Vec<Scoped>,
     /// Emails whose last trace goes.
     pub gone: Vec<Scoped>,
+    /// Threads and their messages, and what guards remember.
+    pub talk: Talk,
 }
 
 /// An email of a team.
@@ -73,6 +78,7 @@ impl Ground {
             && self.events.is_empty()
             && self.evidence.is_empty()
             && self.attempts.is_empty()
+            && self.talk.is_untouched()
     }
 
     /// Binds a key to an email, or says what it is bound to.
@@ -80,11 +86,17 @@ impl Ground {
         if let Some(bound) = wish.key.and_then(|key| self.bound(wish.team, key, now)) {
             return Accept::Bound(bound);
         }
-        let guard = self.overlaps(&wish, now).then_some(Guard::Overlaps);
+        let overlaps = self.overlaps(&wish, now).then_some(Guard::Overlaps);
+        let alike = self.looks_duplicate(&wish, now).then_some(Guard::LooksDuplicate);
+        let guard = overlaps.or(wish.care.hold).or(alike);
+        let likeness = wish.care.likeness.clone();
         let (key, slots) = (wish.key, wish.slots.clone());
         let bind = key.map_or(0, |key| self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind) + 1);
         let (email, body) = wish.become_email(bind, guard, now);
         self.bind(&email, key, &slots, now);
+        if let Some(likeness) = likeness {
+            self.note_likeness(email.team, likeness, email.id, now);
+        }
         self.fresh.push((email.id, body, email.accepted_event()));
         self.emails.insert(email.id, email.clone());
         Accept::First(email)

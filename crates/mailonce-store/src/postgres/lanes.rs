@@ -6,9 +6,9 @@
 
 use mailonce_core::{
     email::EmailHead,
-    handoff::{Handoff, State},
+    handoff::Handoff,
     key::KeyHash,
-    port::store::{Accept, Envelope, Result, StoreError, Wish},
+    port::store::{Accept, Care, Envelope, Result, StoreError, Wish},
     time::Time,
 };
 use std::{
@@ -30,6 +30,8 @@ pub(super) struct Waiting {
     pub key_hash: Option<KeyHash>,
     slots: Vec<KeyHash>,
     first_wins: bool,
+    due: Option<Time>,
+    care: Care,
     pub now: Time,
     /// What it becomes if its key was never seen.
     pub draft: Draft,
@@ -41,16 +43,16 @@ impl Waiting {
     /// A wish, and where its answer will be.
     pub(super) fn new(wish: Wish, now: Time) -> Tried<(Self, oneshot::Receiver<Result<Accept>>)> {
         let (key_hash, slots, first_wins) = (wish.key, wish.slots.clone(), wish.first_wins);
+        let (due, care) = (wish.due, wish.care.clone());
         let (email, body) = wish.become_email(u32::from(key_hash.is_some()), None, now);
         let draft = Draft::of_accepted(email, body)?;
         let (answer, answered) = oneshot::channel();
-        Ok((Self { key_hash, slots, first_wins, now, draft, answer, contended: false }, answered))
+        Ok((Self { key_hash, slots, first_wins, due, care, now, draft, answer, contended: false }, answered))
     }
 
     /// The wish again, for the few that are not decided by one free row.
     pub(super) fn wish(&self) -> Wish {
         let (email, body) = self.draft.parts();
-        let later = email.handoffs.iter().find(|handoff| handoff.state == State::Scheduled);
         let envelope = |handoff: &Handoff| Envelope {
             transport: handoff.transport.clone(),
             recipients: handoff.recipients.clone(),
@@ -65,15 +67,15 @@ impl Waiting {
             first_wins: self.first_wins,
             ttl: email.ttl,
             envelopes: email.handoffs.iter().map(envelope).collect(),
-            due: later.and_then(|handoff| handoff.due_at),
+            due: self.due,
             body: Arc::clone(body),
-            care: mailonce_core::port::store::Care::default(),
+            care: self.care.clone(),
         }
     }
 
-    /// Whether one free row decides it: no recipients of their own to look after.
+    /// Whether one free row decides it: no recipients of their own to look after, no other mail to compare it with.
     fn is_plain(&self) -> bool {
-        self.slots.is_empty()
+        self.slots.is_empty() && self.care.likeness.is_none()
     }
 
     /// The key it is bound under, as a scope.

@@ -49,6 +49,16 @@ const OLDER: &str = concat!(
     " ORDER BY e.id DESC, h.number"
 );
 
+const STUCK: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM (SELECT DISTINCT team, email FROM handoffs
+             WHERE state IN ('held', 'unknown') AND (team, email) > ($1, $2) ORDER BY team, email LIMIT $3) w
+       JOIN emails e ON e.team = w.team AND e.id = w.email ",
+    email_joins!(),
+    " ORDER BY e.team, e.id, h.number"
+);
+
 /// A key that somebody asks for.
 pub(super) struct Look {
     scope: Scope,
@@ -98,6 +108,13 @@ impl Ledger {
     pub(super) async fn email(&self, team: TeamId, id: EmailId) -> Tried<Option<Email>> {
         let client = self.link.client().await?;
         Ok(read_emails(&ask(&client, EMAIL, &[&team.0, &id.0]).await?, 0)?.pop())
+    }
+
+    /// Emails that are held or unknown, whosever they are, in the order of team and id.
+    pub(super) async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Tried<Vec<Email>> {
+        let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        read_emails(&ask(&self.link.client().await?, STUCK, &[&team, &id, &most]).await?, 0)
     }
 
     /// Everything about one email.

@@ -7,6 +7,7 @@
 //! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
 //! | `change`, `handoff`, `look`, `team`, `record`, `upkeep` | the other verbs |
 //! | `arrivals` | mail that comes in |
+//! | `conversation` | threads, answers, turns |
 //! | `events` | the sequencer |
 //! | `row`, `draft`, `write` | how things lie in their tables |
 //! | `trouble`, `meter` | errors and figures |
@@ -284,8 +285,8 @@ impl Store for Postgres {
         told(insist!(self.ledger.emails(team, &query)))
     }
 
-    async fn stuck(&self, _after: Option<(TeamId, EmailId)>, _limit: usize) -> Result<Vec<Email>> {
-        Err(mailonce_core::port::store::StoreError::Unreachable("not yet".into()))
+    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        told(insist!(self.ledger.stuck(after, limit)))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {

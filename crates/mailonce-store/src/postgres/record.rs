@@ -16,7 +16,7 @@ use super::{
     careful::{load, lock_scopes},
     row::Scope,
     trouble::{Tried, Trouble},
-    write::{ask, run, write},
+    write::{ask, run, write, write_events},
 };
 
 macro_rules! records {
@@ -70,6 +70,12 @@ pub(super) async fn bind<T>(tx: &Transaction<'_>, operation: Option<&Operation>,
     Ok(None)
 }
 
+/// Leaves the event of a record that is told of, when it is one.
+async fn tell(tx: &Transaction<'_>, record: &Record, before: Option<&Record>, now: Time) -> Tried<()> {
+    let events: Vec<_> = record.told(before, now).map(|event| (record.team, event)).into_iter().collect();
+    write_events(tx, &events).await
+}
+
 impl Ledger {
     /// Makes a record, unless its name is taken.
     pub(super) async fn create_record(&self, record: &Record, operation: Option<&Operation>) -> Tried<Once<Created>> {
@@ -83,6 +89,7 @@ impl Ledger {
         let rev = *rev as i32;
         let made = run(&tx, MAKE, &[id, &team.0, &kind.word(), name, &rev, &created_at.0, about]).await?;
         if made == 1 {
+            tell(&tx, record, None, record.created_at).await?;
             self.commit(tx, 1).await?;
             return Ok(Once::Done(Created::Made(record.clone())));
         }
@@ -146,9 +153,11 @@ impl Ledger {
             }
         };
         run(&tx, CHANGE, &[&edit.id, &edit.about]).await?;
-        self.commit(tx, 1).await?;
+        let before = record.clone();
         record.rev += 1;
         record.about.clone_from(&edit.about);
+        tell(&tx, &record, Some(&before), now).await?;
+        self.commit(tx, 1).await?;
         Ok(Once::Done(RecordChange::Changed(record)))
     }
 

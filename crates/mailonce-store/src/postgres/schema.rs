@@ -8,16 +8,17 @@ use mailonce_core::port::store::StoreError;
 use super::trouble::{Tried, Trouble};
 
 /// Every migration, in order. Their number is the version.
-const MIGRATIONS: &[&str] = &[
+pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_ledger.sql"),
     include_str!("../../migrations/postgres/0002_handoff.sql"),
     include_str!("../../migrations/postgres/0003_records.sql"),
     include_str!("../../migrations/postgres/0004_arrivals.sql"),
+    include_str!("../../migrations/postgres/0005_conversations.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7883366245)";
-const NAMESPACE: &str = "
+pub(super) const NAMESPACE: &str = "
     CREATE SCHEMA IF NOT EXISTS mailonce;
     CREATE TABLE IF NOT EXISTS mailonce.schema (
         version    integer     PRIMARY KEY,

@@ -18,6 +18,7 @@ use super::{
     Ledger,
     arrivals::sweep::sweep_arrivals,
     careful::{load, lock_keys, read_many},
+    conversation::talk::sweep_guards,
     ground::{Ground, Scoped, scopes_of},
     row::{Scope, read_calls, read_emails, write_json},
     trouble::{Tried, Trouble},
@@ -257,6 +258,8 @@ impl Ledger {
         run(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
         run(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
         swept.deliveries = sweep_arrivals(&tx, max, now).await?;
+        // Last, because whoever holds one of these waits for nothing else.
+        sweep_guards(&tx, now).await?;
         self.commit(tx, 1).await?;
         Ok(swept)
     }

@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     artifact::{Artifact, ArtifactKind, NewArtifact},
+    conversation::thread::Thread,
     delivery::{Delivery, DeliveryState, Settle, Suppression},
     event::NewEvent,
     filing::{FiledArtifact, Ground},
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::file::Filing;
+use crate::postgres::conversation::talk::Talk;
 
 pub(super) type Place = (TeamId, DeliveryId);
 /// A message's name, or its content when it has none, in an inbox.
@@ -27,6 +29,8 @@ pub(super) struct Cabinet {
     pub(super) inboxes: BTreeMap<(TeamId, InboxId), u64>,
     known: BTreeMap<Name, Vec<Known>>,
     pub(super) threads: BTreeMap<(InboxId, [u8; 32]), ThreadId>,
+    /// Those threads, as they are.
+    pub(super) held: BTreeMap<ThreadId, Thread>,
     pub(super) same: BTreeMap<Value, Artifact>,
     /// Inboxes that are not there although a delivery waited for them.
     pub(super) gone: BTreeSet<(TeamId, InboxId)>,
@@ -38,6 +42,8 @@ pub(super) struct Cabinet {
     pub(super) names: Vec<(TeamId, InboxId, [u8; 32], ThreadId)>,
     /// Artifacts that are new or were found again.
     pub(super) artifacts: BTreeMap<ArtifactId, FiledArtifact>,
+    /// Threads that grew or began, and emails that joined them.
+    pub(super) talk: Talk,
     pub(super) events: Vec<(TeamId, NewEvent)>,
 }
 
@@ -81,6 +87,7 @@ impl Cabinet {
     fn shelve(&mut self, filing: &Filing, mut delivery: Delivery, mut ground: Ground) -> Filed {
         let (message, inbox) = (&filing.message, ground.inbox);
         ground.thread = message.names.iter().find_map(|name| self.threads.get(&(inbox, *name)).copied());
+        ground.row = ground.thread.and_then(|id| self.held.get(&id).cloned());
         let sender = message.sender();
         let same = |new: &NewArtifact| self.same.get(&(inbox, new.kind, new.hash, sender.to_owned())).cloned();
         ground.known = message.artifacts.iter().map(same).collect();
@@ -98,6 +105,10 @@ impl Cabinet {
             // Found again in the same company: it is still one that must be made.
             known.artifact = found.artifact.clone();
         }
+        let thread = filed.thread.id;
+        self.held.insert(thread, filed.thread.clone());
+        self.talk.threads.insert(thread, filed.thread.clone());
+        self.talk.joined.extend(filed.email.map(|email| (filing.team, thread, email)));
         self.inboxes.insert((filing.team, inbox), filed.message.seq);
         self.messages.push((filed.message.clone(), message.name, message.content));
         self.events.extend(filed.events.iter().map(|event| (filing.team, event.clone())));

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::postgres::{
     Ledger,
+    conversation::row::{read_thread, thread_columns},
     trouble::Tried,
     write::{Asked, ask, ask_all},
 };
@@ -57,6 +58,15 @@ const KNOWN: &str = "
 const THREADS: &str = "
     SELECT t.inbox, t.name, t.thread FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS w (team, inbox, name)
       JOIN thread_names t ON t.team = w.team AND t.inbox = w.inbox AND t.name = w.name";
+/// The threads behind these names, locked: agents take and answer them meanwhile.
+const HOLD_THREADS: &str = concat!(
+    "SELECT ",
+    thread_columns!(),
+    " FROM (SELECT DISTINCT n.team, n.thread FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS w (team, inbox, name)
+              JOIN thread_names n ON n.team = w.team AND n.inbox = w.inbox AND n.name = w.name) w
+       JOIN threads t ON t.team = w.team AND t.id = w.thread
+      ORDER BY t.team, t.id FOR UPDATE OF t"
+);
 /// The latest artifact of the same kind, value and sender. Others may take it meanwhile, so it is locked.
 const SAME: &str = concat!(
     "SELECT ",
@@ -160,15 +170,20 @@ impl Cabinet {
         let kind: Vec<&str> = found().map(|(_, _, new)| new.kind.word()).collect();
         let value: Vec<&[u8]> = found().map(|(_, _, new)| new.hash.as_slice()).collect();
         let sender: Vec<&[u8]> = found().map(|(_, f, _)| f.message.sender().as_bytes()).collect();
-        let asked: [Asked<'_>; 4] = [
+        let asked: [Asked<'_>; 5] = [
             (HOLD_INBOXES, &[&held_teams, &held]),
             (KNOWN, &[&team, &inbox, &hash, &content, &named]),
             (THREADS, &[&name_team, &name_inbox, &name]),
+            (HOLD_THREADS, &[&name_team, &name_inbox, &name]),
             (SAME, &[&found_team, &found_inbox, &kind, &value, &sender]),
         ];
         let answers = ask_all(tx, &asked).await?;
-        let [inboxes, known, threads, same] = answers.as_slice() else { return Ok(()) };
+        let [inboxes, known, threads, held, same] = answers.as_slice() else { return Ok(()) };
         self.note(inboxes, known)?;
+        for row in held {
+            let thread = read_thread(row, 0)?;
+            self.held.insert(thread.id, thread);
+        }
         self.note_found(threads, same)
     }
 

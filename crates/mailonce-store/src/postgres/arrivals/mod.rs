@@ -11,7 +11,7 @@
 //! | `sweep`, `row` | what goes, and how things lie in their tables |
 //!
 //! Whoever locks more than one row keeps to this order: keys of operations, keys of deliveries, deliveries, inboxes,
-//! addresses, artifacts and watches, bytes.
+//! threads, addresses, artifacts and watches, bytes.
 
 mod artifact;
 mod cabinet;
@@ -23,7 +23,7 @@ mod inbox;
 mod message;
 mod parcel;
 pub(super) mod receive;
-mod row;
+pub(super) mod row;
 mod shelf;
 pub(super) mod sweep;
 mod watch;

@@ -50,12 +50,15 @@ macro_rules! watch_columns {
         "w.id, w.team, w.inbox, w.rev, w.started_at, w.after, w.deadline, w.budget, w.spent"
     };
 }
-pub(super) use {artifact_columns, delivery_columns, inbox_columns, message_columns, watch_columns};
+pub(in crate::postgres) use message_columns;
+pub(super) use {artifact_columns, delivery_columns, inbox_columns, watch_columns};
 
 /// How many columns [`inbox_columns`] are.
 pub(super) const INBOX_COLUMNS: usize = 8;
 /// How many columns [`delivery_columns`] are.
 pub(super) const DELIVERY_COLUMNS: usize = 14;
+/// How many columns [`message_columns`] are.
+pub(in crate::postgres) const MESSAGE_COLUMNS: usize = 11;
 /// How many columns [`artifact_columns`] are.
 pub(super) const ARTIFACT_COLUMNS: usize = 13;
 
@@ -112,7 +115,7 @@ pub(super) fn read_delivery(row: &Row) -> Tried<Delivery> {
 }
 
 /// Reads [`message_columns`].
-pub(super) fn read_message(row: &Row) -> Tried<Message> {
+pub(in crate::postgres) fn read_message(row: &Row) -> Tried<Message> {
     Ok(Message {
         team: TeamId(row.try_get(0)?),
         id: MessageId(row.try_get(1)?),

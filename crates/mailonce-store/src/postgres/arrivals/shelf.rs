@@ -46,6 +46,7 @@ impl Cabinet {
         }
         let written = tokio::join!(
             self.write_messages(tx, letters),
+            self.talk.write(tx),
             self.write_artifacts(tx),
             changed.write(tx),
             write_events(tx, &self.events)

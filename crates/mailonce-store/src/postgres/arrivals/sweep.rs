@@ -49,6 +49,20 @@ macro_rules! drop_from {
     };
 }
 const DROP_MESSAGES: &str = drop_from!("messages", "greatest(id, thread)");
+const DROP_JOINED: &str = "
+    DELETE FROM thread_emails
+     WHERE ctid = ANY (ARRAY(
+         SELECT x.ctid FROM unnest($1::uuid[], $2::uuid[]) AS i (team, id)
+           JOIN threads t ON t.team = i.team AND t.inbox = i.id
+           JOIN thread_emails x ON x.team = t.team AND x.thread = t.id LIMIT $3)) RETURNING email";
+/// A thread goes after the last of its emails, by which these are found.
+const DROP_THREADS: &str = "
+    DELETE FROM threads
+     WHERE ctid = ANY (ARRAY(
+         SELECT t.ctid FROM unnest($1::uuid[], $2::uuid[]) AS i (team, id)
+           JOIN threads t ON t.team = i.team AND t.inbox = i.id
+          WHERE NOT EXISTS (SELECT FROM thread_emails x WHERE x.team = t.team AND x.thread = t.id) LIMIT $3))
+    RETURNING id";
 const DROP_NAMES: &str = drop_from!("thread_names", "thread");
 const DROP_ARTIFACTS: &str = drop_from!("artifacts", "id");
 const DROP_WATCHES: &str = drop_from!("watches", "id");
@@ -62,6 +76,7 @@ const LOOKED_AT: &str = "
                    EXISTS (SELECT FROM deliveries x WHERE x.team = w.team AND x.inbox = w.id)
                 OR EXISTS (SELECT FROM messages x WHERE x.team = w.team AND x.inbox = w.id)
                 OR EXISTS (SELECT FROM thread_names x WHERE x.team = w.team AND x.inbox = w.id)
+                OR EXISTS (SELECT FROM threads x WHERE x.team = w.team AND x.inbox = w.id)
                 OR EXISTS (SELECT FROM artifacts x WHERE x.team = w.team AND x.inbox = w.id)
                 OR EXISTS (SELECT FROM watches x WHERE x.team = w.team AND x.inbox = w.id) AS more
               FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)) AS left_over
@@ -105,7 +120,7 @@ async fn empty_removed(tx: &Transaction<'_>, max: usize, now: Time, gone: &mut V
         raws.extend(row.try_get::<_, Option<Uuid>>(1)?);
     }
     let_go(tx, raws.into_iter()).await?;
-    for sql in [DROP_MESSAGES, DROP_NAMES, DROP_ARTIFACTS, DROP_WATCHES] {
+    for sql in [DROP_MESSAGES, DROP_JOINED, DROP_THREADS, DROP_NAMES, DROP_ARTIFACTS, DROP_WATCHES] {
         for row in ask(tx, sql, &[&teams, &ids, &most]).await? {
             gone.push(row.try_get(0)?);
         }

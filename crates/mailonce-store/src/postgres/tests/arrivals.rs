@@ -26,7 +26,7 @@ fn next_id() -> Uuid {
     IDS.lock().unwrap().get_or_insert_default().next(NOW, 9)
 }
 
-fn hash(name: &str) -> [u8; 32] {
+pub(super) fn hash(name: &str) -> [u8; 32] {
     let mut hash = [0; 32];
     hash[..name.len()].copy_from_slice(name.as_bytes());
     hash

@@ -1,12 +1,15 @@
 //! What is special to this engine: many nodes, lost connections, tables of other versions.
 
 mod arrivals;
+mod conversations;
 mod faults;
+mod guards;
 mod heartbeat;
 mod mailroom;
 mod nodes;
 mod speed;
 mod tls;
+mod upgrade;
 
 use mailonce_core::{
     content::{Content, RawContent},

@@ -24,7 +24,7 @@ pub(super) async fn two_nodes() -> (Fresh, Arc<Postgres>, Arc<Postgres>) {
 }
 
 /// Accepts wishes at once, in turns on either node.
-async fn scatter(nodes: [&Arc<Postgres>; 2], wishes: Vec<Wish>) -> Vec<Accept> {
+pub(super) async fn scatter(nodes: [&Arc<Postgres>; 2], wishes: Vec<Wish>) -> Vec<Accept> {
     let tasks: Vec<_> = wishes
         .into_iter()
         .enumerate()

@@ -1,0 +1,120 @@
+//! Answers: a reply or a forward, its guards and everything it changes, in one transaction.
+//!
+//! The key is locked first and the thread then. Two answers to one message, or in one thread, on one node or on two,
+//! wait for each other there, and the second is judged by what the first left.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    conversation::{
+        answer::{self, AnswerWish, Answered, Judged},
+        caps::Tally,
+    },
+    email::Email,
+    id::{EmailId, TeamId},
+    port::store::Accept,
+    time::Time,
+};
+use std::collections::BTreeSet;
+
+use super::{likeness, row::hold, talk::hold_tally};
+use crate::postgres::{
+    Ledger,
+    careful::{load, load_more, lock_scopes},
+    ground::{Ground, scopes_of_wish},
+    row::Scope,
+    trouble::Tried,
+};
+
+impl Ledger {
+    /// Accepts a reply or a forward with every guard, or says which refused it.
+    pub(super) async fn answer_message(&self, wish: &AnswerWish, now: Time) -> Tried<Answered> {
+        let inner = &wish.wish;
+        let scopes: BTreeSet<Scope> = scopes_of_wish(inner).collect();
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load(&tx, &scopes, &[]).await?;
+        if let Some(bound) = inner.key.and_then(|key| ground.bound(inner.team, key, now)) {
+            tx.rollback().await?;
+            return Ok(Answered::Bound(bound));
+        }
+        let Some(mut met) = meet(&tx, &mut ground, wish).await? else {
+            tx.rollback().await?;
+            return Ok(Answered::Missing);
+        };
+        let answer = judged(&mut ground, &mut met, wish, now);
+        self.settle(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+}
+
+/// Locks and reads what the guards ask about. `None` when the team has no such message.
+async fn meet(tx: &Transaction<'_>, ground: &mut Ground, wish: &AnswerWish) -> Tried<Option<answer::Ground>> {
+    let team = wish.wish.team;
+    let Some((message, thread)) = hold(tx, team, wish.message).await? else { return Ok(None) };
+    let before = match message.marks.turn.answered_by(&wish.slot) {
+        Some(id) => latest_version(tx, ground, team, id).await?,
+        None => None,
+    };
+    let person = match wish.person {
+        Some(person) => hold_tally(tx, team, person).await?,
+        None => Tally::default(),
+    };
+    likeness::hold(tx, ground, std::iter::once(&wish.wish)).await?;
+    Ok(Some(answer::Ground { message, thread, before, person }))
+}
+
+/// The email, or what it was sent again as.
+async fn latest_version(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    team: TeamId,
+    mut id: EmailId,
+) -> Tried<Option<Email>> {
+    let mut latest = None;
+    loop {
+        load_more(tx, ground, std::iter::once((team, id))).await?;
+        let Some(email) = ground.of_team(team, id) else { return Ok(latest) };
+        let next = email.resent_as;
+        latest = Some(email);
+        match next {
+            Some(next) => id = next,
+            None => return Ok(latest),
+        }
+    }
+}
+
+/// What the guards say, and what comes of it.
+fn judged(ground: &mut Ground, met: &mut answer::Ground, wish: &AnswerWish, now: Time) -> Answered {
+    let team = wish.wish.team;
+    match wish.judge(met, now) {
+        Judged::Refuse(guard, newer) => {
+            ground.events.push((team, wish.refused(guard, met, now)));
+            Answered::Refused(guard, newer, met.message.clone(), met.thread.clone())
+        }
+        Judged::Already(id) => Answered::Already(id, met.before.clone(), met.thread.clone()),
+        Judged::Accept(guard) => {
+            let mut inner = wish.wish.clone();
+            inner.care.hold = guard.or(inner.care.hold);
+            match ground.accept(inner, now) {
+                Accept::First(email) => answered(ground, met, wish, email, now),
+                Accept::Bound(bound) => Answered::Bound(bound),
+            }
+        }
+    }
+}
+
+/// Notes what an accepted answer changes besides its own rows.
+fn answered(ground: &mut Ground, met: &mut answer::Ground, wish: &AnswerWish, email: Email, now: Time) -> Answered {
+    let team = wish.wish.team;
+    let before = met.person.clone();
+    let events = wish.apply(met, &email, now);
+    ground.events.extend(events.into_iter().map(|event| (team, event)));
+    let talk = &mut ground.talk;
+    talk.messages.insert(met.message.id, met.message.clone());
+    talk.threads.insert(met.thread.id, met.thread.clone());
+    talk.joined.push((team, met.thread.id, email.id));
+    let counted = wish.person.filter(|_| met.person != before);
+    talk.tally = counted.map(|person| (team, person, met.person.clone(), now));
+    Answered::First(email, met.thread.clone())
+}

@@ -1,0 +1,74 @@
+//! Rows: how threads lie in their table, and how they are read and held together with a message.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    conversation::thread::Thread,
+    id::{InboxId, MessageId, TeamId, ThreadId},
+    message::Message,
+    time::Time,
+};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::postgres::{
+    arrivals::row::{MESSAGE_COLUMNS, message_columns, read_message},
+    row::read_json,
+    trouble::Tried,
+    write::{Asked, ask_all},
+};
+
+/// What a thread is read from: its row `t`.
+macro_rules! thread_columns {
+    () => {
+        "t.team, t.id, t.inbox, t.rev, t.latest_at, t.about"
+    };
+}
+pub(in crate::postgres) use thread_columns;
+
+/// Messages with their threads. What is in a removed inbox is not there.
+macro_rules! messages_of_threads {
+    ($columns:expr, $rest:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM messages m
+                JOIN threads t ON t.team = m.team AND t.id = m.thread
+                JOIN inboxes i ON i.team = m.team AND i.id = m.inbox AND i.removed_at IS NULL ",
+            $rest
+        )
+    };
+}
+pub(super) use messages_of_threads;
+
+const HOLD: &str = messages_of_threads!("", "WHERE m.team = $1 AND m.id = $2 FOR UPDATE OF t");
+/// Messages and threads as they are, each message with its thread.
+pub(super) const READ: &str = messages_of_threads!(
+    concat!(message_columns!(), ", ", thread_columns!()),
+    "WHERE m.team = $1 AND m.id = ANY ($2) ORDER BY m.seq"
+);
+
+/// Reads [`thread_columns`] that begin at column `at`.
+pub(in crate::postgres) fn read_thread(row: &Row, at: usize) -> Tried<Thread> {
+    Ok(Thread {
+        team: TeamId(row.try_get(at)?),
+        id: ThreadId(row.try_get(at + 1)?),
+        inbox: InboxId(row.try_get(at + 2)?),
+        rev: row.try_get::<_, i32>(at + 3)? as u32,
+        latest_at: Time(row.try_get(at + 4)?),
+        about: read_json(row.try_get(at + 5)?, "a thread")?,
+    })
+}
+
+/// Reads the columns of [`READ`].
+pub(super) fn read_pair(row: &Row) -> Tried<(Message, Thread)> {
+    Ok((read_message(row)?, read_thread(row, MESSAGE_COLUMNS)?))
+}
+
+/// Locks the thread of a message and reads both. Who had to wait for the lock saw the message as it was before, so it
+/// is read by a statement of its own.
+pub(super) async fn hold(tx: &Transaction<'_>, team: TeamId, id: MessageId) -> Tried<Option<(Message, Thread)>> {
+    let ids: [Uuid; 1] = [id.0];
+    let asked: [Asked<'_>; 2] = [(HOLD, &[&team.0, &id.0]), (READ, &[&team.0, &ids.as_slice()])];
+    let answers = ask_all(tx, &asked).await?;
+    answers.last().and_then(|rows| rows.first()).map(read_pair).transpose()
+}

@@ -1,0 +1,190 @@
+//! Threads: looking at them, changing them, and the lease by which one agent at a time works on one.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    conversation::thread::{LeaseAsk, Leasing, Thread, ThreadEdit, ThreadQuery},
+    id::{EmailId, TeamId, ThreadId},
+    port::store::{Once, Operation},
+    time::Time,
+};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+use super::row::{read_thread, thread_columns};
+use crate::postgres::{
+    Ledger,
+    careful::{load, lock_scopes},
+    ground::Ground,
+    row::Scope,
+    trouble::Tried,
+    write::ask,
+};
+
+/// Threads a listing reads at a time.
+const CHUNK: usize = 500;
+
+/// What is in a removed inbox is not there.
+macro_rules! threads {
+    ($columns:expr, $rest:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM threads t JOIN inboxes i ON i.team = t.team AND i.id = t.inbox AND i.removed_at IS NULL ",
+            $rest
+        )
+    };
+}
+
+const ONE: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2");
+const ONE_LOCKED: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2 FOR UPDATE OF t");
+const LIST: &str = threads!(
+    thread_columns!(),
+    "WHERE t.team = $1 AND (t.latest_at, t.id) < ($2, $3) ORDER BY t.latest_at DESC, t.id DESC LIMIT $4"
+);
+const LIST_OF_INBOX: &str = threads!(
+    thread_columns!(),
+    "WHERE t.team = $1 AND (t.latest_at, t.id) < ($2, $3) AND t.inbox = $5
+     ORDER BY t.latest_at DESC, t.id DESC LIMIT $4"
+);
+const EMAILS: &str = threads!(
+    "x.email",
+    "JOIN thread_emails x ON x.team = t.team AND x.thread = t.id
+     WHERE t.team = $1 AND t.id = $2 AND x.email > $3 ORDER BY x.email LIMIT $4"
+);
+
+/// Locks a thread and reads it.
+async fn hold(tx: &Transaction<'_>, team: TeamId, id: ThreadId) -> Tried<Option<Thread>> {
+    let rows = ask(tx, ONE_LOCKED, &[&team.0, &id.0]).await?;
+    rows.first().map(|row| read_thread(row, 0)).transpose()
+}
+
+impl Ledger {
+    /// One thread.
+    pub(super) async fn thread(&self, team: TeamId, id: ThreadId) -> Tried<Option<Thread>> {
+        let rows = ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?;
+        rows.first().map(|row| read_thread(row, 0)).transpose()
+    }
+
+    /// Threads, those with the latest news first.
+    pub(super) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> Tried<Vec<Thread>> {
+        let client = self.link.client().await?;
+        let (mut page, mut at) = (Vec::new(), query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0)));
+        let mut chunk = query.limit.min(CHUNK);
+        while page.len() < query.limit {
+            let most = chunk as i64;
+            let rows = match query.inbox {
+                Some(inbox) => ask(&client, LIST_OF_INBOX, &[&team.0, &at.0, &at.1, &most, &inbox.0]).await?,
+                None => ask(&client, LIST, &[&team.0, &at.0, &at.1, &most]).await?,
+            };
+            for row in &rows {
+                let thread = read_thread(row, 0)?;
+                at = (thread.latest_at.0, thread.id.0);
+                if query.matches(&thread) {
+                    page.push(thread);
+                }
+            }
+            if rows.len() < chunk {
+                break;
+            }
+            // Little matches: larger pieces from here on.
+            chunk = CHUNK;
+        }
+        page.truncate(query.limit);
+        Ok(page)
+    }
+
+    /// The emails of a thread, oldest first.
+    pub(super) async fn thread_emails(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        after: Option<EmailId>,
+        limit: usize,
+    ) -> Tried<Vec<EmailId>> {
+        let (after, most) = (after.map_or(Uuid::nil(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = ask(&self.link.client().await?, EMAILS, &[&team.0, &id.0, &after, &most]).await?;
+        rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
+    }
+
+    /// Changes what people may change.
+    pub(super) async fn change_thread(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        edit: &ThreadEdit,
+        now: Time,
+    ) -> Tried<Option<Thread>> {
+        self.edit_thread(team, id, |thread| {
+            thread.edit(edit.clone(), now);
+            true
+        })
+        .await
+    }
+
+    /// Gives a lease back. Another's stays.
+    pub(super) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> Tried<Option<Thread>> {
+        self.edit_thread(team, id, |thread| thread.release(token)).await
+    }
+
+    /// Changes a thread by a rule that says whether it did.
+    async fn edit_thread(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        rule: impl FnOnce(&mut Thread) -> bool + Send,
+    ) -> Tried<Option<Thread>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let mut thread = hold(&tx, team, id).await?;
+        let mut ground = Ground::default();
+        if let Some(thread) = &mut thread
+            && rule(thread)
+        {
+            ground.talk.threads.insert(id, thread.clone());
+        }
+        self.settle(tx, &ground, 1).await?;
+        Ok(thread)
+    }
+
+    /// Takes or renews the lease of a thread.
+    pub(super) async fn lease_thread(
+        &self,
+        (team, id): (TeamId, ThreadId),
+        wanted: &LeaseAsk,
+        operation: Option<&Operation>,
+        now: Time,
+    ) -> Tried<Once<Leasing>> {
+        let scopes: BTreeSet<Scope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load(&tx, &scopes, &[]).await?;
+        let thread = hold(&tx, team, id).await?;
+        let answer = leased(&mut ground, thread, wanted, operation, now);
+        self.settle(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+}
+
+/// What becomes of a thread that somebody wants to work on, and of the key of the operation that asked for it.
+fn leased(
+    ground: &mut Ground,
+    thread: Option<Thread>,
+    wanted: &LeaseAsk,
+    operation: Option<&Operation>,
+    now: Time,
+) -> Once<Leasing> {
+    let Some(thread) = thread else { return Once::Done(Leasing::Missing) };
+    if let Some(answer) = operation.and_then(|operation| ground.repeat_of(operation, now)) {
+        return answer;
+    }
+    let (leasing, event) = thread.lease(wanted, None, now);
+    if let Leasing::Taken(thread) = &leasing {
+        ground.events.extend(event.map(|event| (thread.team, event)));
+        ground.talk.threads.insert(thread.id, thread.clone());
+        if let Some(operation) = operation {
+            ground.bind_operation(operation);
+        }
+    }
+    Once::Done(leasing)
+}

@@ -1,0 +1,117 @@
+//! What guards remember, on two nodes: how often a person was answered, and what was said of late.
+
+use mailonce_core::{
+    conversation::{
+        answer::{AnswerWish, Answered},
+        caps::Caps,
+        likeness::Likeness,
+        thread::ThreadQuery,
+    },
+    email::{EmailState, Guard},
+    port::{arrivals::Arrivals, conversations::Conversations, store::Store},
+};
+
+use super::{
+    NOW, TEAM, about,
+    arrivals::inbox,
+    conversations::{LOOSE, filed, of_thread, reply},
+    email_of,
+    nodes::{scatter, two_nodes},
+    rows, wish,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_to_a_person_on_two_nodes_stop_at_the_cap() {
+    let (_fresh, one, two) = two_nodes().await;
+    let a = inbox(&one, "a@d.test").await;
+    let mut tasks = Vec::new();
+    for n in 0..30 {
+        let name = format!("{n}");
+        let message = filed(&one, a, of_thread(&name, &name)).await;
+        let wish = AnswerWish { caps: Caps { per_person: 7, ..LOOSE }, ..reply(&message) };
+        let node = if n % 2 == 0 { one.clone() } else { two.clone() };
+        tasks.push(tokio::spawn(async move { node.answer(wish, NOW).await.unwrap() }));
+    }
+    let mut held = 0;
+    for task in tasks {
+        let Answered::First(email, _) = task.await.unwrap() else { panic!("not the first") };
+        assert_eq!(email.guard == Some(Guard::Cap), email.state() == EmailState::Held);
+        held += usize::from(email.guard.is_some());
+    }
+    assert_eq!(held, 23);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
+    let (_fresh, one, two) = two_nodes().await;
+    for round in 0..10 {
+        let saying = |text: &str| {
+            let mut wish = wish(None);
+            let to = [format!("{round}@example.com")];
+            wish.care.likeness = Some(Likeness::of(TEAM, "agent@example.com", &to, "Hello", text));
+            wish
+        };
+        // In every other round these people know of each other, so there is a row to be locked.
+        if round % 2 == 0 {
+            assert_eq!(email_of(one.accept(saying("something else"), NOW).await.unwrap()).0.guard, None);
+        }
+        let wishes = (0..24).map(|_| saying("hello")).collect();
+        let emails: Vec<_> = scatter([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        assert!(emails.iter().all(|(_, first)| *first));
+        let held = |guard| emails.iter().filter(|(email, _)| email.guard == guard).count();
+        assert_eq!((held(None), held(Some(Guard::LooksDuplicate))), (1, 23), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_guards_said_before_counts_in_every_lane() {
+    let (_fresh, one, _two) = two_nodes().await;
+    let due = NOW.plus(60_000);
+    // One free row decides the first two; the others need their recipients' keys.
+    for (n, mut wish) in
+        [wish(Some("a")), wish(None), about("b", &["a@example.com", "b@example.com"])].into_iter().enumerate()
+    {
+        let mut flagged = wish.clone();
+        (wish.care.hold, wish.due) = (Some(Guard::Approval), Some(due));
+        let (email, first) = email_of(one.accept(wish, NOW).await.unwrap());
+        assert_eq!((first, email.state(), email.guard), (true, EmailState::Held, Some(Guard::Approval)), "{n}");
+        assert!(email.handoffs.iter().all(|handoff| handoff.due_at == Some(due)), "{n}");
+        assert_eq!(one.email(TEAM, email.id).await.unwrap(), Some(email));
+
+        let other = super::wish(None);
+        (flagged.id, flagged.key, flagged.slots, flagged.head) = (other.id, None, Vec::new(), other.head);
+        flagged.care.flag = Some(Guard::LooksDuplicate);
+        let (email, _) = email_of(one.accept(flagged, NOW).await.unwrap());
+        assert_eq!((email.state(), email.guard), (EmailState::Queued, Some(Guard::LooksDuplicate)), "{n}");
+    }
+    let stuck = one.stuck(None, 2).await.unwrap();
+    assert_eq!(stuck.len(), 2);
+    let last = stuck.last().map(|email| (email.team, email.id));
+    assert_eq!(one.stuck(last, 2).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_removed_inbox_talked_about_goes() {
+    let (fresh, one, _two) = two_nodes().await;
+    let a = inbox(&one, "a@d.test").await;
+    let kept_inbox = inbox(&one, "b@d.test").await;
+    for n in 0..3 {
+        let message = filed(&one, a, of_thread(&format!("{n}"), &format!("{n}"))).await;
+        assert!(matches!(one.answer(reply(&message), NOW).await.unwrap(), Answered::First(..)));
+    }
+    let other = filed(&one, kept_inbox, of_thread("x", "x")).await;
+    let all = ThreadQuery { limit: 10, ..ThreadQuery::default() };
+    assert_eq!(one.threads(TEAM, all.clone()).await.unwrap().len(), 4);
+    assert!(one.remove_inbox(TEAM, a, NOW).await.unwrap().is_some());
+    assert_eq!(one.threads(TEAM, all).await.unwrap().len(), 1);
+    let session = fresh.session().await;
+    for _ in 0..10 {
+        one.sweep(2, NOW).await.unwrap();
+    }
+    assert_eq!((rows(&session, "threads").await, rows(&session, "thread_emails").await), (1, 0));
+    assert!(one.thread(TEAM, other.thread).await.unwrap().is_some());
+    // Tallies stay while a cap may ask about them, and no longer.
+    assert_eq!(rows(&session, "tallies").await, 1);
+    one.sweep(1, NOW.plus(3 * 86_400_000)).await.unwrap();
+    assert_eq!(rows(&session, "tallies").await, 0);
+}
