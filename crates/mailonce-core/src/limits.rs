@@ -85,3 +85,7 @@ pub const FOR_CHARS: usize = 256;
 pub const WAIT_MS: i64 = 60_000;
 /// The longest watch, in milliseconds.
 pub const WATCH_MS: i64 = 7 * 86_400_000;
+/// Characters of an address that a tenant names, of a webhook say.
+pub const URL_CHARS: usize = 2_048;
+/// Bytes of a receiver's answer that are kept.
+pub const ANSWER_KEPT: usize = 512;

@@ -28,6 +28,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{BadSetting, base::Base, fresh::Fresh};
+use crate::exchange::reason;
 
 /// Bytes of an answer's status line and headers.
 const HEAD_BYTES: usize = 32 * 1024;
@@ -182,14 +183,6 @@ async fn read(body: Incoming, late: Instant) -> Result<Bytes, String> {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(e)) if e.is::<LengthLimitError>() => Err(format!("the answer is longer than {ANSWER_BYTES} bytes")),
         Ok(Err(e)) => Err(format!("the answer broke off: {e}")),
-    }
-}
-
-/// The error with what caused it: hyper keeps the system's words one level below.
-fn reason(error: &hyper::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
 
