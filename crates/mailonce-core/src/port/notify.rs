@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use std::fmt;
 
-use crate::words::words;
+use crate::notice::Trouble;
 
 /// One request to a receiver.
 #[derive(Clone)]
@@ -28,29 +28,11 @@ impl fmt::Debug for Post {
     }
 }
 
-words! {
-    /// Why there is no answer.
-    Unheard {
-        /// The address may not be dialled.
-        Forbidden = "forbidden",
-        /// The name has no address.
-        Name = "name",
-        /// Nobody took the connection.
-        Connect = "connect",
-        /// The other side could not prove who it is.
-        Tls = "tls",
-        /// It took too long.
-        Timeout = "timeout",
-        /// The connection broke before the answer.
-        Broken = "broken",
-    }
-}
-
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The answer, or why there is none.
-    pub answer: Result<Reply, (Unheard, String)>,
+    pub answer: Result<Reply, (Trouble, String)>,
     /// How long it took, in milliseconds.
     pub ms: u32,
 }
@@ -62,10 +44,21 @@ pub struct Reply {
     pub status: u16,
     /// Its `Retry-After`, as it was written.
     pub retry_after: Option<String>,
-    /// Whether it said `webhook-delivery: abort-message`: it does not want this one again.
-    pub abort: bool,
+    /// Its `webhook-delivery`: by `abort-message` it does not want this one again.
+    pub wish: Option<String>,
     /// The beginning of the body.
     pub excerpt: String,
+}
+
+impl Reply {
+    /// The headers that mean something.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        match name {
+            "retry-after" => self.retry_after.as_deref(),
+            "webhook-delivery" => self.wish.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// Tells receivers.
@@ -88,6 +81,6 @@ impl Notify for Mute {
     }
 
     async fn post(&self, _: Post) -> Told {
-        Told { answer: Err((Unheard::Connect, "no network is wired".into())), ms: 0 }
+        Told { answer: Err((Trouble::Connect, "no network is wired".into())), ms: 0 }
     }
 }

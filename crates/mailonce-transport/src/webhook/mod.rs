@@ -10,7 +10,8 @@ use http_body_util::Full;
 use hyper::{Request, header};
 use mailonce_core::{
     limits,
-    port::notify::{Notify, Post, Reply, Told, Unheard},
+    notice::Trouble,
+    port::notify::{Notify, Post, Reply, Told},
 };
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use std::{sync::Arc, time::Duration};
@@ -25,7 +26,7 @@ use crate::{
 /// From the look-up to the last byte of the answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes of an answer's body that are read.
-const ANSWER_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 /// Characters of a header of the answer that are kept.
 const HEADER_CHARS: usize = 64;
 const AGENT: &str = concat!("mailonce/", env!("CARGO_PKG_VERSION"));
@@ -44,17 +45,17 @@ impl Webhooks {
         Ok(Self { reach, trust: dial::trust(extra_roots)?, patience: PATIENCE })
     }
 
-    async fn ask(&self, post: &Post) -> Result<Answer, (Unheard, String)> {
-        let place = self.reach.place(&post.url).map_err(|why| (Unheard::Forbidden, why))?;
-        let request = request(&place, post).map_err(|error| (Unheard::Forbidden, error.to_string()))?;
+    async fn ask(&self, post: &Post) -> Result<Answer, (Trouble, String)> {
+        let place = self.reach.place(&post.url).map_err(|why| (Trouble::Blocked, why))?;
+        let request = request(&place, post).map_err(|error| (Trouble::Blocked, error.to_string()))?;
         let stream = self.reach.open(&place, self.patience).await.map_err(unheard)?;
         let answer = if place.https {
             let stream = dial::secure(stream, &place.host, &self.trust, self.patience).await.map_err(unheard)?;
-            exchange(stream, request, ANSWER_BYTES).await
+            exchange(stream, request, READ_BYTES).await
         } else {
-            exchange(stream, request, ANSWER_BYTES).await
+            exchange(stream, request, READ_BYTES).await
         };
-        answer.map_err(|why| (Unheard::Broken, why))
+        answer.map_err(|why| (Trouble::Broken, why))
     }
 }
 
@@ -69,7 +70,7 @@ impl Notify for Webhooks {
         let answer = match tokio::time::timeout(self.patience, self.ask(&post)).await {
             Ok(answer) => answer.map(|answer| reply(&answer)),
             Err(_elapsed) => {
-                Err((Unheard::Timeout, format!("there was no answer within {} s", self.patience.as_secs())))
+                Err((Trouble::Timeout, format!("there was no answer within {} s", self.patience.as_secs())))
             }
         };
         Told { answer, ms: began.elapsed().as_millis() as u32 }
@@ -95,13 +96,13 @@ fn request(place: &Place, post: &Post) -> Result<Request<Full<Bytes>>, hyper::ht
     request.body(Full::from(post.body.clone()))
 }
 
-fn unheard(error: DialError) -> (Unheard, String) {
+fn unheard(error: DialError) -> (Trouble, String) {
     let class = match &error {
-        DialError::Name { .. } => Unheard::Name,
-        DialError::Forbidden(_) => Unheard::Forbidden,
-        DialError::Refused(..) => Unheard::Connect,
-        DialError::Late(_) => Unheard::Timeout,
-        DialError::ServerName(_) | DialError::Tls(..) => Unheard::Tls,
+        DialError::Name { .. } => Trouble::Name,
+        DialError::Forbidden(_) => Trouble::Blocked,
+        DialError::Refused(..) => Trouble::Connect,
+        DialError::Late(_) => Trouble::Timeout,
+        DialError::ServerName(_) | DialError::Tls(..) => Trouble::Tls,
     };
     // Which addresses of a network answer, and how, is not for tenants to find out.
     let text = match &error {
@@ -116,11 +117,11 @@ fn reply(answer: &Answer) -> Reply {
         let value = answer.headers.get(name).and_then(|value| value.to_str().ok());
         value.map(|value| value.trim().chars().take(HEADER_CHARS).collect::<String>())
     };
-    let kept = answer.body.get(..limits::ANSWER_KEPT).unwrap_or(&answer.body);
+    let kept = answer.body.get(..limits::ANSWER_BYTES).unwrap_or(&answer.body);
     Reply {
         status: answer.status,
         retry_after: header("retry-after"),
-        abort: header("webhook-delivery").is_some_and(|word| word.eq_ignore_ascii_case("abort-message")),
+        wish: header("webhook-delivery"),
         excerpt: String::from_utf8_lossy(kept).into_owned(),
     }
 }
