@@ -309,6 +309,8 @@ pub struct Recovered {
     pub unknown: usize,
     /// Deliveries that were being read, to be read again at once.
     pub deliveries: usize,
+    /// Notices that were being told, due at once.
+    pub notices: usize,
 }
 
 impl Recovered {
@@ -447,6 +449,8 @@ pub struct Swept {
     pub tombstones: usize,
     /// Deliveries that were removed: suppressed ones that were old, and those of removed inboxes with all they made.
     pub deliveries: usize,
+    /// Notices that were removed: settled ones that were old, and those of removed endpoints.
+    pub notices: usize,
 }
 
 /// How the store is.
@@ -485,7 +489,7 @@ pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
 
 /// What mailonce must remember. See the module's words.
 #[async_trait]
-pub trait Store: super::arrivals::Arrivals {
+pub trait Store: super::arrivals::Arrivals + super::notices::Notices {
     // Sending
 
     /// Binds a key to an email, once, with its handoffs, its events and every guard.
@@ -527,7 +531,8 @@ pub trait Store: super::arrivals::Arrivals {
     /// Says that a process lives, and when it is.
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()>;
     /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
-    /// unknown. And up to `max` deliveries that they were reading: those are due at once. `node` lives.
+    /// unknown. And up to `max` deliveries that they were reading and `max` notices that they were telling: those are
+    /// due at once. `node` lives.
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered>;
     /// The handoff that a next hop knows under its own name.
     async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>>;
@@ -599,7 +604,7 @@ pub trait Store: super::arrivals::Arrivals {
 
     /// What this installation is. Made once, the same ever after.
     async fn install(&self) -> Result<Install>;
-    /// Forgets what is due to be forgotten, at most `max` emails and `max` deliveries.
+    /// Forgets what is due to be forgotten, at most `max` emails, `max` deliveries and `max` notices.
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept>;
     /// How the store is. Fails when it cannot commit.
     async fn health(&self) -> Result<Health>;

@@ -28,6 +28,7 @@ mod course;
 mod hop;
 mod ledger;
 pub mod mutants;
+mod notices;
 mod plan;
 mod reading;
 mod shared;

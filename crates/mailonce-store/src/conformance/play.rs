@@ -23,6 +23,7 @@ use super::{
     events, keyless,
     mailroom::{self, Mail, Mailroom, Said},
     make_teams, next_id, next_version, open, pages,
+    rumour::{self, Gossip, Tale, Word},
     turn::{Call, Name, Turn, Verb},
     work::{Job, job},
 };
@@ -46,6 +47,7 @@ enum Request {
     Recover(NodeId, usize),
     Act(TeamId, EmailId, Act, Option<Operation>),
     Mail(Mail),
+    Tale(Tale),
     Nothing,
 }
 
@@ -66,6 +68,7 @@ enum Answer {
     Recover(Recovered),
     Act(Once<Acted>),
     Mail(Said),
+    Tale(Word),
     Done,
 }
 
@@ -96,6 +99,7 @@ async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
         Request::Recover(node, max) => Answer::Recover(store.recover(node, max, now).await.unwrap()),
         Request::Act(team, id, act, call) => Answer::Act(store.act(team, id, act, call, now).await.unwrap()),
         Request::Mail(mail) => Answer::Mail(Box::pin(mailroom::ask(store, mail, now)).await),
+        Request::Tale(tale) => Answer::Tale(Box::pin(rumour::ask(store, tale, now)).await),
         Request::Nothing => Answer::Done,
     }
 }
@@ -111,12 +115,14 @@ pub(super) struct World {
     /// Every lease that was given, in order.
     jobs: Vec<(TeamId, Job)>,
     mailroom: Mailroom,
+    gossip: Gossip,
 }
 
 impl World {
     pub(super) fn new(engine: Ledger) -> Self {
         let model = open::memory().store;
-        Self { model, engine, now: T0, known: Vec::new(), jobs: Vec::new(), mailroom: Mailroom::default() }
+        let (mailroom, gossip) = (Mailroom::default(), Gossip::default());
+        Self { model, engine, now: T0, known: Vec::new(), jobs: Vec::new(), mailroom, gossip }
     }
 
     /// Makes the teams in both ledgers.
@@ -135,6 +141,9 @@ impl World {
         self.learn_work(&request, &wanted);
         if let (Request::Mail(mail), Answer::Mail(said)) = (&request, &wanted) {
             self.mailroom.learn(mail, said);
+        }
+        if let Answer::Tale(word) = &wanted {
+            self.gossip.learn(word);
         }
         Ok(())
     }
@@ -159,6 +168,13 @@ impl World {
                 same("mail", sight, other)?;
             }
             same("how much mail", &wanted.len(), &found.len())?;
+            let gossip = &self.gossip;
+            let (wanted, found) =
+                (&gossip.view(&self.model, team, self.now).await, &gossip.view(&self.engine, team, self.now).await);
+            for (sight, other) in wanted.iter().zip(found) {
+                same("what is told", sight, other)?;
+            }
+            same("how much is told", &wanted.len(), &found.len())?;
         }
         let (wanted, found) = (waiting(&self.model, self.now).await, waiting(&self.engine, self.now).await);
         same("backlog and doubts", &wanted, &found)
@@ -252,6 +268,10 @@ impl World {
             Verb::Errand(errand) => {
                 let operation = |call| self.operation(team, call);
                 Request::Mail(self.mailroom.mail(team, errand, operation, now))
+            }
+            Verb::Rumour(rumour) => {
+                let operation = |call| self.operation(team, call);
+                Request::Tale(self.gossip.tale(team, rumour, operation, now))
             }
             Verb::Later(ms) => {
                 self.now = now.plus(*ms);

@@ -8,7 +8,10 @@ use mailonce_core::{
 };
 use std::fmt;
 
-use super::{DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, deed::Deed, errand::Errand, given, keyed, keyless};
+use super::{
+    DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, deed::Deed, errand::Errand, given, keyed, keyless,
+    rumour::Rumour,
+};
 
 /// A small generator (splitmix64): the same numbers for the same seed, everywhere.
 pub(super) struct Chance(pub(super) u64);
@@ -170,6 +173,7 @@ pub(super) enum Verb {
     Sweep,
     Deed(Deed),
     Errand(Errand),
+    Rumour(Rumour),
     Later(i64),
 }
 
@@ -199,7 +203,7 @@ impl Turn {
         let mine = !chance.one_in(8);
         let name = |chance: &mut Chance| chance.pick(&Name::all());
         let call = |chance: &mut Chance| Call(Name::of_call(chance), chance.below(2));
-        let verb = match chance.below(104) {
+        let verb = match chance.below(140) {
             0..=13 => {
                 let name = Name::of_wish(chance);
                 Verb::Accept(Sketch::random(chance, name))
@@ -217,7 +221,8 @@ impl Turn {
             33 => Verb::Sweep,
             34..=38 => Verb::Later(chance.pick(&[1, SECOND, MINUTE, HOUR, DAY])),
             40..=63 => Verb::Deed(Deed::random(chance)),
-            64.. => Verb::Errand(Errand::random(chance)),
+            64..104 => Verb::Errand(Errand::random(chance)),
+            104.. => Verb::Rumour(Rumour::random(chance)),
             _ => Verb::Later(chance.pick(&[2 * DAY, 9 * DAY, 31 * DAY, 36 * DAY, 440 * DAY])),
         };
         Self { mine, verb }

@@ -11,6 +11,8 @@ mod handoff;
 mod inbound;
 mod inbox;
 mod look;
+mod notices;
+mod outbound;
 mod record;
 
 use async_trait::async_trait;
@@ -79,6 +81,7 @@ struct World {
     events: BTreeMap<TeamId, Vec<NewEvent>>,
     last_id: i64,
     inbound: inbound::Inbound,
+    outbound: outbound::Outbound,
 }
 
 impl World {
@@ -575,6 +578,7 @@ impl Store for Memory {
         }
         world.sweep_operations(now);
         swept.deliveries = world.sweep_deliveries(max, now);
+        swept.notices = world.outbound.sweep(max, now);
         Ok(swept)
     }
 

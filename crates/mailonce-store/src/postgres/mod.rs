@@ -8,6 +8,7 @@
 //! | `change`, `handoff`, `look`, `team`, `record`, `upkeep` | the other verbs |
 //! | `arrivals` | mail that comes in |
 //! | `events` | the sequencer |
+//! | `notices` | telling others |
 //! | `row`, `draft`, `write` | how things lie in their tables |
 //! | `trouble`, `meter` | errors and figures |
 //!
@@ -26,6 +27,7 @@ mod handoff;
 mod lanes;
 mod look;
 mod meter;
+mod notices;
 mod record;
 mod row;
 mod schema;

@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0002_handoff.sql"),
     include_str!("../../migrations/postgres/0003_records.sql"),
     include_str!("../../migrations/postgres/0004_arrivals.sql"),
+    include_str!("../../migrations/postgres/0005_notices.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.

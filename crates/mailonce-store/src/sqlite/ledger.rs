@@ -137,6 +137,11 @@ impl<'c> Ledger<'c> {
         self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(told)
     }
 
+    /// The number of a team's last event.
+    pub(super) fn last_event(&self, team: i64) -> u64 {
+        self.last_event.get(&team).copied().unwrap_or(0)
+    }
+
     /// Adds an event to the group.
     pub(super) fn emit(&mut self, team: i64, event: &NewEvent) {
         self.pending.push((team, Packed::of(event)));

@@ -7,6 +7,7 @@ mod artifact;
 mod change;
 mod clear;
 mod delivery;
+mod endpoint;
 mod events;
 mod file;
 mod fresh;
@@ -15,10 +16,13 @@ mod inbox;
 mod ledger;
 mod look;
 mod message;
+mod notice;
+mod notices;
 mod receive;
 mod record;
 mod rows;
 mod schema;
+mod spread;
 mod team;
 mod upkeep;
 mod watch;
@@ -373,7 +377,8 @@ impl Store for Sqlite {
             move |holder| holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS);
         let verb = move |ledger: &mut Ledger<'_>| {
             let recovered = handoff::recover(ledger, &alive, max, now)?;
-            Ok(Recovered { deliveries: delivery::give_back(ledger, alive, max, now)?, ..recovered })
+            let deliveries = delivery::give_back(ledger, &alive, max, now)?;
+            Ok(Recovered { deliveries, notices: notice::give_back(ledger, alive, max, now)?, ..recovered })
         };
         self.write(verb).await
     }
@@ -530,7 +535,8 @@ impl Store for Sqlite {
         let expired = self.expired_keys(now).await?;
         let verb = move |ledger: &mut Ledger<'_>| {
             let swept = upkeep::sweep(ledger, max, now)?;
-            Ok(Swept { deliveries: clear::sweep(ledger, &expired, max, now)?, ..swept })
+            let deliveries = clear::sweep(ledger, &expired, max, now)?;
+            Ok(Swept { deliveries, notices: notice::sweep(ledger, max, now)?, ..swept })
         };
         self.write(verb).await
     }

@@ -5,12 +5,13 @@ use rusqlite::{Connection, OpenFlags};
 use std::{fs::File, path::Path};
 
 /// Migrations in order. A landed one never changes.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
     include_str!("../../migrations/sqlite/0004_accepts.sql"),
     include_str!("../../migrations/sqlite/0005_arrivals.sql"),
+    include_str!("../../migrations/sqlite/0006_notices.sql"),
 ];
 
 /// The schema this binary writes.
@@ -130,7 +131,7 @@ fn migrate(conn: &mut Connection) -> Result<()> {
 }
 
 /// Rows that belong to an email which is not there, or an email without what was committed with it.
-const HALVES: [(&str, &str); 4] = [
+const HALVES: [(&str, &str); 5] = [
     (
         "emails without a handoff",
         "SELECT count(*) FROM emails e WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = e.email)",
@@ -146,6 +147,10 @@ const HALVES: [(&str, &str); 4] = [
     (
         "attempts without a handoff",
         "SELECT count(*) FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = a.email AND h.number = a.handoff)",
+    ),
+    (
+        "notices without an endpoint",
+        "SELECT count(*) FROM notices n WHERE NOT EXISTS (SELECT 1 FROM endpoints e WHERE e.endpoint = n.endpoint)",
     ),
 ];
 
