@@ -487,6 +487,9 @@ pub struct Gauges {
 /// listens here never shows an older state than a caller has seen.
 pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
 
+/// Called after a commit that left events, with their team, or with none when it may be any. A hint: it may be lost.
+pub type EventHearer = Box<dyn Fn(Option<TeamId>) + Send + Sync>;
+
 /// What mailonce must remember. See the module's words.
 #[async_trait]
 pub trait Store: super::arrivals::Arrivals + super::notices::Notices {
@@ -615,6 +618,11 @@ pub trait Store: super::arrivals::Arrivals + super::notices::Notices {
     /// Registers who is told of changed emails after each commit. Engines that are not alone on their data tell
     /// nobody and return false.
     fn watch(&self, watcher: Watcher) -> bool;
+    /// Registers who is told that there are new events. True when that is so for every commit there is; otherwise who
+    /// follows must look now and then.
+    fn hear_events(&self, _hearer: EventHearer) -> bool {
+        false
+    }
     /// Finishes what is under way and closes.
     async fn close(&self);
 }

@@ -12,7 +12,7 @@ use mailonce_core::{
 };
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -85,13 +85,19 @@ const NUMBERED: &str = "
 pub(super) async fn sequencer(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
     let mut untidy = 0;
     loop {
-        tokio::select! {
-            () = ledger.nudge.notified() => {}
-            () = tokio::time::sleep(POLL) => {}
+        let nudged = tokio::select! {
+            () = ledger.nudge.notified() => true,
+            () = tokio::time::sleep(POLL) => false,
             _ = closing.wait_for(|closing| *closing) => return,
-        }
+        };
         match ledger.number_all(&mut untidy).await {
-            Ok(()) => tokio::time::sleep(APART).await,
+            Ok(numbered) => {
+                // Another node may have numbered what this one left; whoever reads it waits for that.
+                if numbered > 0 || nudged {
+                    ledger.tell_of_events();
+                }
+                tokio::time::sleep(APART).await;
+            }
             Err(trouble) => {
                 tracing::warn!("events could not be numbered: {trouble:?}");
                 tokio::time::sleep(10 * POLL).await;
@@ -101,9 +107,18 @@ pub(super) async fn sequencer(ledger: Arc<Ledger>, mut closing: watch::Receiver<
 }
 
 impl Ledger {
-    async fn number_all(&self, untidy: &mut usize) -> Tried<()> {
+    /// Tells this node that there are new events, whosever they are.
+    fn tell_of_events(&self) {
+        let hearers = self.event_hearers.read().unwrap_or_else(PoisonError::into_inner);
+        hearers.iter().for_each(|hearer| hearer(None));
+    }
+
+    /// Numbers what is pending. How many blocks.
+    async fn number_all(&self, untidy: &mut usize) -> Tried<usize> {
+        let mut all = 0;
         while let Some(numbered) = self.number().await? {
             *untidy += numbered;
+            all += numbered;
             if *untidy >= TIDY {
                 *untidy = 0;
                 self.link.client().await?.batch_execute(TIDY_UP).await?;
@@ -112,7 +127,7 @@ impl Ledger {
                 break;
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     /// One round. `None` when nothing is pending, or another node is at it.

@@ -37,9 +37,9 @@ use mailonce_core::{
     key::{InstallSecret, KeyHash},
     limits,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
-        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
-        StoreError, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, EventHearer, Gauges,
+        Health, Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result,
+        Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -552,6 +552,11 @@ impl Store for Sqlite {
 
     fn gauges(&self) -> Gauges {
         Gauges { keys: self.fresh.count(), ..self.writer.gauges() }
+    }
+
+    fn hear_events(&self, hearer: EventHearer) -> bool {
+        self.listeners.event_hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+        true
     }
 
     fn watch(&self, watcher: Watcher) -> bool {
