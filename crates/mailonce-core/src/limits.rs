@@ -87,6 +87,8 @@ pub const WAIT_MS: i64 = 60_000;
 pub const WATCH_MS: i64 = 7 * 86_400_000;
 /// Characters of an address that a tenant names, of a webhook say.
 pub const URL_CHARS: usize = 2_048;
+/// Streams of events that are open at a time, for each team.
+pub const STREAMS: usize = 2_000;
 /// Endpoints of one team.
 pub const ENDPOINTS: usize = 50;
 /// Filters, inboxes or custom headers of one endpoint.
