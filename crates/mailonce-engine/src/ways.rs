@@ -8,6 +8,7 @@ use mailonce_core::{
     port::{
         authenticate::Authenticator,
         net::{Fetch, Names, Offline},
+        notify::{Mute, Notify},
         store::Envelope,
         transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
     },
@@ -19,7 +20,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use tokio::sync::Notify;
+use tokio::sync::Notify as Bell;
 
 use crate::{SANDBOX, inbound::InboxDomains, local::LOCAL};
 
@@ -57,6 +58,8 @@ pub struct Outside {
     pub names: Arc<dyn Names>,
     /// Pages that a provider's protocol tells us to fetch.
     pub fetch: Arc<dyn Fetch>,
+    /// Tells endpoints.
+    pub notify: Arc<dyn Notify>,
     /// Domains of this installation, where any team may have inboxes.
     pub local_domains: Vec<String>,
     /// Asks whether senders are who they say. Nobody is asked without one.
@@ -77,6 +80,7 @@ impl Default for Outside {
             bounce_domain: None,
             names: Arc::new(Offline),
             fetch: Arc::new(Offline),
+            notify: Arc::new(Mute),
             local_domains: Vec::new(),
             authenticator: None,
         }
@@ -150,7 +154,7 @@ pub struct Way {
     breaker: Mutex<Breaker>,
     under_way: AtomicUsize,
     domains: Mutex<HashMap<String, usize>>,
-    pub(crate) wake: Notify,
+    pub(crate) wake: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -188,7 +192,7 @@ impl Way {
             breaker: Mutex::default(),
             under_way: AtomicUsize::new(0),
             domains: Mutex::default(),
-            wake: Notify::new(),
+            wake: Bell::new(),
         }
     }
 
@@ -326,13 +330,13 @@ pub struct Ways {
     /// Where our own inboxes are.
     inbox_domains: Arc<InboxDomains>,
     /// Wakes the sandbox.
-    pub(crate) sandbox: Notify,
+    pub(crate) sandbox: Bell,
 }
 
 impl Ways {
     pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
         let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(Way::new(Arc::clone(t))));
-        Self { all: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Notify::new() }
+        Self { all: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Bell::new() }
     }
 
     /// Every way but the sandbox.
