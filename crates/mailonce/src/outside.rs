@@ -5,10 +5,12 @@ use mailonce_core::{email::OnUnknown, port::transport::Transport, problem::neare
 use mailonce_engine::ways::{Outside, Routing, Rule};
 use mailonce_transport::{
     fetch::HttpsFetch,
+    guard::{Cidr, Reach},
     http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
     names::Resolver,
     sandbox::SandboxFaults,
     smtp::{Security, Smtp, SmtpConfig},
+    webhook::Webhooks,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
@@ -61,7 +63,16 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
         authenticator: None,
         names: Arc::new(Resolver::system()),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
+        notify: Arc::new(webhooks(config)?),
     })
+}
+
+/// What endpoints may be, and how they are reached.
+fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
+    let blocks = config.webhooks.allow.iter().flatten().map(|block| block.parse::<Cidr>().context("webhooks.allow"));
+    let reach = Reach::new(blocks.collect::<anyhow::Result<_>>()?, !config.dev_domains.is_empty());
+    let roots = authorities(config.webhooks.ca_file.as_deref()).context("webhooks.ca_file")?;
+    Ok(Webhooks::new(reach, &roots)?)
 }
 
 fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
@@ -316,6 +327,7 @@ mod tests {
             (format!("{relay}[routing]\ndefault = [\"oot\"]"), "did you mean `out`?"),
             (format!("{relay}[[routing.rules]]\nto = [\"out\"]\nweights = [1, 2]"), "2 weights for 1 transports"),
             (format!("{relay}[[routing.rules]]\nto = []"), "names no transport"),
+            ("webhooks.allow = [\"10.0.0.0/99\"]".to_owned(), "webhooks.allow"),
             ("[defaults]\non_unknown = \"guess\"".to_owned(), "`hold` or `resend`"),
         ] {
             let told = built(&file).err().unwrap_or_else(|| panic!("taken: {file}"));
