@@ -5,7 +5,12 @@ use sha2::{Digest as _, Sha256};
 use std::fmt;
 use uuid::Uuid;
 
-use crate::{id, id::EventId, time::Time, words::words};
+use crate::{
+    id,
+    id::{EventId, InboxId},
+    time::Time,
+    words::words,
+};
 
 words! {
     /// What happened.
@@ -70,6 +75,8 @@ words! {
         EscalationOpened = "escalation.opened",
         /// A question was answered, by a person, by time or by itself.
         EscalationResolved = "escalation.resolved",
+        /// An endpoint gets nothing any more until somebody enables it again.
+        EndpointDisabled = "endpoint.disabled",
         /// A key got another memory.
         KeyExtended = "key.extended",
         /// A key was forgotten by hand.
@@ -91,6 +98,7 @@ impl Kind {
             Self::EscalationOpened | Self::EscalationResolved => "escalation",
             Self::DeliveryDuplicate | Self::DeliveryRefused | Self::DeliveryFailed => "delivery",
             Self::ArtifactFound | Self::ArtifactConsumed | Self::ArtifactApplied => "artifact",
+            Self::EndpointDisabled => "endpoint",
             _ => "email",
         }
     }
@@ -109,6 +117,13 @@ pub struct NewEvent {
     pub rev: u32,
     /// The facts needed to act.
     pub data: Value,
+}
+
+impl NewEvent {
+    /// The inbox that it happened at, when it did at one.
+    pub fn inbox(&self) -> Option<InboxId> {
+        self.data.get("inbox")?.as_str()?.parse().ok()
+    }
 }
 
 /// An event with its place in the team's order.

@@ -4,7 +4,7 @@
 //! passes it does not compile; the crash rig holds its table of cells against the same list.
 
 /// Every point, in the order in which an email meets them.
-pub const POINTS: [&str; 49] = [
+pub const POINTS: [&str; 53] = [
     // The ledger is opened.
     "sqlite-migrating",
     "sqlite-migrated",
@@ -58,6 +58,11 @@ pub const POINTS: [&str; 49] = [
     "after-look-up",
     "hook-before-note",
     "hook-after-note",
+    // An application is told.
+    "notice-leased",
+    "notice-posting",
+    "notice-answered",
+    "notice-settled",
     // Upkeep.
     "before-sweep",
     "after-sweep",

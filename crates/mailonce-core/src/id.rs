@@ -63,6 +63,10 @@ ids! {
     ArtifactId,
     /// Names a [`crate::watch::Watch`].
     WatchId,
+    /// Names an [`crate::endpoint::Endpoint`].
+    EndpointId,
+    /// Names a [`crate::notice::Notice`].
+    NoticeId,
 }
 
 /// The ordered 60 bits of a UUIDv7 made by [`IdMaker`]: milliseconds and a counter. Unique per maker, so an

@@ -16,6 +16,7 @@
 //! | [`filing`] | what a delivery goes through on its way to being a message |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
+//! | [`endpoint`], [`notice`] | who is told of events, and what is owed to them |
 //! | [`rule`] | what a team wants done with some mail |
 //! | [`record`] | small things a team owns that are not mail |
 //! | [`port`] | what the engine needs from the rest of the world |
@@ -30,6 +31,7 @@ pub mod digest;
 pub mod dispatch;
 pub mod doubt;
 pub mod email;
+pub mod endpoint;
 pub mod event;
 pub mod failpoint;
 pub mod filing;
@@ -42,6 +44,7 @@ pub mod limits;
 pub mod message;
 #[doc(hidden)]
 pub mod mutant;
+pub mod notice;
 pub mod port;
 pub mod problem;
 pub mod record;

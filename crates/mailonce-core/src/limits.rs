@@ -85,3 +85,31 @@ pub const FOR_CHARS: usize = 256;
 pub const WAIT_MS: i64 = 60_000;
 /// The longest watch, in milliseconds.
 pub const WATCH_MS: i64 = 7 * 86_400_000;
+/// Characters of an address that a tenant names, of a webhook say.
+pub const URL_CHARS: usize = 2_048;
+/// Streams of events that are open at a time, for each team.
+pub const STREAMS: usize = 2_000;
+/// Endpoints of one team.
+pub const ENDPOINTS: usize = 50;
+/// Filters, inboxes or custom headers of one endpoint.
+pub const ENDPOINT_PARTS: usize = 50;
+/// Secrets of one endpoint that count at the same time.
+pub const ENDPOINT_SECRETS: usize = 5;
+/// Endpoints that one call looks at for new events.
+pub const SPREAD_ENDPOINTS: usize = 64;
+/// Bytes of a receiver's answer that are kept.
+pub const ANSWER_BYTES: usize = 512;
+/// Attempts of a notice that are kept one by one.
+pub const NOTICE_ATTEMPTS_KEPT: usize = 20;
+/// How long a process may keep a notice before another takes it, in milliseconds.
+pub const NOTICE_HELD_MS: i64 = 60_000;
+/// For how long a notice is tried, all pauses together, in milliseconds.
+pub const NOTICE_TRIED_MS: i64 = 7 * 86_400_000;
+/// How long a notice is kept that reached its receiver or is not wanted, in milliseconds.
+pub const NOTICE_KEPT_MS: i64 = 30 * 86_400_000;
+/// How long a notice is kept that was given up, in milliseconds.
+pub const NOTICE_DEAD_KEPT_MS: i64 = 90 * 86_400_000;
+/// An endpoint that fails for so long without one success is disabled, in milliseconds.
+pub const ENDPOINT_FAILING_MS: i64 = 14 * 86_400_000;
+/// Failed notices that one call makes due again.
+pub const NOTICES_RECOVERED: usize = 5_000;

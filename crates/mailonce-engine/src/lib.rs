@@ -3,7 +3,9 @@
 //! [`Engine`] sees the world through ports. Each file holds one verb or a family of them: [`send`] accepts,
 //! [`change`] takes back and sends again, [`keys`] looks at names of wishes, [`access`] at credentials,
 //! [`domains`], [`suppressions`] and [`sources`] at what else a team owns, [`hook`] takes in what providers tell,
-//! [`receive`] keeps mail that comes in, [`collect`] fetches what was only told of, [`inboxes`], [`messages`], [`wait`] and [`artifacts`] are what agents do with it,
+//! [`receive`] keeps mail that comes in, [`collect`] fetches what was only told of, [`inboxes`], [`messages`], [`wait`]
+//! and [`artifacts`] are what agents do with it,
+//! [`endpoints`], [`notices`] and [`notify`] tell applications of events, [`tail`] those who follow them live,
 //! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
 //! holds the loops that run beside the requests.
 
@@ -15,6 +17,7 @@ mod cursor;
 mod dispatch;
 pub mod domains;
 pub mod doubts;
+pub mod endpoints;
 #[doc(hidden)]
 pub mod failpoint;
 mod freeze;
@@ -28,6 +31,8 @@ pub mod local;
 pub mod look;
 pub mod messages;
 pub mod metrics;
+pub mod notices;
+pub mod notify;
 mod pack;
 mod poll;
 mod proofs;
@@ -43,7 +48,9 @@ mod signers;
 pub mod sources;
 mod suppressed;
 pub mod suppressions;
+pub mod tail;
 mod time;
+pub mod told;
 pub mod upkeep;
 mod vault;
 pub mod view;
@@ -67,7 +74,7 @@ use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 use doubts::AtWork;
@@ -80,6 +87,9 @@ use ways::{Outside, Ways};
 
 /// The transport that captures mail inside our own commit: nothing leaves the machine.
 pub const SANDBOX: &str = "sandbox";
+
+/// Tests of endpoints that run at a time.
+const TESTS: usize = 16;
 
 /// Who calls, through which door.
 #[derive(Clone, Debug)]
@@ -134,6 +144,12 @@ pub struct Engine {
     desks: collect::Desks,
     inbound: inbound::Inbound,
     rule_book: rules::RuleBook,
+    /// The ends of the event logs that somebody follows.
+    tails: tail::Tails,
+    /// Wakes whoever tells endpoints.
+    news: Notify,
+    /// Room for tests of endpoints.
+    tests: Semaphore,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -182,6 +198,9 @@ impl Engine {
             desks: collect::Desks::default(),
             inbound,
             rule_book: rules::RuleBook::default(),
+            tails: tail::Tails::new(install.epoch),
+            news: Notify::new(),
+            tests: Semaphore::new(TESTS),
             metrics: Metrics::default(),
         });
         local.belongs_to(&engine);
@@ -192,6 +211,14 @@ impl Engine {
             }
         }));
         engine.inbound.told.store(told, Ordering::Relaxed);
+        let hearer = Arc::downgrade(&engine);
+        let told = engine.store.hear_events(Box::new(move |team| {
+            if let Some(engine) = hearer.upgrade() {
+                engine.tails.wake(team);
+                engine.news.notify_one();
+            }
+        }));
+        engine.tails.told.store(told, Ordering::Relaxed);
         Ok(engine)
     }
 
@@ -234,7 +261,15 @@ impl Engine {
             tracing::warn!(%error, "counting what waits");
             mailonce_core::port::store::Backlog::default()
         });
-        self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), (more, self.now()))
+        let endpoints = self.store.endpoint_gauges().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "counting what is owed to endpoints");
+            Vec::new()
+        });
+        let mut text = self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), self.now());
+        metrics::endpoint_figures(&mut text, &endpoints);
+        text.push_str(more);
+        text.push_str("# EOF\n");
+        text
     }
 
     /// The store itself, for health and shutdown.

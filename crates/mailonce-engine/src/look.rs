@@ -5,12 +5,12 @@ use mailonce_core::{
     email::Email,
     event::{Cursor, Event},
     id::EmailId,
-    mutant,
+    limits, mutant,
     port::store::{EmailDetail, EmailQuery, Page},
-    problem::{Code, Problem},
+    problem::Problem,
 };
 
-use crate::{Caller, Engine, change::missing, pack, seen::Glimpse, unavailable, view};
+use crate::{Caller, Engine, change::missing, pack, seen::Glimpse, tail::EventWish, unavailable, view};
 
 /// Everything about one email, unpacked.
 #[derive(Debug)]
@@ -50,21 +50,32 @@ impl Engine {
         view::message_id(&self.secret, email.team, &glimpse)
     }
 
-    /// Events after a cursor, in order.
+    /// Wanted events after a cursor, in order, and where to go on: it may be past the last of them.
     pub async fn events(
         &self,
         caller: &Caller,
         after: Option<Cursor>,
         limit: usize,
-    ) -> Result<Vec<(Cursor, Event)>, Problem> {
-        let after = match after {
-            Some(cursor) if cursor.epoch != self.epoch => {
-                return Err(Problem::new(Code::CursorReset, "this cursor is from before a restore"));
+        wish: &EventWish,
+    ) -> Result<(Vec<Event>, Option<Cursor>), Problem> {
+        let (team, begin) = (caller.team.id, self.seq_of(after)?);
+        let (mut after, mut found) = (begin, Vec::new());
+        while found.len() < limit && after - begin < limits::SCAN_ROWS as u64 {
+            let want = (limit - found.len()).max(if wish.is_everything() { 1 } else { limits::EVENT_ROWS });
+            let page = self.store.events(team, after, want).await.map_err(unavailable)?;
+            let Some(last) = page.last() else { break };
+            let (page_end, whole) = (last.seq, page.len() == want);
+            let room = limit - found.len();
+            found.extend(page.into_iter().filter(|event| wish.wants_event(event)).take(room));
+            after = if found.len() == limit { found.last().map_or(page_end, |event| event.seq) } else { page_end };
+            if !whole {
+                break;
             }
-            Some(cursor) => cursor.seq,
-            None => 0,
-        };
-        let events = self.store.events(caller.team.id, after, limit).await.map_err(unavailable)?;
-        Ok(events.into_iter().map(|event| (Cursor { epoch: self.epoch, seq: event.seq }, event)).collect())
+        }
+        if after == begin {
+            self.check_place(team, begin).await?;
+            return Ok((found, None));
+        }
+        Ok((found, Some(self.cursor(after))))
     }
 }

@@ -3,7 +3,9 @@
 use mailonce_core::{
     delivery::{Intake, NewDelivery, Received, Settle, Suppression},
     email::Channel,
+    endpoint::{EndpointGauge, EndpointState},
     message::Filed,
+    notice::{Answer, Trouble},
     port::{
         collect::{Given, Page, Withheld},
         store::{Backlog, Gauges, SuppressedReason},
@@ -89,6 +91,12 @@ struct ArtifactDone {
     outcome: &'static str,
 }
 
+/// Outcomes are a closed set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldAs {
+    outcome: &'static str,
+}
+
 /// Every figure, and the registry they are read from.
 pub struct Metrics {
     registry: Registry,
@@ -107,6 +115,7 @@ pub struct Metrics {
     arrived: Family<Arrived, Counter>,
     filed: Family<FiledAs, Counter>,
     artifacts: Family<ArtifactDone, Counter>,
+    told: Family<ToldAs, Counter>,
     twins: Counter,
     hit_age: Histogram,
     ttl: Histogram,
@@ -131,6 +140,7 @@ impl Default for Metrics {
             arrived: Family::default(),
             filed: Family::default(),
             artifacts: Family::default(),
+            told: Family::default(),
             twins: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
@@ -175,6 +185,7 @@ impl Default for Metrics {
             metrics.filed.clone(),
         );
         registry.register("artifacts", "Codes and links by what was done with them", metrics.artifacts.clone());
+        registry.register("notice_attempts", "Attempts to tell an endpoint, by outcome", metrics.told.clone());
         registry.register(
             "key_twins",
             "Replays within 100 ms of the first call: callers that raced",
@@ -285,14 +296,18 @@ impl Metrics {
         self.stale.inc();
     }
 
-    /// The figures in the text form of Prometheus, the store's own among them.
-    pub(crate) fn render(
-        &self,
-        gauges: &Gauges,
-        backlog: &Backlog,
-        ways: &[WayView],
-        (more, now): (&str, Time),
-    ) -> String {
+    pub(crate) fn told(&self, answer: Answer, trouble: Option<Trouble>) {
+        let outcome = match answer {
+            Answer::Delivered => "delivered",
+            Answer::Dropped => "dropped",
+            Answer::Gone => "gone",
+            Answer::Again(_) => trouble.map_or("status", Trouble::word),
+        };
+        self.told.get_or_create(&ToldAs { outcome }).inc();
+    }
+
+    /// The figures in the text form of Prometheus, the store's own among them, without the end of the document.
+    pub(crate) fn render(&self, gauges: &Gauges, backlog: &Backlog, ways: &[WayView], now: Time) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         encode(&mut text, &self.registry).ok();
@@ -301,8 +316,6 @@ impl Metrics {
         store_figures(&mut text, gauges);
         outbox_figures(&mut text, backlog, now);
         way_figures(&mut text, ways);
-        text.push_str(more);
-        text.push_str("# EOF\n");
         text
     }
 }
@@ -358,6 +371,25 @@ fn way_figures(text: &mut String, ways: &[WayView]) {
         .ok();
     for way in ways {
         writeln!(text, "mailonce_handoff_in_flight{{transport=\"{}\"}} {}", way.name, way.in_flight).ok();
+    }
+}
+
+/// What is owed to endpoints, all teams together.
+pub(crate) fn endpoint_figures(text: &mut String, gauges: &[EndpointGauge]) {
+    let sum = |figure: fn(&EndpointGauge) -> u64| gauges.iter().map(figure).sum::<u64>();
+    let live = gauges.iter().filter(|gauge| gauge.state == EndpointState::Enabled);
+    for (name, help, value) in [
+        ("notice_lag", "Events that the endpoint furthest behind was not looked at for", live.map(|g| g.lag).max()),
+        ("notice_pending", "Notices that are owed", Some(sum(|gauge| gauge.pending))),
+        ("notice_dead", "Notices that were given up", Some(sum(|gauge| gauge.dead))),
+    ] {
+        let value = value.unwrap_or(0);
+        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
+    }
+    writeln!(text, "# HELP mailonce_endpoints Endpoints by state.\n# TYPE mailonce_endpoints gauge").ok();
+    for state in EndpointState::ALL {
+        let count = gauges.iter().filter(|gauge| gauge.state == *state).count();
+        writeln!(text, "mailonce_endpoints{{state=\"{}\"}} {count}", state.word()).ok();
     }
 }
 

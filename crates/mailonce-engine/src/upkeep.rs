@@ -62,9 +62,9 @@ impl Engine {
     async fn live(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
             match self.recover().await {
-                Ok(Recovered { queued: 0, unknown: 0, deliveries: 0 }) => {}
-                Ok(Recovered { queued, unknown, deliveries }) => {
-                    tracing::warn!(queued, unknown, deliveries, "took over from a process that ended");
+                Ok(Recovered { queued: 0, unknown: 0, deliveries: 0, notices: 0 }) => {}
+                Ok(Recovered { queued, unknown, deliveries, notices }) => {
+                    tracing::warn!(queued, unknown, deliveries, notices, "took over from a process that ended");
                     self.ways.wake();
                     self.doubted.notify_one();
                     self.inbound.waiting.notify_one();

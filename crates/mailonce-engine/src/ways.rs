@@ -9,6 +9,7 @@ use mailonce_core::{
         authenticate::Authenticator,
         collect::Collect,
         net::{Fetch, Names, Offline},
+        notify::{Mute, Notify},
         store::Envelope,
         transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
     },
@@ -20,7 +21,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use tokio::sync::Notify;
+use tokio::sync::Notify as Bell;
 
 use crate::{SANDBOX, inbound::InboxDomains, local::LOCAL};
 
@@ -60,6 +61,8 @@ pub struct Outside {
     pub fetch: Arc<dyn Fetch>,
     /// Providers that hold mail.
     pub collect: Arc<dyn Collect>,
+    /// Tells endpoints.
+    pub notify: Arc<dyn Notify>,
     /// Domains of this installation, where any team may have inboxes.
     pub local_domains: Vec<String>,
     /// Asks whether senders are who they say. Nobody is asked without one.
@@ -81,6 +84,7 @@ impl Default for Outside {
             names: Arc::new(Offline),
             fetch: Arc::new(Offline),
             collect: Arc::new(Offline),
+            notify: Arc::new(Mute),
             local_domains: Vec::new(),
             authenticator: None,
         }
@@ -154,7 +158,7 @@ pub struct Way {
     breaker: Mutex<Breaker>,
     under_way: AtomicUsize,
     domains: Mutex<HashMap<String, usize>>,
-    pub(crate) wake: Notify,
+    pub(crate) wake: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -192,7 +196,7 @@ impl Way {
             breaker: Mutex::default(),
             under_way: AtomicUsize::new(0),
             domains: Mutex::default(),
-            wake: Notify::new(),
+            wake: Bell::new(),
         }
     }
 
@@ -330,13 +334,13 @@ pub struct Ways {
     /// Where our own inboxes are.
     inbox_domains: Arc<InboxDomains>,
     /// Wakes the sandbox.
-    pub(crate) sandbox: Notify,
+    pub(crate) sandbox: Bell,
 }
 
 impl Ways {
     pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
         let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(Way::new(Arc::clone(t))));
-        Self { all: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Notify::new() }
+        Self { all: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Bell::new() }
     }
 
     /// Every way but the sandbox.

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// Addresses of one name that are tried at the most.
-const ADDRESSES: usize = 8;
+pub(crate) const ADDRESSES: usize = 8;
 
 /// Says whether an address may be dialled.
 #[derive(Clone)]
@@ -73,17 +73,23 @@ pub async fn open(host: &str, port: u16, patience: Duration, guard: Option<&Guar
     let end = Instant::now() + patience;
     let late = || DialError::Late(format!("{host}:{port}"));
     let found = timeout_at(end, look_up(host, port)).await.map_err(|_elapsed| late())??;
-    let allowed: Vec<_> = found.iter().filter(|at| guard.is_none_or(|guard| guard.0(at.ip()))).collect();
+    let allowed: Vec<_> = found.into_iter().filter(|at| guard.is_none_or(|guard| guard.0(at.ip()))).collect();
     if allowed.is_empty() {
         return Err(DialError::Forbidden(host.to_owned()));
     }
+    reach(&allowed, host, end).await
+}
+
+/// Connects to the first of these addresses that answers. `host` is for the words of a failure.
+pub(crate) async fn reach(found: &[SocketAddr], host: &str, end: Instant) -> Result<TcpStream, DialError> {
+    let late = || DialError::Late(host.to_owned());
     let mut failure = late();
-    for (tried, at) in allowed.iter().enumerate() {
+    for (tried, at) in found.iter().enumerate() {
         // Each address gets a fair share of what is left, so that a silent one does not use it all up.
-        let left = end.saturating_duration_since(Instant::now()) / (allowed.len() - tried) as u32;
-        failure = match timeout_at(Instant::now() + left, connect(**at)).await {
+        let left = end.saturating_duration_since(Instant::now()) / (found.len() - tried) as u32;
+        failure = match timeout_at(Instant::now() + left, connect(*at)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => DialError::Refused(**at, error),
+            Ok(Err(error)) => DialError::Refused(*at, error),
             Err(_elapsed) => late(),
         };
     }

@@ -3,9 +3,11 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`dial`] | opening a connection, with TLS and a guard on the address |
-//! | [`collect`] | mail that providers hold, listed and fetched |
+//! | [`guard`] | which addresses may be dialled on a tenant's word |
 //! | [`smtp`] | any relay, by a client that keeps the final dot apart |
 //! | [`http`] | providers, each in its own words, one request on one fresh connection |
+//! | [`collect`] | mail that providers hold, listed and fetched |
+//! | [`webhook`] | notices to applications |
 //! | [`names`] | the domain name system, as far as TXT records go |
 //! | [`authenticate`] | whether a mail's sender is who it says |
 //! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
@@ -13,8 +15,11 @@
 pub mod authenticate;
 pub mod collect;
 pub mod dial;
+mod exchange;
 pub mod fetch;
+pub mod guard;
 pub mod http;
 pub mod names;
 pub mod sandbox;
 pub mod smtp;
+pub mod webhook;

@@ -25,6 +25,17 @@ struct File {
     routing: Option<RoutingFile>,
     defaults: Option<DefaultsFile>,
     clock: Option<ClockFile>,
+    webhooks: Option<WebhooksFile>,
+}
+
+/// Webhooks to applications.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WebhooksFile {
+    /// Blocks of addresses that endpoints may lie in although they are not public.
+    pub(crate) allow: Option<Vec<String>>,
+    /// Certificate authorities trusted besides the public ones.
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -163,6 +174,7 @@ pub struct Config {
     pub(crate) transports: Vec<TransportFile>,
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
+    pub(crate) webhooks: WebhooksFile,
 }
 
 impl Config {
@@ -194,6 +206,7 @@ impl Config {
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
             defaults: defaults(file.defaults.unwrap_or_default(), &env)?,
+            webhooks: webhooks(file.webhooks.unwrap_or_default(), &env),
         })
     }
 
@@ -224,6 +237,17 @@ fn defaults(mut file: DefaultsFile, env: impl Fn(&str) -> Option<String>) -> any
     Ok(file)
 }
 
+/// What the file says of webhooks, with what the environment says instead.
+fn webhooks(mut file: WebhooksFile, env: impl Fn(&str) -> Option<String>) -> WebhooksFile {
+    if let Some(blocks) = env("MAILONCE_WEBHOOKS_ALLOW") {
+        file.allow = Some(blocks.split(',').map(|block| block.trim().to_owned()).collect());
+    }
+    if let Some(path) = env("MAILONCE_WEBHOOKS_CA_FILE") {
+        file.ca_file = Some(path.into());
+    }
+    file
+}
+
 fn is_running(word: Option<&str>) -> anyhow::Result<bool> {
     match word {
         None | Some("running") => Ok(true),
@@ -247,16 +271,13 @@ fn read(path: &Path) -> anyhow::Result<File> {
     toml::from_str(&text).map_err(|error| explain(&error)).with_context(|| format!("in {}", path.display()))
 }
 
-/// Says the nearest right name of a field that does not exist, or that it is yet to come.
+/// Says the nearest right name of a field that does not exist.
 fn explain(error: &toml::de::Error) -> anyhow::Error {
     let text = error.message();
     let mut names = text.split('`').skip(1).step_by(2);
     let Some(wrong) = names.next().filter(|_| text.starts_with("unknown field")) else {
         return anyhow::anyhow!("{}", error.to_string().trim_end());
     };
-    if ["webhooks"].contains(&wrong) {
-        return anyhow::anyhow!("`{wrong}` is not part of this version yet");
-    }
     let known: Vec<&str> = names.collect();
     match nearest(wrong, known.iter().copied()) {
         Some(near) => anyhow::anyhow!("unknown field `{wrong}`; did you mean `{near}`?"),

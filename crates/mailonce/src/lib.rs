@@ -9,4 +9,5 @@ pub mod config;
 pub mod intake;
 pub mod outside;
 pub mod serve;
+mod stall;
 mod system;

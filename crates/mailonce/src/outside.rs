@@ -11,11 +11,13 @@ use mailonce_engine::ways::{Outside, Routing, Rule};
 use mailonce_transport::{
     authenticate::SenderCheck,
     collect::Collector,
-    fetch::{HttpsFetch, is_public},
+    fetch::HttpsFetch,
+    guard::{Cidr, Reach},
     http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
     names::Resolver,
     sandbox::SandboxFaults,
     smtp::{Security, Smtp, SmtpConfig},
+    webhook::Webhooks,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
@@ -68,8 +70,9 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
             .collect(),
         authenticator: authenticator(config, &resolver)?,
         names: Arc::new(resolver),
-        collect: Arc::new(collector(config)),
+        collect: Arc::new(collector(config)?),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
+        notify: Arc::new(webhooks(config)?),
     })
 }
 
@@ -82,11 +85,23 @@ fn authenticator(config: &Config, resolver: &Resolver) -> anyhow::Result<Option<
     Ok(Some(Arc::new(check)))
 }
 
-/// Who asks providers for mail. A team may name the address of an API, so only public ones are dialled, by TLS; `dev`
-/// may ask this machine too.
-fn collector(config: &Config) -> Collector {
-    let dev = !config.dev_domains.is_empty();
-    Collector::new(Some(Arc::new(move |ip| is_public(ip) || (dev && ip.is_loopback()))), dev)
+/// Who asks providers for mail. A team may name the address of an API, so it is dialled as warily as an endpoint.
+fn collector(config: &Config) -> anyhow::Result<Collector> {
+    let reach = reach(config)?;
+    Ok(Collector::new(Some(Arc::new(move |ip| reach.allows(ip))), !config.dev_domains.is_empty()))
+}
+
+/// What may be dialled on a tenant's word.
+fn reach(config: &Config) -> anyhow::Result<Reach> {
+    let blocks = config.webhooks.allow.iter().flatten().map(|block| block.parse::<Cidr>().context("webhooks.allow"));
+    Ok(Reach::new(blocks.collect::<anyhow::Result<_>>()?, !config.dev_domains.is_empty()))
+}
+
+/// What endpoints may be, and how they are reached.
+fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
+    let reach = reach(config)?;
+    let roots = authorities(config.webhooks.ca_file.as_deref()).context("webhooks.ca_file")?;
+    Ok(Webhooks::new(reach, &roots)?)
 }
 
 fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
@@ -341,6 +356,7 @@ mod tests {
             (format!("{relay}[routing]\ndefault = [\"oot\"]"), "did you mean `out`?"),
             (format!("{relay}[[routing.rules]]\nto = [\"out\"]\nweights = [1, 2]"), "2 weights for 1 transports"),
             (format!("{relay}[[routing.rules]]\nto = []"), "names no transport"),
+            ("webhooks.allow = [\"10.0.0.0/99\"]".to_owned(), "webhooks.allow"),
             ("[defaults]\non_unknown = \"guess\"".to_owned(), "`hold` or `resend`"),
         ] {
             let told = built(&file).err().unwrap_or_else(|| panic!("taken: {file}"));

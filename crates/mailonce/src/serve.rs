@@ -18,6 +18,7 @@ use crate::{
     api,
     config::{Config, StoreAt},
     intake::{FrontDesk, smtp},
+    stall::{self, Watched},
     system::{SystemChance, WallClock, fresh_secret},
 };
 
@@ -120,6 +121,7 @@ pub async fn serve(
     loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).read_mail(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).poll_sources(ended.clone())));
+    loops.push(tokio::spawn(Arc::clone(&engine).notify(ended.clone())));
     let Doors { http, smtp } = doors;
     let (closing, closed) = watch::channel(false);
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
@@ -132,6 +134,7 @@ pub async fn serve(
         error = until_broken(&engine) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
+    engine.end_streams();
     if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
@@ -187,14 +190,14 @@ async fn accept_connections(listener: TcpListener, router: axum::Router, gracefu
 fn connection(
     stream: TcpStream,
     router: axum::Router,
-) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, TowerToHyperService<axum::Router>> {
+) -> hyper::server::conn::http1::Connection<TokioIo<Watched<TcpStream>>, TowerToHyperService<axum::Router>> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(Watched::new(stream, stall::PATIENCE)), TowerToHyperService::new(router))
 }
 
 /// Ends when the ledger cannot be trusted any more. Everything else passes by itself.

@@ -5,6 +5,8 @@ pub mod authenticate;
 pub mod collect;
 pub mod conversations;
 pub mod net;
+pub mod notices;
+pub mod notify;
 pub mod store;
 pub mod transport;
 

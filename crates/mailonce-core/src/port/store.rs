@@ -325,6 +325,8 @@ pub struct Recovered {
     pub unknown: usize,
     /// Deliveries that were being read, to be read again at once.
     pub deliveries: usize,
+    /// Notices that were being told, due at once.
+    pub notices: usize,
 }
 
 impl Recovered {
@@ -463,6 +465,8 @@ pub struct Swept {
     pub tombstones: usize,
     /// Deliveries that were removed: suppressed ones that were old, and those of removed inboxes with all they made.
     pub deliveries: usize,
+    /// Notices that were removed: settled ones that were old, and those of removed endpoints.
+    pub notices: usize,
 }
 
 /// How the store is.
@@ -499,9 +503,12 @@ pub struct Gauges {
 /// listens here never shows an older state than a caller has seen.
 pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
 
+/// Called after a commit that left events, with their team, or with none when it may be any. A hint: it may be lost.
+pub type EventHearer = Box<dyn Fn(Option<TeamId>) + Send + Sync>;
+
 /// What mailonce must remember. See the module's words.
 #[async_trait]
-pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations {
+pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations + super::notices::Notices {
     // Sending
 
     /// Binds a key to an email, once, with its handoffs, its events and every guard.
@@ -543,7 +550,8 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     /// Says that a process lives, and when it is.
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()>;
     /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
-    /// unknown. And up to `max` deliveries that they were reading: those are due at once. `node` lives.
+    /// unknown. And up to `max` deliveries that they were reading and `max` notices that they were telling: those are
+    /// due at once. `node` lives.
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered>;
     /// The handoff that a next hop knows under its own name.
     async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>>;
@@ -618,7 +626,7 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
 
     /// What this installation is. Made once, the same ever after.
     async fn install(&self) -> Result<Install>;
-    /// Forgets what is due to be forgotten, at most `max` emails and `max` deliveries.
+    /// Forgets what is due to be forgotten, at most `max` emails, `max` deliveries and `max` notices.
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept>;
     /// How the store is. Fails when it cannot commit.
     async fn health(&self) -> Result<Health>;
@@ -629,6 +637,11 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     /// Registers who is told of changed emails after each commit. Engines that are not alone on their data tell
     /// nobody and return false.
     fn watch(&self, watcher: Watcher) -> bool;
+    /// Registers who is told that there are new events. True when that is so for every commit there is; otherwise who
+    /// follows must look now and then.
+    fn hear_events(&self, _hearer: EventHearer) -> bool {
+        false
+    }
     /// Finishes what is under way and closes.
     async fn close(&self);
 }

@@ -29,6 +29,7 @@ mod course;
 mod hop;
 mod ledger;
 pub mod mutants;
+mod notices;
 mod plan;
 mod reading;
 mod shared;

@@ -14,20 +14,24 @@ mod change;
 mod chat;
 mod contest;
 mod conversations;
+mod crowd;
 mod deed;
 mod deliveries;
 mod doubt;
 mod draft;
+mod endpoints;
 mod errand;
 mod events;
 mod guards;
 mod handoff;
+mod herald;
 mod inboxes;
 mod keys;
 mod leases;
 mod listing;
 mod mailroom;
 mod messages;
+mod notices;
 mod offers;
 mod open;
 mod operations;
@@ -40,6 +44,7 @@ mod random;
 mod reading;
 mod records;
 mod replies;
+mod rumour;
 mod rush;
 mod steps;
 mod talk;
@@ -500,6 +505,41 @@ macro_rules! engine {
                 stuck_emails_of_all_teams_are_listed_in_order
                 a_question_is_told_when_it_opens_and_when_it_ends
                 only_questions_are_told
+            ]
+            endpoints [
+                an_endpoint_is_read_back_whole
+                an_endpoint_made_twice_is_the_same_endpoint
+                endpoints_are_listed_newest_first_in_pages
+                an_endpoint_is_changed_only_as_it_was_seen
+                a_new_endpoint_begins_at_the_end_or_where_it_is_asked_to
+                a_removed_endpoint_is_nowhere_and_what_it_left_is_swept
+                endpoints_and_notices_of_another_team_are_not_there
+                a_paused_or_disabled_endpoint_is_told_later
+                a_receiver_that_is_gone_disables_its_endpoint_and_that_is_told_once
+                two_weeks_of_failures_disable_an_endpoint_and_a_success_begins_anew
+            ]
+            notices [
+                every_event_is_owed_once_to_each_endpoint_that_wants_it
+                a_spread_is_bounded_and_no_endpoint_takes_anothers_share
+                endpoints_that_waited_longest_are_spread_first
+                of_each_subject_only_the_earliest_is_leased
+                the_longest_due_are_leased_first_and_at_most_so_many
+                a_notice_that_a_process_keeps_for_too_long_is_leased_again
+                an_attempt_is_settled_once_and_read_back_whole
+                a_notice_is_tried_for_a_week_and_then_given_up
+                notices_are_listed_and_found
+                a_replayed_notice_is_told_again_under_its_id
+                what_failed_is_due_again_in_its_order
+                everything_is_told_again_under_the_same_ids
+                what_was_swept_is_told_again_under_the_same_id
+                what_an_ended_process_was_telling_is_due_at_once
+                gauges_say_how_far_each_endpoint_is
+            ]
+            crowd [
+                of_16_spreads_each_event_is_owed_once
+                many_processes_lease_each_notice_once
+                of_16_equal_settles_one_counts
+                nobody_stays_in_line_behind_nothing
             ]
         }
     };

@@ -26,6 +26,7 @@ use super::{
     events, keyless,
     mailroom::{self, Mail, Mailroom, Said},
     make_teams, next_id, next_version, open, pages,
+    rumour::{self, Gossip, Tale, Word},
     turn::{Call, Name, Turn, Verb},
     work::{Job, job},
 };
@@ -50,6 +51,7 @@ enum Request {
     Act(TeamId, EmailId, Act, Option<Operation>),
     Mail(Mail),
     Talk(Talk),
+    Tale(Tale),
     Nothing,
 }
 
@@ -71,6 +73,7 @@ enum Answer {
     Act(Once<Acted>),
     Mail(Said),
     Talk(Told),
+    Tale(Word),
     Done,
 }
 
@@ -102,6 +105,7 @@ async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
         Request::Act(team, id, act, call) => Answer::Act(store.act(team, id, act, call, now).await.unwrap()),
         Request::Mail(mail) => Answer::Mail(Box::pin(mailroom::ask(store, mail, now)).await),
         Request::Talk(talk) => Answer::Talk(Box::pin(chat::ask(store, talk, now)).await),
+        Request::Tale(tale) => Answer::Tale(Box::pin(rumour::ask(store, tale, now)).await),
         Request::Nothing => Answer::Done,
     }
 }
@@ -118,6 +122,7 @@ pub(super) struct World {
     jobs: Vec<(TeamId, Job)>,
     mailroom: Mailroom,
     parlour: Parlour,
+    gossip: Gossip,
 }
 
 impl World {
@@ -131,6 +136,7 @@ impl World {
             jobs: Vec::new(),
             mailroom: Mailroom::default(),
             parlour: Parlour::default(),
+            gossip: Gossip::default(),
         }
     }
 
@@ -153,6 +159,9 @@ impl World {
         }
         if let Answer::Mail(Said::File(Filed::New(message, _))) = &wanted {
             self.parlour.learn(message);
+        }
+        if let Answer::Tale(word) = &wanted {
+            self.gossip.learn(word);
         }
         Ok(())
     }
@@ -183,6 +192,13 @@ impl World {
                 same("conversations", scene, other)?;
             }
             same("how many conversations", &wanted.len(), &found.len())?;
+            let gossip = &self.gossip;
+            let (wanted, found) =
+                (&gossip.view(&self.model, team, self.now).await, &gossip.view(&self.engine, team, self.now).await);
+            for (sight, other) in wanted.iter().zip(found) {
+                same("what is told", sight, other)?;
+            }
+            same("how much is told", &wanted.len(), &found.len())?;
         }
         let (wanted, found) = (waiting(&self.model, self.now).await, waiting(&self.engine, self.now).await);
         same("backlog, doubts and what is stuck", &wanted, &found)
@@ -281,6 +297,10 @@ impl World {
             Verb::Chat(chat) => {
                 let operation = |call| self.operation(team, call);
                 Request::Talk(self.parlour.talk(team, chat, operation, now))
+            }
+            Verb::Rumour(rumour) => {
+                let operation = |call| self.operation(team, call);
+                Request::Tale(self.gossip.tale(team, rumour, operation, now))
             }
             Verb::Later(ms) => {
                 self.now = now.plus(*ms);

@@ -9,7 +9,8 @@ use mailonce_core::{
 use std::fmt;
 
 use super::{
-    DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, chat::Chat, deed::Deed, errand::Errand, given, keyed, keyless,
+    DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, chat::Chat, deed::Deed, errand::Errand, given, keyed,
+    keyless, rumour::Rumour,
 };
 
 /// A small generator (splitmix64): the same numbers for the same seed, everywhere.
@@ -192,6 +193,7 @@ pub(super) enum Verb {
     Deed(Deed),
     Errand(Errand),
     Chat(Chat),
+    Rumour(Rumour),
     Later(i64),
 }
 
@@ -221,7 +223,7 @@ impl Turn {
         let mine = !chance.one_in(8);
         let name = |chance: &mut Chance| chance.pick(&Name::all());
         let call = |chance: &mut Chance| Call(Name::of_call(chance), chance.below(2));
-        let verb = match chance.below(128) {
+        let verb = match chance.below(164) {
             0..=13 => {
                 let name = Name::of_wish(chance);
                 Verb::Accept(Sketch::random(chance, name))
@@ -240,7 +242,8 @@ impl Turn {
             34..=38 => Verb::Later(chance.pick(&[1, SECOND, MINUTE, HOUR, DAY])),
             40..=63 => Verb::Deed(Deed::random(chance)),
             64..=103 => Verb::Errand(Errand::random(chance)),
-            104.. => Verb::Chat(Chat::random(chance)),
+            104..128 => Verb::Chat(Chat::random(chance)),
+            128.. => Verb::Rumour(Rumour::random(chance)),
             _ => Verb::Later(chance.pick(&[2 * DAY, 9 * DAY, 31 * DAY, 36 * DAY, 440 * DAY])),
         };
         Self { mine, verb }

@@ -129,6 +129,7 @@ impl World {
         let left = if mutant!("nothing-recovered") { Vec::new() } else { left };
         let (mut recovered, mut changed) = (Recovered::default(), Vec::new());
         recovered.deliveries = self.give_back(alive, max, now);
+        recovered.notices = self.outbound.give_back(alive, max, now);
         for (team, id, number, holder) in left {
             if let Acted::Email(Verdict::Done, email) = self.act_once(team, id, &Act::Crash { number, holder }, now) {
                 recovered.count(&email, number);

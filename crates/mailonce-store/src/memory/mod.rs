@@ -12,6 +12,8 @@ mod handoff;
 mod inbound;
 mod inbox;
 mod look;
+mod notices;
+mod outbound;
 mod record;
 
 use async_trait::async_trait;
@@ -81,6 +83,7 @@ struct World {
     last_id: i64,
     inbound: inbound::Inbound,
     talk: conversation::Talk,
+    outbound: outbound::Outbound,
 }
 
 impl World {
@@ -581,6 +584,7 @@ impl Store for Memory {
         }
         world.sweep_operations(now);
         swept.deliveries = world.sweep_deliveries(max, now);
+        swept.notices = world.outbound.sweep(max, now);
         Ok(swept)
     }
 

@@ -19,6 +19,7 @@ use super::{
     careful::{load, lock_emails, lock_scopes, read_many},
     ground::{Ground, Scoped},
     look::BODY,
+    notices::notice::recover_held,
     row::{Scope, read_emails},
     trouble::Tried,
     write::{ask, run},
@@ -153,7 +154,8 @@ impl Ledger {
             left.push((place(&row)?, NodeId(row.try_get::<_, Uuid>(3)?)));
         }
         let deliveries = self.recover_deliveries(&tx, node, max, now).await?;
-        let mut recovered = Recovered { deliveries, ..Recovered::default() };
+        let notices = recover_held(&tx, node, max, now).await?;
+        let mut recovered = Recovered { deliveries, notices, ..Recovered::default() };
         if left.is_empty() {
             run(&tx, FORGET_NODES, &[]).await?;
             self.commit(tx, 1).await?;

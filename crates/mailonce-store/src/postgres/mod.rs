@@ -9,6 +9,7 @@
 //! | `arrivals` | mail that comes in |
 //! | `conversation` | threads, answers, turns |
 //! | `events` | the sequencer |
+//! | `notices` | telling others |
 //! | `row`, `draft`, `write` | how things lie in their tables |
 //! | `trouble`, `meter` | errors and figures |
 //!
@@ -28,6 +29,7 @@ mod handoff;
 mod lanes;
 mod look;
 mod meter;
+mod notices;
 mod record;
 mod row;
 mod schema;
@@ -46,16 +48,16 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::KeyHash,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
-        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
-        Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, EventHearer, Gauges,
+        Health, Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result,
+        Store, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinHandle,
@@ -103,6 +105,7 @@ struct Ledger {
     receives: Gate<Coming>,
     files: Gate<Filing>,
     ears: Arc<Ears>,
+    event_hearers: RwLock<Vec<EventHearer>>,
 }
 
 /// The PostgreSQL engine.
@@ -132,6 +135,7 @@ impl Postgres {
             receives: Gate::default(),
             files: Gate::default(),
             ears: Arc::default(),
+            event_hearers: RwLock::default(),
         });
         for note in ledger.health().await?.notes.iter().skip(1) {
             tracing::warn!("the database: {note}");
@@ -388,6 +392,12 @@ impl Store for Postgres {
 
     fn gauges(&self) -> Gauges {
         self.ledger.meter.gauges()
+    }
+
+    fn hear_events(&self, hearer: EventHearer) -> bool {
+        self.ledger.event_hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+        // Other nodes tell this one of nothing.
+        false
     }
 
     fn watch(&self, _watcher: Watcher) -> bool {

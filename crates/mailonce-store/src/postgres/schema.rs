@@ -14,6 +14,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0003_records.sql"),
     include_str!("../../migrations/postgres/0004_arrivals.sql"),
     include_str!("../../migrations/postgres/0005_conversations.sql"),
+    include_str!("../../migrations/postgres/0006_notices.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.

@@ -20,6 +20,7 @@ use super::{
     careful::{load, lock_keys, read_many},
     conversation::talk::sweep_guards,
     ground::{Ground, Scoped, scopes_of},
+    notices::notice::sweep_notices,
     row::{Scope, read_calls, read_emails, write_json},
     trouble::{Tried, Trouble},
     write::{ask, email_columns_of, run, write, write_events},
@@ -52,13 +53,14 @@ macro_rules! highest {
         )
     };
 }
-const HIGHEST: [&str; 6] = [
+const HIGHEST: [&str; 7] = [
     highest!("emails", "e.id"),
     highest!("inboxes", "e.id"),
     highest!("deliveries", "e.id"),
     highest!("messages", "greatest(e.id, e.thread)"),
     highest!("artifacts", "e.id"),
     highest!("watches", "e.id"),
+    highest!("endpoints", "e.id"),
 ];
 const COMMIT_SOMETHING: &str = "UPDATE install SET checked = checked + 1";
 const DURABILITY: &str = "
@@ -258,6 +260,11 @@ impl Ledger {
         run(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
         run(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
         swept.deliveries = sweep_arrivals(&tx, max, now).await?;
+        let (notices, gone) = sweep_notices(&tx, max, now).await?;
+        swept.notices = notices;
+        if let Some(gone) = gone {
+            run(&tx, KEEP_LAST_ID, &[&ordered_bits(gone)]).await?;
+        }
         // Last, because whoever holds one of these waits for nothing else.
         sweep_guards(&tx, now).await?;
         self.commit(tx, 1).await?;

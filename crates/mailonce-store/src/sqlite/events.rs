@@ -5,10 +5,11 @@
 use mailonce_core::{
     email::Email,
     event::{Event, Kind, NewEvent},
+    notice::{Notice, Owed},
     port::store::{Result, StoreError},
     time::Time,
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use std::{collections::HashMap, sync::Arc};
 use uuid::Uuid;
@@ -20,6 +21,9 @@ pub(super) const PER_BLOCK: usize = 128;
 
 pub(super) const INSERT: &str = "INSERT INTO event_blocks (team, last, events) VALUES (?1, ?2, ?3)";
 const AFTER: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 AND last > ?2 ORDER BY last";
+const BACKWARDS: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 ORDER BY last DESC";
+/// How far the times of neighbours may be out of order, in milliseconds.
+const SLACK_MS: i64 = 3_600_000;
 const LAST: &str = "SELECT number, (SELECT MAX(last) FROM event_blocks WHERE team = number) FROM teams";
 
 /// The number of each team's last event.
@@ -93,23 +97,62 @@ fn unpack(mut packed: &[u8]) -> Option<Vec<NewEvent>> {
     Some(events)
 }
 
+/// A row of events, unpacked and numbered.
+fn numbered(row: &Row<'_>) -> Result<Vec<Event>> {
+    let last: i64 = row.get(0).map_err(told)?;
+    let packed = row.get_ref(1).map_err(told)?.as_blob().unwrap_or_default();
+    let damaged = || StoreError::Corrupt(format!("the block of events up to {last} is damaged"));
+    let block = unpack(packed).ok_or_else(damaged)?;
+    let first = last as u64 + 1 - block.len() as u64;
+    Ok((first..).zip(block).map(|(seq, event)| Event { seq, event }).collect())
+}
+
 /// Events after a number, in order.
 pub(super) fn after(conn: &Connection, team: i64, after: u64, limit: usize) -> Result<Vec<Event>> {
     let mut statement = conn.prepare_cached(AFTER).map_err(told)?;
     let mut rows = statement.query(params![team, after as i64]).map_err(told)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(told)? {
-        let last: i64 = row.get(0).map_err(told)?;
-        let packed = row.get_ref(1).map_err(told)?.as_blob().unwrap_or_default();
-        let damaged = || StoreError::Corrupt(format!("the block of events up to {last} is damaged"));
-        let block = unpack(packed).ok_or_else(damaged)?;
-        let first = last as u64 + 1 - block.len() as u64;
-        let numbered = (first..).zip(block).map(|(seq, event)| Event { seq, event });
-        found.extend(numbered.filter(|event| event.seq > after));
+        found.extend(numbered(row)?.into_iter().filter(|event| event.seq > after));
         if found.len() >= limit {
             found.truncate(limit);
             break;
         }
     }
     Ok(found)
+}
+
+/// Notices with their events. Neighbours often lie in one block.
+pub(super) fn of_notices(conn: &Connection, team: i64, notices: Vec<Notice>) -> Result<Vec<Owed>> {
+    let mut statement = conn.prepare_cached(AFTER).map_err(told)?;
+    let (mut owed, mut block) = (Vec::with_capacity(notices.len()), Vec::new());
+    for notice in notices {
+        let seq = notice.seq;
+        let known = |block: &Vec<Event>| block.binary_search_by_key(&seq, |event| event.seq).ok();
+        if known(&block).is_none() {
+            let mut rows = statement.query(params![team, seq as i64 - 1]).map_err(told)?;
+            block = rows.next().map_err(told)?.map_or(Ok(Vec::new()), numbered)?;
+        }
+        let event = known(&block).and_then(|place| block.get(place)).cloned();
+        let event = event.ok_or_else(|| StoreError::Corrupt(format!("the event {seq} of a notice is missing")))?;
+        owed.push(Owed { notice, event });
+    }
+    Ok(owed)
+}
+
+/// The number of the last event before the first that happened at or after a time.
+pub(super) fn before(conn: &Connection, team: i64, time: Time) -> Result<u64> {
+    let mut statement = conn.prepare_cached(BACKWARDS).map_err(told)?;
+    let mut rows = statement.query([team]).map_err(told)?;
+    let mut before = None;
+    while let Some(row) = rows.next().map_err(told)? {
+        let block = numbered(row)?;
+        let first = block.iter().find(|event| event.event.at >= time);
+        before = first.map(|event| event.seq - 1).or(before).or(block.last().map(|event| event.seq));
+        // Times hardly ever fall from one event to the next, and never by so much.
+        if block.iter().all(|event| time.since(event.event.at) > SLACK_MS) {
+            break;
+        }
+    }
+    Ok(before.unwrap_or(0))
 }

@@ -6,7 +6,7 @@ use mailonce_core::{
     id::{TeamId, ordered_bits},
     port::{
         arrivals::{Hearer, Hint},
-        store::{Result, StoreError, Watcher},
+        store::{EventHearer, Result, StoreError, Watcher},
     },
 };
 use rusqlite::{Connection, Statement, params};
@@ -52,11 +52,12 @@ impl Teams {
     }
 }
 
-/// Who is told of changed emails, and who of mail that came in.
+/// Who is told of changed emails, who of mail that came in, and who of events.
 #[derive(Default)]
 pub(super) struct Listeners {
     pub(super) watchers: RwLock<Vec<Watcher>>,
     pub(super) hearers: RwLock<Vec<Hearer>>,
+    pub(super) event_hearers: RwLock<Vec<EventHearer>>,
 }
 
 /// What the writer and the checkpointer tell each other about the log.
@@ -137,6 +138,11 @@ impl<'c> Ledger<'c> {
         self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(told)
     }
 
+    /// The number of a team's last event.
+    pub(super) fn last_event(&self, team: i64) -> u64 {
+        self.last_event.get(&team).copied().unwrap_or(0)
+    }
+
     /// Adds an event to the group.
     pub(super) fn emit(&mut self, team: i64, event: &NewEvent) {
         self.pending.push((team, Packed::of(event)));
@@ -175,6 +181,13 @@ impl<'c> Ledger<'c> {
         }
     }
 
+    /// Tells whose events were committed.
+    fn tell_of_events(&self, numbers: &HashMap<i64, u64>) {
+        for hearer in self.listeners.event_hearers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            numbers.keys().for_each(|team| hearer(self.team_id(*team).ok()));
+        }
+    }
+
     /// Tells the watchers of an email as it is committed.
     pub(super) fn tell(&self, email: &Email) {
         for watcher in self.listeners.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -200,6 +213,7 @@ impl<'c> Ledger<'c> {
         match outcome {
             Ok(numbers) => {
                 self.log.rows.store(self.conn.total_changes(), Ordering::Relaxed);
+                self.tell_of_events(&numbers);
                 self.last_event.extend(numbers);
                 self.fresh.get_mut().publish();
                 self.written_id = self.highest_id;

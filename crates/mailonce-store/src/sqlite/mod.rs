@@ -9,6 +9,7 @@ mod change;
 mod clear;
 mod conversation;
 mod delivery;
+mod endpoint;
 mod events;
 mod file;
 mod fresh;
@@ -18,11 +19,14 @@ mod ledger;
 mod likeness;
 mod look;
 mod message;
+mod notice;
+mod notices;
 mod offer;
 mod receive;
 mod record;
 mod rows;
 mod schema;
+mod spread;
 mod team;
 mod thread;
 mod upkeep;
@@ -38,9 +42,9 @@ use mailonce_core::{
     key::{InstallSecret, KeyHash},
     limits,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
-        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
-        StoreError, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, EventHearer, Gauges,
+        Health, Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result,
+        Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -378,7 +382,8 @@ impl Store for Sqlite {
             move |holder| holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS);
         let verb = move |ledger: &mut Ledger<'_>| {
             let recovered = handoff::recover(ledger, &alive, max, now)?;
-            Ok(Recovered { deliveries: delivery::give_back(ledger, alive, max, now)?, ..recovered })
+            let deliveries = delivery::give_back(ledger, &alive, max, now)?;
+            Ok(Recovered { deliveries, notices: notice::give_back(ledger, alive, max, now)?, ..recovered })
         };
         self.write(verb).await
     }
@@ -539,7 +544,8 @@ impl Store for Sqlite {
         let expired = self.expired_keys(now).await?;
         let verb = move |ledger: &mut Ledger<'_>| {
             let swept = upkeep::sweep(ledger, max, now)?;
-            Ok(Swept { deliveries: clear::sweep(ledger, &expired, max, now)?, ..swept })
+            let deliveries = clear::sweep(ledger, &expired, max, now)?;
+            Ok(Swept { deliveries, notices: notice::sweep(ledger, max, now)?, ..swept })
         };
         self.write(verb).await
     }
@@ -555,6 +561,11 @@ impl Store for Sqlite {
 
     fn gauges(&self) -> Gauges {
         Gauges { keys: self.fresh.count(), ..self.writer.gauges() }
+    }
+
+    fn hear_events(&self, hearer: EventHearer) -> bool {
+        self.listeners.event_hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+        true
     }
 
     fn watch(&self, watcher: Watcher) -> bool {

@@ -5,13 +5,14 @@ use rusqlite::{Connection, OpenFlags};
 use std::{fs::File, path::Path};
 
 /// Migrations in order. A landed one never changes.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
     include_str!("../../migrations/sqlite/0004_accepts.sql"),
     include_str!("../../migrations/sqlite/0005_arrivals.sql"),
     include_str!("../../migrations/sqlite/0006_conversations.sql"),
+    include_str!("../../migrations/sqlite/0007_notices.sql"),
 ];
 
 /// The schema this binary writes.
@@ -131,7 +132,7 @@ fn migrate(conn: &mut Connection) -> Result<()> {
 }
 
 /// Rows that belong to an email which is not there, or an email without what was committed with it.
-const HALVES: [(&str, &str); 6] = [
+const HALVES: [(&str, &str); 7] = [
     (
         "emails without a handoff",
         "SELECT count(*) FROM emails e WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = e.email)",
@@ -156,6 +157,10 @@ const HALVES: [(&str, &str); 6] = [
     (
         "emails in no thread",
         "SELECT count(*) FROM thread_emails e WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread = e.thread)",
+    ),
+    (
+        "notices without an endpoint",
+        "SELECT count(*) FROM notices n WHERE NOT EXISTS (SELECT 1 FROM endpoints e WHERE e.endpoint = n.endpoint)",
     ),
 ];
 

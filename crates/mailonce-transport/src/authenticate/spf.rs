@@ -5,7 +5,7 @@ use mailonce_core::port::authenticate::{Arrived, AuthResult};
 use tokio::time::Instant;
 
 use super::{Checked, by, dmarc::a_label};
-use crate::fetch::is_public;
+use crate::guard::is_public;
 
 /// What a domain's macros get for a host that did not say its name, and for ours.
 const NAMELESS: &str = "unknown";

@@ -28,6 +28,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{BadSetting, base::Base, fresh::Fresh};
+use crate::exchange::reason;
 
 /// Bytes of an answer's status line and headers.
 const HEAD_BYTES: usize = 32 * 1024;
@@ -197,14 +198,6 @@ async fn read(body: Incoming, late: Instant, most: usize) -> Result<Bytes, Cut> 
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(e)) if e.is::<LengthLimitError>() => Err(Cut::TooLong(most)),
         Ok(Err(e)) => Err(Cut::Short(format!("the answer broke off: {e}"))),
-    }
-}
-
-/// The error with what caused it: hyper keeps the system's words one level below.
-fn reason(error: &hyper::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
 

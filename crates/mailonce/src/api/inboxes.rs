@@ -21,7 +21,7 @@ use mailonce_engine::{
     inboxes::{InboxPatch, NewInbox},
     wait::Wanted,
 };
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
@@ -30,7 +30,7 @@ use super::{
     door::{Door, RawBody},
     messages::MessageBody,
     records::{PageQuery, made},
-    wire::words,
+    wire::{given, words},
 };
 
 /// Registrable domains of one inbox whose links are allowed.
@@ -98,11 +98,6 @@ pub(super) struct InboxPatchBody {
     /// The rev that was seen; a stale one is refused.
     #[serde(default)]
     rev: Option<u32>,
-}
-
-/// Tells `null` from absent.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::<T>::deserialize(from).map(Some)
 }
 
 /// An inbox.

@@ -6,6 +6,7 @@ mod detail;
 mod domains;
 mod door;
 mod emails;
+mod endpoints;
 mod error_pages;
 mod events;
 mod handoff;
@@ -13,10 +14,12 @@ mod hooks;
 mod inboxes;
 mod keys;
 mod messages;
+mod notices;
 mod problem;
 mod records;
 mod rules;
 mod sources;
+mod stream;
 mod suppressions;
 mod system;
 mod wire;
@@ -73,6 +76,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(handoff::resolve))
         .routes(routes!(keys::inspect, keys::extend, keys::forget))
         .routes(routes!(events::list))
+        .routes(routes!(stream::stream))
         // Readers
         .routes(routes!(inboxes::create, inboxes::list))
         .routes(routes!(inboxes::read, inboxes::change, inboxes::remove))
@@ -107,6 +111,16 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(domains::verify))
         .routes(routes!(suppressions::create, suppressions::list))
         .routes(routes!(suppressions::read, suppressions::remove))
+        .routes(routes!(endpoints::create, endpoints::list))
+        .routes(routes!(endpoints::read, endpoints::change, endpoints::remove))
+        .routes(routes!(endpoints::rotate))
+        .routes(routes!(endpoints::pause))
+        .routes(routes!(endpoints::resume))
+        .routes(routes!(endpoints::test))
+        .routes(routes!(notices::list))
+        .routes(routes!(notices::recover))
+        .routes(routes!(notices::read))
+        .routes(routes!(notices::replay))
         .routes(routes!(rules::create, rules::list))
         .routes(routes!(rules::read, rules::change, rules::remove))
         .routes(routes!(sources::create, sources::list))

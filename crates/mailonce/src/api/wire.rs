@@ -19,6 +19,11 @@ use utoipa::{
     openapi::{RefOr, Schema},
 };
 
+/// Tells `null` from absent.
+pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(from).map(Some)
+}
+
 /// One text or a list of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OneOrMany(pub(crate) Vec<String>);

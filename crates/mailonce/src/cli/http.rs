@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Method, Request,
-    body::Bytes,
+    body::{Bytes, Incoming},
     client::conn::http1::{self, SendRequest},
     header::{self, HeaderMap},
 };
@@ -69,6 +69,13 @@ pub(crate) struct Line {
     driver: JoinHandle<()>,
 }
 
+/// An answer that is read while it comes.
+pub(crate) struct Following {
+    pub(crate) status: u16,
+    body: Incoming,
+    _line: Line,
+}
+
 impl Place {
     /// Takes a base URL, and trusts the public authorities and those of a PEM file.
     pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> anyhow::Result<Self> {
@@ -107,11 +114,7 @@ impl Place {
 
     /// Asks on a connection that is already open.
     pub(crate) async fn ask_on(&self, mut line: Line, call: &Call) -> anyhow::Result<Answer> {
-        let mut request = Request::builder().method(&call.method).uri(format!("{}{}", self.base.prefix, call.path));
-        for (name, value) in self.headers(call) {
-            request = request.header(name, value);
-        }
-        let request = request.body(Full::new(call.body.clone())).context("this call cannot be written")?;
+        let request = self.request(call)?;
         let asking = async {
             let sent = line.sender.send_request(request).await;
             let answer = sent.with_context(|| format!("no answer from {}", self.base.url))?;
@@ -121,6 +124,24 @@ impl Place {
             Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
         };
         timeout(ANSWER_TIME, asking).await.context("no answer in time")?
+    }
+
+    fn request(&self, call: &Call) -> anyhow::Result<Request<Full<Bytes>>> {
+        let mut request = Request::builder().method(&call.method).uri(format!("{}{}", self.base.prefix, call.path));
+        for (name, value) in self.headers(call) {
+            request = request.header(name, value);
+        }
+        request.body(Full::new(call.body.clone())).context("this call cannot be written")
+    }
+
+    /// Asks for an answer that has no end.
+    pub(crate) async fn follow(&self, call: &Call) -> anyhow::Result<Following> {
+        let mut line = self.line().await.with_context(|| format!("no answer from {}", self.base.url))?;
+        let asking = line.sender.send_request(self.request(call)?);
+        let answer = timeout(ANSWER_TIME, asking).await.context("no answer in time")?;
+        let answer = answer.with_context(|| format!("no answer from {}", self.base.url))?;
+        let (head, body) = answer.into_parts();
+        Ok(Following { status: head.status.as_u16(), body, _line: line })
     }
 
     /// The head of a call as it stands on the wire, for those who mean to break off.
@@ -144,6 +165,18 @@ impl Place {
         }
         headers.extend(call.headers.iter().cloned());
         headers
+    }
+}
+
+impl Following {
+    /// The next piece. `None` at the end, or when nothing came for so long that nobody is there any more.
+    pub(crate) async fn next(&mut self, patience: Duration) -> Option<Bytes> {
+        loop {
+            let frame = timeout(patience, self.body.frame()).await.ok()??.ok()?;
+            if let Ok(data) = frame.into_data() {
+                return Some(data);
+            }
+        }
     }
 }
 

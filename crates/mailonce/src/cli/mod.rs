@@ -11,6 +11,8 @@ mod out;
 mod prove;
 mod send;
 mod simulate;
+mod tail;
+mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
@@ -74,6 +76,11 @@ enum Verb {
     Wait(inbox::WaitArgs),
     /// Take a code or link, once
     Take(inbox::TakeArgs),
+    /// Print events as they happen
+    Tail(tail::TailArgs),
+    /// Receive webhooks on this machine, and tell receivers again
+    #[command(subcommand)]
+    Webhooks(webhooks::WebhooksVerb),
     /// Let something happen, to try things out
     #[command(subcommand)]
     Simulate(simulate::SimulateVerb),
@@ -142,6 +149,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Verb::Inbox(verb) => inbox::inbox(&out, verb).await,
         Verb::Wait(args) => inbox::wait(&out, args).await,
         Verb::Take(args) => inbox::take(&out, args).await,
+        Verb::Tail(args) => tail::tail(&out, args).await,
+        Verb::Webhooks(verb) => webhooks::webhooks(&out, verb).await,
         Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
         Verb::Keys(verb) => admin::keys(&out, verb).await,
         Verb::Team(verb) => admin::team(&out, verb).await,

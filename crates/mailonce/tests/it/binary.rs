@@ -134,6 +134,12 @@ impl Server {
         self.child.kill().await.unwrap();
     }
 
+    /// Resident octets.
+    pub(crate) fn resident(&self) -> usize {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id().unwrap())).unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
+    }
+
     /// One call over a plain socket. The status and the JSON of the answer.
     pub(crate) async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
         let address = self.url.strip_prefix("http://").unwrap();

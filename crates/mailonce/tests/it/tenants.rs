@@ -39,6 +39,20 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("patch", "/v1/keys/{key}", Kind::Named),
     ("delete", "/v1/keys/{key}", Kind::Named),
     ("get", "/v1/events", Kind::Own),
+    ("get", "/v1/events/stream", Kind::Own),
+    ("post", "/v1/endpoints", Kind::Own),
+    ("get", "/v1/endpoints", Kind::Own),
+    ("get", "/v1/endpoints/{id}", Kind::Named),
+    ("patch", "/v1/endpoints/{id}", Kind::Named),
+    ("delete", "/v1/endpoints/{id}", Kind::Named),
+    ("post", "/v1/endpoints/{id}/rotate", Kind::Named),
+    ("post", "/v1/endpoints/{id}/pause", Kind::Named),
+    ("post", "/v1/endpoints/{id}/resume", Kind::Named),
+    ("post", "/v1/endpoints/{id}/test", Kind::Named),
+    ("get", "/v1/endpoints/{id}/notices", Kind::Named),
+    ("post", "/v1/endpoints/{id}/recover", Kind::Named),
+    ("get", "/v1/notices/{id}", Kind::Named),
+    ("post", "/v1/notices/{id}/replay", Kind::Named),
     ("post", "/v1/inboxes", Kind::Own),
     ("get", "/v1/inboxes", Kind::Own),
     ("get", "/v1/inboxes/{id}", Kind::Named),
@@ -111,6 +125,8 @@ struct Owned {
     delivery: String,
     watch: String,
     rule: String,
+    endpoint: String,
+    notice: String,
 }
 
 /// A mail for the first team's inbox.
@@ -135,6 +151,8 @@ fn rule(name: &str) -> Value {
 impl Owned {
     async fn make(world: &World) -> Self {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
+        let hook = json!({ "url": "https://hooks.example.com/in" });
+        let endpoint = world.post("/v1/endpoints", &hook).await.is(201).word("id");
         let email = world.send("k", &later).await.is(202).word("id");
         let api_key = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.is(201).word("id");
         let team = world.get("/v1/teams").await.is(200).rows()[0]["id"].as_str().unwrap().to_owned();
@@ -149,11 +167,29 @@ impl Owned {
         let message = first(format!("/v1/inboxes/{inbox}/messages")).await;
         let artifact = first(format!("/v1/messages/{message}/artifacts")).await;
         let delivery = first("/v1/deliveries".into()).await;
-        let key = "k".into();
-        Self { email, key, api_key, team, domain, source, inbox, message, artifact, delivery, watch, rule }
+        world.engine.tell_due().await;
+        let notice = first(format!("/v1/endpoints/{endpoint}/notices")).await;
+        // A stream that has no end could not be read to its end.
+        world.engine.end_streams();
+        Self {
+            email,
+            key: "k".into(),
+            api_key,
+            team,
+            domain,
+            source,
+            inbox,
+            message,
+            artifact,
+            delivery,
+            watch,
+            rule,
+            endpoint,
+            notice,
+        }
     }
 
-    fn ids(&self) -> [&String; 11] {
+    fn ids(&self) -> [&String; 13] {
         [
             &self.email,
             &self.api_key,
@@ -166,6 +202,8 @@ impl Owned {
             &self.delivery,
             &self.watch,
             &self.rule,
+            &self.endpoint,
+            &self.notice,
         ]
     }
 
@@ -183,6 +221,8 @@ impl Owned {
             Some("deliveries") => &self.delivery,
             Some("watches") => &self.watch,
             Some("rules") => &self.rule,
+            Some("endpoints") => &self.endpoint,
+            Some("notices") => &self.notice,
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
@@ -204,6 +244,9 @@ impl Owned {
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/rules") => call.json(&rule("own")),
             ("patch", "/v1/rules/{id}") => call.json(&json!({ "rev": 1, "enabled": false })),
+            ("post", "/v1/endpoints") => call.json(&json!({ "url": "https://own.example/in" })),
+            ("patch", "/v1/endpoints/{id}") => call.json(&json!({ "events": ["email.sent"] })),
+            ("post", "/v1/endpoints/{id}/recover") => call.json(&json!({ "after": "0", "only": "all" })),
             ("post", "/v1/sources") => call.json(&source("own")),
             ("post", "/v1/sources/{id}/rotate") => call.json(&json!({ "bearer": "another-secret-of-16" })),
             ("post", "/hooks/{source_id}") => call.header("x-token", TOKEN).json(&json!({ "RecordType": "Open" })),
@@ -225,6 +268,8 @@ impl Owned {
             format!("/v1/domains/{}", self.domain),
             format!("/v1/sources/{}", self.source),
             format!("/v1/rules/{}", self.rule),
+            format!("/v1/endpoints/{}", self.endpoint),
+            format!("/v1/notices/{}", self.notice),
             format!("/v1/suppressions/{GONE}"),
             format!("/v1/inboxes/{}", self.inbox),
             format!("/v1/inboxes/{}/messages", self.inbox),

@@ -1,0 +1,437 @@
+//! Endpoints: receivers outside that a team wants to be told of its events.
+//!
+//! Secrets and the values of custom headers are sealed before the ledger sees them. A secret is shown when it is made
+//! and never again.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mailonce_core::{
+    endpoint::{AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointSecret, EndpointState, Filter, Start},
+    event::Cursor,
+    id::{EndpointId, InboxId, TeamId},
+    limits,
+    port::{notify::Told, store::Once},
+    problem::{Code, FieldError, Problem, nearest},
+    team::Scope,
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+use crate::{Asked, Caller, Engine, change::taken, operation, unavailable, vault::Place};
+
+/// The wire format of this version.
+pub const WIRE_VERSION: &str = "2026-11-15";
+/// How a secret begins.
+const PREFIX: &str = "whsec_";
+/// Bytes of a secret that we make.
+const SECRET_BYTES: usize = 32;
+/// How often a change is tried anew when somebody else changed the endpoint meanwhile.
+const TRIES: usize = 3;
+/// How long the secrets before count after a rotation, in milliseconds, when nobody says.
+pub const OVERLAP_MS: i64 = 86_400_000;
+/// Requests a second at the most.
+const FASTEST: u32 = 1_000;
+
+/// What a caller says of an endpoint. What is absent stays as it is, or is as usual.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointWish {
+    /// Where notices go.
+    pub url: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// Which events.
+    pub events: Option<Vec<String>>,
+    /// Only of these inboxes.
+    pub inboxes: Option<Vec<String>>,
+    /// Headers of every request.
+    pub headers: Option<BTreeMap<String, String>>,
+    /// Requests a second; `Some(None)` for no limit.
+    pub rate_per_s: Option<Option<u32>>,
+}
+
+/// An endpoint with a secret that is shown this once.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// `whsec_…`.
+    pub secret: String,
+    /// Whether this call made it.
+    pub first: bool,
+}
+
+/// What a repeated call is answered with.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    id: EndpointId,
+    secret: String,
+}
+
+/// The problem for an endpoint that is not there.
+pub(crate) fn missing(id: EndpointId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no endpoint {id}"))
+}
+
+fn fault(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+fn place(team: TeamId, id: EndpointId, purpose: &'static str) -> Place {
+    Place { team, record: id.0, purpose }
+}
+
+/// The bytes of a secret such as `whsec_…`, of 24 to 64 bytes.
+pub fn secret_bytes(text: &str) -> Result<Vec<u8>, Problem> {
+    let bytes = text.strip_prefix(PREFIX).and_then(|rest| STANDARD.decode(rest).ok());
+    let wrong = || fault("secret", "is `whsec_` and the base64 form of 24 to 64 bytes");
+    bytes.filter(|bytes| (24..=64).contains(&bytes.len())).ok_or_else(wrong)
+}
+
+/// A secret as it is shown.
+pub fn secret_text(bytes: &[u8]) -> String {
+    format!("{PREFIX}{}", STANDARD.encode(bytes))
+}
+
+fn filters(words: &[String]) -> Result<Vec<Filter>, Problem> {
+    if words.is_empty() || words.len() > limits::ENDPOINT_PARTS {
+        return Err(fault("events", format!("is a list of 1 to {} types, or [\"*\"]", limits::ENDPOINT_PARTS)));
+    }
+    words.iter().map(|word| filter("events", word)).collect()
+}
+
+/// One filter, or what is wrong with it.
+pub fn filter(path: &str, word: &str) -> Result<Filter, Problem> {
+    Filter::parse(word).ok_or_else(|| {
+        let known = mailonce_core::event::Kind::ALL.iter().map(|kind| kind.word());
+        let hint = nearest(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        fault(path, format!("names the type `{word}`, which there is not{hint}"))
+    })
+}
+
+fn inboxes(words: &[String]) -> Result<Vec<InboxId>, Problem> {
+    if words.len() > limits::ENDPOINT_PARTS {
+        return Err(fault("inboxes", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
+    }
+    words.iter().map(|word| word.parse().map_err(|_not_an_id| fault("inboxes", "holds ids of inboxes"))).collect()
+}
+
+/// Refuses headers that would say something else than what we say, or break the request.
+fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
+    const RESERVED: [&str; 14] = [
+        "host",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "expect",
+        "user-agent",
+        "date",
+        "forwarded",
+        "via",
+        "accept-encoding",
+        "idempotency-key",
+    ];
+    const FAMILIES: [&str; 7] = ["webhook-", "svix-", "content-", "proxy-", "sec-", "x-forwarded-", "mailonce-"];
+    if headers.len() > limits::ENDPOINT_PARTS {
+        return Err(fault("headers", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
+    }
+    for (name, value) in headers {
+        let small = name.to_ascii_lowercase();
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || name.len() > limits::HEADER_NAME_CHARS || !name.bytes().all(token) {
+            return Err(fault("headers", format!("holds `{name}`, which is no name of a header")));
+        }
+        if RESERVED.contains(&small.as_str()) || FAMILIES.iter().any(|family| small.starts_with(family)) {
+            return Err(fault("headers", format!("holds `{name}`, which is ours to set")));
+        }
+        let plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        if !plain || value.len() > limits::HEADER_VALUE_CHARS {
+            return Err(fault("headers", format!("gives `{name}` a value that is too long or not plain ASCII")));
+        }
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Makes an endpoint. It is told of what happens from now on, or after a cursor.
+    pub async fn create_endpoint(
+        &self,
+        caller: &Caller,
+        wish: EndpointWish,
+        (secret, after): (Option<String>, Option<Option<Cursor>>),
+        asked: Option<Asked>,
+    ) -> Result<Shown, Problem> {
+        caller.need(Scope::Admin)?;
+        let (team, now) = (caller.team.id, self.now());
+        let again = self.was_asked(caller, asked.as_ref()).await?;
+        let start = after.map(|cursor| self.seq_of(cursor)).transpose()?.map_or(Start::End, Start::After);
+        if !again
+            && self.store.endpoints(team, None, limits::ENDPOINTS).await.map_err(unavailable)?.len()
+                >= limits::ENDPOINTS
+        {
+            let detail = format!("a team has {} endpoints at the most; remove one", limits::ENDPOINTS);
+            return Err(Problem::new(Code::BudgetSpent, detail));
+        }
+        let id = EndpointId(self.new_id(now));
+        let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
+        let mut about = AboutEndpoint {
+            url: String::new(),
+            description: String::new(),
+            events: filters(&["*".to_owned()])?,
+            inboxes: Vec::new(),
+            secrets: vec![EndpointSecret {
+                sealed: self.sealed_secret(team, id, &secret)?,
+                made_at: now,
+                ends_at: None,
+            }],
+            headers: BTreeMap::new(),
+            rate_per_s: None,
+            version: WIRE_VERSION.to_owned(),
+            bodies: false,
+        };
+        if wish.url.is_none() {
+            return Err(fault("url", "is missing"));
+        }
+        self.apply(&mut about, wish, (team, id))?;
+        let kept = self.sealed_answer(asked.as_ref(), &Kept { id, secret: secret.clone() });
+        let operation = operation(caller, asked.as_ref(), kept, now);
+        let endpoint = Endpoint::new(id, team, about, now);
+        match self.store.create_endpoint(endpoint, start, operation).await.map_err(unavailable)? {
+            Once::Done(endpoint) => {
+                self.news.notify_one();
+                Ok(Shown { endpoint, secret, first: true })
+            }
+            Once::Repeated(sealed) => self.shown_again(caller, asked.as_ref(), &sealed).await,
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+
+    async fn shown_again(&self, caller: &Caller, asked: Option<&Asked>, sealed: &[u8]) -> Result<Shown, Problem> {
+        let Kept { id, secret } = self.opened_answer(asked, sealed)?;
+        Ok(Shown { endpoint: self.endpoint(caller, id).await?, secret, first: false })
+    }
+
+    /// Puts a wish into effect, everything in it checked.
+    fn apply(
+        &self,
+        about: &mut AboutEndpoint,
+        wish: EndpointWish,
+        (team, id): (TeamId, EndpointId),
+    ) -> Result<(), Problem> {
+        if let Some(url) = wish.url {
+            self.outside.notify.check(&url).map_err(|why| fault("url", why))?;
+            about.url = url;
+        }
+        if let Some(description) = wish.description {
+            about.description = description;
+        }
+        if let Some(words) = wish.events {
+            about.events = filters(&words)?;
+        }
+        if let Some(words) = wish.inboxes {
+            about.inboxes = inboxes(&words)?;
+        }
+        if let Some(headers) = wish.headers {
+            check_headers(&headers)?;
+            let seal = |(name, value): (String, String)| {
+                let sealed = self.seal(place(team, id, "endpoint-header"), value.as_bytes());
+                sealed.map(|sealed| (name.to_ascii_lowercase(), sealed)).ok_or_else(unsealed)
+            };
+            about.headers = headers.into_iter().map(seal).collect::<Result<_, _>>()?;
+        }
+        if let Some(rate) = wish.rate_per_s {
+            if rate.is_some_and(|rate| !(1..=FASTEST).contains(&rate)) {
+                return Err(fault("rate_per_s", format!("is 1 to {FASTEST}")));
+            }
+            about.rate_per_s = rate;
+        }
+        Ok(())
+    }
+
+    fn new_webhook_secret(&self) -> String {
+        let mut bytes = [0; SECRET_BYTES];
+        self.chance.fill(&mut bytes);
+        secret_text(&bytes)
+    }
+
+    fn sealed_secret(&self, team: TeamId, id: EndpointId, secret: &str) -> Result<String, Problem> {
+        self.seal(place(team, id, "endpoint"), &secret_bytes(secret)?).ok_or_else(unsealed)
+    }
+
+    /// The secrets that sign a request now, newest first.
+    pub(crate) fn endpoint_secrets(&self, endpoint: &Endpoint, now: Time) -> Option<Vec<Vec<u8>>> {
+        let open = |secret: &EndpointSecret| self.unseal(place(endpoint.team, endpoint.id, "endpoint"), &secret.sealed);
+        endpoint.about.live_secrets(now).map(open).collect()
+    }
+
+    /// The custom headers, opened.
+    pub(crate) fn endpoint_headers(&self, endpoint: &Endpoint) -> Option<Vec<(String, String)>> {
+        let place = place(endpoint.team, endpoint.id, "endpoint-header");
+        let open = |(name, sealed): (&String, &String)| {
+            Some((name.clone(), String::from_utf8(self.unseal(place, sealed)?).ok()?))
+        };
+        endpoint.about.headers.iter().map(open).collect()
+    }
+
+    /// One endpoint.
+    pub async fn endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
+        let found = self.store.endpoint(caller.team.id, id).await.map_err(unavailable)?;
+        found.ok_or_else(|| missing(id))
+    }
+
+    /// The caller's endpoints, newest first, and where to go on.
+    pub async fn endpoints(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<(Vec<Endpoint>, Option<Uuid>), Problem> {
+        let before = before.map(EndpointId);
+        let mut rows = self.store.endpoints(caller.team.id, before, limit + 1).await.map_err(unavailable)?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| more).map(|endpoint| endpoint.id.0);
+        Ok((rows, next))
+    }
+
+    /// Changes what an endpoint says. A `rev` that was seen must still be true.
+    pub async fn change_endpoint(
+        &self,
+        caller: &Caller,
+        id: EndpointId,
+        wish: EndpointWish,
+        rev: Option<u32>,
+    ) -> Result<Endpoint, Problem> {
+        let change = |endpoint: &Endpoint| {
+            if let Some(rev) = rev.filter(|rev| *rev != endpoint.rev) {
+                let detail = format!("the endpoint has rev {}, not {rev}", endpoint.rev);
+                return Err(Problem::new(Code::StaleRev, detail).with("rev", endpoint.rev));
+            }
+            let mut about = endpoint.about.clone();
+            self.apply(&mut about, wish.clone(), (endpoint.team, endpoint.id))?;
+            Ok((about, endpoint.state))
+        };
+        Ok(self.edit_endpoint(caller, id, (None, Vec::new()), change).await?.0)
+    }
+
+    /// Lets an endpoint rest, or be told of events again.
+    pub async fn set_endpoint_state(
+        &self,
+        caller: &Caller,
+        id: EndpointId,
+        state: EndpointState,
+        asked: Option<Asked>,
+    ) -> Result<Endpoint, Problem> {
+        let change = |endpoint: &Endpoint| Ok((endpoint.about.clone(), state));
+        let changed = self.edit_endpoint(caller, id, (asked, Vec::new()), change).await?.0;
+        self.news.notify_one();
+        Ok(changed)
+    }
+
+    /// Gives an endpoint another secret. Those before count for a while.
+    pub async fn rotate_endpoint(
+        &self,
+        caller: &Caller,
+        id: EndpointId,
+        (secret, overlap_ms): (Option<String>, i64),
+        asked: Option<Asked>,
+    ) -> Result<Shown, Problem> {
+        let now = self.now();
+        let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
+        let sealed = self.sealed_secret(caller.team.id, id, &secret)?;
+        let kept = self.sealed_answer(asked.as_ref(), &Kept { id, secret: secret.clone() });
+        let change = |endpoint: &Endpoint| {
+            let mut about = endpoint.about.clone();
+            about.rotate(sealed.clone(), overlap_ms, now);
+            Ok((about, endpoint.state))
+        };
+        match self.edit_endpoint(caller, id, (asked.clone(), kept), change).await? {
+            (endpoint, None) => Ok(Shown { endpoint, secret, first: true }),
+            (_, Some(sealed)) => self.shown_again(caller, asked.as_ref(), &sealed).await,
+        }
+    }
+
+    /// Changes an endpoint as it is now. With what was answered before when this was asked before.
+    async fn edit_endpoint(
+        &self,
+        caller: &Caller,
+        id: EndpointId,
+        (asked, answer): (Option<Asked>, Vec<u8>),
+        change: impl Fn(&Endpoint) -> Result<(AboutEndpoint, EndpointState), Problem>,
+    ) -> Result<(Endpoint, Option<Vec<u8>>), Problem> {
+        caller.need(Scope::Admin)?;
+        let mut seen = self.endpoint(caller, id).await?;
+        for _ in 0..TRIES {
+            let now = self.now();
+            let (about, state) = change(&seen)?;
+            let edit = EndpointEdit { team: caller.team.id, id, rev: seen.rev, about, state };
+            let operation = operation(caller, asked.as_ref(), answer.clone(), now);
+            match self.store.change_endpoint(edit, operation, now).await.map_err(unavailable)? {
+                Once::Done(EndpointChange::Changed(endpoint)) => return Ok((endpoint, None)),
+                Once::Done(EndpointChange::Stale(now)) => seen = now,
+                Once::Done(EndpointChange::Missing) => return Err(missing(id)),
+                Once::Repeated(before) => return Ok((self.endpoint(caller, id).await?, Some(before))),
+                Once::Mismatch(bound) => return Err(taken(&bound)),
+            }
+        }
+        Err(Problem::new(Code::StaleRev, format!("the endpoint {id} changed meanwhile")))
+    }
+
+    /// Removes an endpoint and everything that is owed to it.
+    pub async fn remove_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
+        caller.need(Scope::Admin)?;
+        let removed = self.store.remove_endpoint(caller.team.id, id).await.map_err(unavailable)?;
+        removed.ok_or_else(|| missing(id))
+    }
+
+    /// Tells an endpoint something harmless, now, whatever its state. Nothing of it is written down.
+    pub async fn test_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<(String, Told), Problem> {
+        caller.need(Scope::Admin)?;
+        let endpoint = self.endpoint(caller, id).await?;
+        let busy = |_full| Problem::new(Code::RateLimited, "too many tests run at the moment").with("retry_after", 5);
+        let _place = self.tests.try_acquire().map_err(busy)?;
+        let now = self.now();
+        let name = self.new_id(now).to_string();
+        let about = serde_json::json!({ "kind": "endpoint", "id": id.to_string(), "rev": endpoint.rev });
+        let body = serde_json::json!({
+            "seq": null, "cursor": null, "id": name, "type": "endpoint.test", "at": now.to_string(), "about": about,
+            "data": { "text": "This is a test. Nothing happened." },
+        });
+        let post = self.post_to(&endpoint, name.clone(), body.to_string(), now).ok_or_else(|| {
+            Problem::new(Code::Unavailable, "the secrets of this endpoint cannot be opened; an operator must look")
+        })?;
+        Ok((name, self.outside.notify.post(post).await))
+    }
+}
+
+fn unsealed() -> Problem {
+    Problem::new(Code::Internal, "a secret could not be sealed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_are_ours_are_refused_in_any_case() {
+        let one = |name: &str, value: &str| check_headers(&BTreeMap::from([(name.to_owned(), value.to_owned())]));
+        for name in ["Host", "webhook-id", "SVIX-signature", "Content-Length", "Transfer-Encoding", "", "a b", "a:b"] {
+            assert!(one(name, "x").is_err(), "{name}");
+        }
+        for value in ["a\r\nb: c", "ä", "\0"] {
+            assert!(one("x-ok", value).is_err(), "{value:?}");
+        }
+        assert!(one("Authorization", "Bearer x y").is_ok() && one("x-team", "").is_ok());
+    }
+
+    #[test]
+    fn secrets_are_of_the_usual_form() {
+        assert_eq!(secret_bytes(&format!("whsec_{}", STANDARD.encode([7; 24]))).unwrap(), vec![7; 24]);
+        for bad in ["whsec_", "whsec_YWJj", "YWJjYWJjYWJjYWJjYWJjYWJjYWJjYWJj", "whsec_!!!!"] {
+            assert!(secret_bytes(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Notices as teams see them: what is owed to an endpoint, how it went, and telling it again.
+
+use mailonce_core::{
+    id::{EndpointId, NoticeId},
+    limits,
+    notice::{Notice, NoticeQuery, Recovering, Recovery},
+    port::store::Once,
+    problem::{Code, Problem},
+    team::Scope,
+};
+
+use crate::{Asked, Caller, Engine, change::taken, endpoints::missing, operation, unavailable};
+
+fn missing_notice(id: NoticeId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no notice {id}"))
+}
+
+impl Engine {
+    /// Notices of an endpoint, those of the latest events first, and where to go on.
+    pub async fn notices(
+        &self,
+        caller: &Caller,
+        endpoint: EndpointId,
+        query: NoticeQuery,
+    ) -> Result<(Vec<Notice>, Option<u64>), Problem> {
+        caller.need(Scope::Read)?;
+        self.endpoint(caller, endpoint).await?;
+        let limit = query.limit.min(limits::PAGE_ROWS);
+        let query = NoticeQuery { limit, ..query };
+        let rows = self.store.notices(caller.team.id, endpoint, query).await.map_err(unavailable)?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|notice| notice.seq);
+        Ok((rows, next))
+    }
+
+    /// One notice, with its latest attempts.
+    pub async fn notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
+        caller.need(Scope::Read)?;
+        let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
+        found.ok_or_else(|| missing_notice(id))
+    }
+
+    /// Tells a notice again, at once and under its id.
+    pub async fn replay_notice(&self, caller: &Caller, id: NoticeId, asked: Option<Asked>) -> Result<Notice, Problem> {
+        caller.need(Scope::Admin)?;
+        let now = self.now();
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let replayed = self.store.replay_notice(caller.team.id, id, operation, now).await.map_err(unavailable)?;
+        self.news.notify_one();
+        match replayed {
+            Once::Done(notice) => notice.ok_or_else(|| missing_notice(id)),
+            Once::Repeated(_) => self.notice(caller, id).await,
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+
+    /// Tells an endpoint again what failed, or everything, from some place on. `None` when this was asked before.
+    pub async fn recover_notices(
+        &self,
+        caller: &Caller,
+        id: EndpointId,
+        recovery: Recovery,
+        asked: Option<Asked>,
+    ) -> Result<Option<Recovering>, Problem> {
+        caller.need(Scope::Admin)?;
+        let (team, now) = (caller.team.id, self.now());
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let recovering = self.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
+        self.news.notify_one();
+        match recovering {
+            Once::Done(recovering) => Ok(Some(recovering.ok_or_else(|| missing(id))?)),
+            Once::Repeated(_) => Ok(None),
+            Once::Mismatch(bound) => Err(taken(&bound)),
+        }
+    }
+}

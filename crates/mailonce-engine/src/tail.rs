@@ -1,0 +1,303 @@
+//! The end of a team's events, for those who follow them live.
+//!
+//! Readers of one team share a short piece of the log in memory, so that a commit costs one look at the ledger however
+//! many follow. Whoever is further behind reads the ledger itself. Nothing is kept for a reader: it asks for what it
+//! can take, and one that takes nothing costs nothing.
+
+use mailonce_core::{
+    endpoint::Filter,
+    event::{Cursor, Event, Kind},
+    id::{InboxId, TeamId},
+    limits,
+    port::store::{Store, StoreError},
+    problem::{Code, Problem},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+use uuid::Uuid;
+
+use crate::{Caller, Engine, told::EventView, unavailable};
+
+/// Events that one look brings.
+const PAGE: usize = 256;
+/// Events that readers share.
+const KEPT: usize = 1_024;
+/// How often the ledger is asked where no commit of others is told.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+/// How often it is asked in any case, should a hint be lost.
+const ASK_ANYWAY: Duration = Duration::from_secs(5);
+
+/// Which events somebody wants.
+#[derive(Clone, Debug, Default)]
+pub struct EventWish {
+    /// Of these types; all when empty.
+    pub types: Vec<Filter>,
+    /// About this.
+    pub about: Option<Uuid>,
+    /// That happened at this inbox.
+    pub inbox: Option<InboxId>,
+}
+
+impl EventWish {
+    /// Whether an event is wanted.
+    pub fn wants(&self, kind: Kind, about: Uuid, inbox: Option<InboxId>) -> bool {
+        (self.types.is_empty() || self.types.iter().any(|filter| filter.matches(kind)))
+            && self.about.is_none_or(|wanted| wanted == about)
+            && self.inbox.is_none_or(|wanted| inbox == Some(wanted))
+    }
+
+    /// Whether every event is wanted.
+    pub fn is_everything(&self) -> bool {
+        self.types.is_empty() && self.about.is_none() && self.inbox.is_none()
+    }
+
+    /// Whether an event is wanted.
+    pub fn wants_event(&self, event: &Event) -> bool {
+        self.wants(event.event.kind, event.event.about, event.event.inbox())
+    }
+}
+
+/// An event, worded once for all who read it.
+#[derive(Debug)]
+pub struct Line {
+    /// Its number.
+    pub seq: u64,
+    kind: Kind,
+    about: Uuid,
+    inbox: Option<InboxId>,
+    /// As JSON.
+    pub json: String,
+}
+
+impl Line {
+    fn of(event: &Event, epoch: u32) -> Arc<Self> {
+        Arc::new(Self {
+            seq: event.seq,
+            kind: event.event.kind,
+            about: event.event.about,
+            inbox: event.event.inbox(),
+            json: EventView::of(event, epoch).json(),
+        })
+    }
+}
+
+/// The ends of all teams that somebody follows.
+pub(crate) struct Tails {
+    known: Mutex<HashMap<TeamId, Weak<Tail>>>,
+    closing: watch::Sender<bool>,
+    epoch: u32,
+    /// Whether the store tells of every commit.
+    pub(crate) told: AtomicBool,
+}
+
+/// The end of one team's events.
+struct Tail {
+    /// Counts what was told.
+    woken: watch::Sender<u64>,
+    piece: tokio::sync::Mutex<Piece>,
+}
+
+/// A piece of the log without gaps.
+#[derive(Default)]
+struct Piece {
+    lines: VecDeque<Arc<Line>>,
+    /// The number up to which it goes, once it goes anywhere.
+    end: Option<u64>,
+    /// How much was told when the ledger was last asked, and when that was.
+    asked: Option<(u64, Instant)>,
+}
+
+impl Tails {
+    pub(crate) fn new(epoch: u32) -> Self {
+        Self { known: Mutex::default(), closing: watch::Sender::new(false), epoch, told: AtomicBool::new(false) }
+    }
+
+    /// How long nobody looks when nobody tells.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.told.load(Ordering::Relaxed) { ASK_ANYWAY } else { ASK_EVERY }
+    }
+
+    /// Tells who follows that there may be more: of this team, or of any.
+    pub(crate) fn wake(&self, team: Option<TeamId>) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let wake = |tail: &Weak<Tail>| tail.upgrade().into_iter().for_each(|tail| tail.woken.send_modify(|n| *n += 1));
+        match team {
+            Some(team) => known.get(&team).into_iter().for_each(wake),
+            None => known.values().for_each(wake),
+        }
+    }
+
+    /// Lets every reader come to its end.
+    pub(crate) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// The tail of a team, kept as long as somebody follows. `None` when too many do.
+    fn of(&self, team: TeamId) -> Option<Arc<Tail>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tail) = known.get(&team).and_then(Weak::upgrade) {
+            return (Arc::strong_count(&tail) <= limits::STREAMS).then_some(tail);
+        }
+        known.retain(|_, tail| tail.strong_count() > 0);
+        let tail = Arc::new(Tail { woken: watch::Sender::new(0), piece: tokio::sync::Mutex::default() });
+        known.insert(team, Arc::downgrade(&tail));
+        Some(tail)
+    }
+}
+
+impl Tail {
+    /// Events after a number: from the shared piece where it reaches, else from the ledger.
+    async fn after(
+        &self,
+        store: &dyn Store,
+        (team, after): (TeamId, u64),
+        tails: &Tails,
+    ) -> Result<Vec<Arc<Line>>, StoreError> {
+        let mut piece = self.piece.lock().await;
+        let end = *piece.end.get_or_insert(after);
+        let begin = end - piece.lines.len() as u64;
+        if (begin..end).contains(&after) {
+            return Ok(piece.lines.iter().skip((after - begin) as usize).take(PAGE).cloned().collect());
+        }
+        if after < begin {
+            drop(piece);
+            let found = store.events(team, after, PAGE).await?;
+            return Ok(found.iter().map(|event| Line::of(event, tails.epoch)).collect());
+        }
+        let told = *self.woken.borrow();
+        if after == end && piece.asked.is_some_and(|(known, at)| known == told && at.elapsed() < tails.patience()) {
+            return Ok(Vec::new());
+        }
+        let found: Vec<_> =
+            store.events(team, after, PAGE).await?.iter().map(|event| Line::of(event, tails.epoch)).collect();
+        piece.asked = (found.len() < PAGE).then(|| (told, Instant::now()));
+        if after > end {
+            piece.lines.clear();
+        }
+        piece.end = Some(found.last().map_or(after, |line| line.seq));
+        piece.lines.extend(found.iter().cloned());
+        let surplus = piece.lines.len().saturating_sub(KEPT);
+        piece.lines.drain(..surplus);
+        Ok(found)
+    }
+}
+
+/// One who follows a team's events.
+pub struct Reader {
+    engine: Arc<Engine>,
+    tail: Arc<Tail>,
+    woken: watch::Receiver<u64>,
+    closing: watch::Receiver<bool>,
+    team: TeamId,
+    wish: EventWish,
+    /// The last event that was looked at, wanted or not.
+    pub after: u64,
+}
+
+impl Reader {
+    /// The next wanted events; none when `patience` ran out, `None` when the server closes.
+    pub async fn next(&mut self, patience: Duration) -> Result<Option<Vec<Arc<Line>>>, Problem> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if *self.closing.borrow() {
+                return Ok(None);
+            }
+            self.woken.borrow_and_update();
+            let place = (self.team, self.after);
+            let found = self.tail.after(&*self.engine.store, place, &self.engine.tails).await.map_err(unavailable)?;
+            if let Some(last) = found.last() {
+                self.after = last.seq;
+                let wants = |line: &Arc<Line>| self.wish.wants(line.kind, line.about, line.inbox);
+                let wanted: Vec<_> = found.into_iter().filter(wants).collect();
+                if !wanted.is_empty() {
+                    return Ok(Some(wanted));
+                }
+                continue;
+            }
+            if Instant::now() >= deadline {
+                return Ok(Some(Vec::new()));
+            }
+            let look = deadline.min(Instant::now() + self.engine.tails.patience());
+            tokio::select! {
+                // A sender that is gone cannot be: the tail is ours. A deadline is no news either.
+                _ = timeout_at(look, self.woken.changed()) => {}
+                _ = self.closing.changed() => {}
+            }
+        }
+    }
+
+    /// From where another stream goes on.
+    pub fn cursor(&self) -> Cursor {
+        self.engine.cursor(self.after)
+    }
+}
+
+impl Engine {
+    /// Follows the caller's events from a cursor; from the end without one.
+    pub async fn follow(
+        self: &Arc<Self>,
+        caller: &Caller,
+        after: Option<Option<Cursor>>,
+        wish: EventWish,
+    ) -> Result<Reader, Problem> {
+        let team = caller.team.id;
+        let after = match after {
+            Some(cursor) => {
+                let seq = self.seq_of(cursor)?;
+                self.check_place(team, seq).await?;
+                seq
+            }
+            None => self.last_event(team).await?,
+        };
+        let tail = self.tails.of(team).ok_or_else(|| {
+            Problem::new(Code::RateLimited, format!("{} streams of this team are open", limits::STREAMS))
+        })?;
+        let (woken, closing) = (tail.woken.subscribe(), self.tails.closing.subscribe());
+        Ok(Reader { engine: Arc::clone(self), tail, woken, closing, team, wish, after })
+    }
+
+    /// Refuses a place that this log never reached.
+    pub(crate) async fn check_place(&self, team: TeamId, seq: u64) -> Result<(), Problem> {
+        if seq == 0 || !self.store.events(team, seq - 1, 1).await.map_err(unavailable)?.is_empty() {
+            return Ok(());
+        }
+        Err(Problem::new(Code::CursorReset, "this cursor is beyond the last event: it is not of this installation"))
+    }
+
+    /// The number of a team's last event, found by halving: the log has no gaps.
+    async fn last_event(&self, team: TeamId) -> Result<u64, Problem> {
+        let is_there = async |seq: u64| {
+            let found = self.store.events(team, seq - 1, 1).await.map_err(unavailable)?;
+            Ok::<_, Problem>(!found.is_empty())
+        };
+        let mut beyond = 1;
+        while is_there(beyond).await? {
+            beyond *= 2;
+        }
+        let mut last = beyond / 2;
+        while last + 1 < beyond {
+            let middle = last.midpoint(beyond);
+            if is_there(middle).await? {
+                last = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        Ok(last)
+    }
+
+    /// Ends every stream, so that nobody waits for them when the server stops.
+    pub fn end_streams(&self) {
+        self.tails.close();
+    }
+}

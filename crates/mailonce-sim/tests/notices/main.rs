@@ -1,0 +1,144 @@
+//! Applications are told whatever dies: the real binary is killed between lease, dial, answer and settle, alone over
+//! SQLite and as one of two nodes over PostgreSQL. Every event comes at least once, under one id, in order for each
+//! subject.
+//!
+//! Needs the binary built with `--features failpoints`, and a PostgreSQL (`scripts/services`).
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
+
+#[cfg(test)]
+mod receiver;
+
+#[cfg(test)]
+use mailonce_sim::rig::{
+    children::Children,
+    http,
+    post::{self, Post, mail},
+    postgres::Postgres,
+    server::{Server, built_binary},
+};
+#[cfg(test)]
+use receiver::Receiver;
+#[cfg(test)]
+use serde_json::{Value, json};
+#[cfg(test)]
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::OnceLock,
+    time::Duration,
+};
+
+/// Where it dies.
+#[cfg(test)]
+const POINTS: [&str; 4] = ["notice-leased", "notice-posting", "notice-answered", "notice-settled"];
+/// How long nothing may be stuck after its worker died: 15 s until that is noticed, and some for the work.
+#[cfg(test)]
+const UNSTUCK: Duration = Duration::from_secs(45);
+#[cfg(test)]
+const ROUNDS: usize = 60;
+
+#[cfg(test)]
+fn children() -> &'static Children {
+    static CHILDREN: OnceLock<Children> = OnceLock::new();
+    CHILDREN.get_or_init(|| {
+        let children = Children::default();
+        children.watch_signals(None).unwrap();
+        children
+    })
+}
+
+#[cfg(test)]
+fn binary() -> PathBuf {
+    built_binary().unwrap_or_else(|why| panic!("{why:#}"))
+}
+
+#[cfg(test)]
+fn endpoint(at: SocketAddr, receiver: &Receiver) {
+    let wish = json!({ "url": format!("http://{}/in", receiver.at), "after": "0" });
+    let reply = http::post(at, "/v1/endpoints", Some("endpoint"), &wish).unwrap();
+    assert!(matches!(reply.status, 200 | 201), "{}", reply.body);
+}
+
+/// Every event, in order.
+#[cfg(test)]
+fn events(at: SocketAddr) -> Vec<Value> {
+    let (mut all, mut after) = (Vec::new(), "0".to_owned());
+    loop {
+        let page = http::get(at, &format!("/v1/events?limit=1000&after={after}")).unwrap().body;
+        let Some(next) = page["next_cursor"].as_str() else { return all };
+        next.clone_into(&mut after);
+        all.extend(page["data"].as_array().unwrap().iter().cloned());
+    }
+}
+
+/// Waits until every event was told, and looks at how.
+#[cfg(test)]
+fn judge(at: SocketAddr, receiver: &Receiver) {
+    let all = || events(at).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
+    post::until("every event", UNSTUCK, || all().is_subset(&receiver.events())).unwrap();
+    assert_eq!(all(), receiver.events(), "nothing is told that did not happen");
+    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut last: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, event) in receiver.told() {
+        let first = names.entry(event["id"].as_str().unwrap().to_owned()).or_default();
+        let (about, seq) = (event["about"]["id"].as_str().unwrap().to_owned(), event["seq"].as_u64().unwrap());
+        if first.is_empty() {
+            let before = last.insert(about, seq).unwrap_or(0);
+            assert!(before < seq, "event {seq} came first after {before} of the same subject");
+        }
+        first.insert(name);
+    }
+    assert!(names.values().all(|ids| ids.len() == 1), "an event came under two ids: {names:?}");
+    assert_eq!(names.values().flatten().collect::<BTreeSet<_>>().len(), names.len(), "two events under one id");
+}
+
+/// Sends until the server dies.
+#[cfg(test)]
+fn send_until_it_dies(server: &mut Server, name: &str) {
+    for round in 0..ROUNDS {
+        let mails: Vec<Value> = (0..4).map(|n| mail(round * 4 + n)).collect();
+        let _maybe = post::send_batch(server.at, &format!("{name}-{round}"), &mails);
+        if server.ended(Duration::from_millis(200)).unwrap().is_some() {
+            return;
+        }
+    }
+    panic!("{name} was not reached: {}", server.log());
+}
+
+#[test]
+fn a_server_that_dies_while_it_tells_tells_everything_after_its_start() {
+    let binary = binary();
+    for point in POINTS {
+        let (receiver, root) = (Receiver::open(), tempfile::tempdir().unwrap());
+        let place =
+            Post { children: children(), binary: &binary, root: root.path(), store: None, config: String::new() };
+        let mut server = place.start("data", Some(&format!("{point}:kill:3")), false).unwrap();
+        endpoint(server.at, &receiver);
+        send_until_it_dies(&mut server, point);
+        let server = place.start("data", None, false).unwrap();
+        judge(server.at, &receiver);
+    }
+}
+
+#[test]
+fn of_two_nodes_one_dies_while_it_tells_and_the_other_tells_everything() {
+    let binary = binary();
+    let postgres = Postgres::from_env().unwrap_or_else(|why| panic!("{why:#}"));
+    for point in POINTS {
+        let (receiver, root) = (Receiver::open(), tempfile::tempdir().unwrap());
+        let name = format!("mailonce_notices_{}_{}", std::process::id(), point.replace('-', "_"));
+        let database = postgres.create(&name).unwrap();
+        let store = Some(database.url.as_str());
+        let place = Post { children: children(), binary: &binary, root: root.path(), store, config: String::new() };
+        let survivor = place.start("survivor", None, false).unwrap();
+        let mut victim = place.start("victim", Some(&format!("{point}:kill:3")), false).unwrap();
+        endpoint(survivor.at, &receiver);
+        send_until_it_dies(&mut victim, point);
+        judge(survivor.at, &receiver);
+        drop(survivor);
+        database.remove().unwrap();
+    }
+}

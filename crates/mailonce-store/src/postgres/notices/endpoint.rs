@@ -1,0 +1,220 @@
+//! Endpoints: what people do with them, and how far they are.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    endpoint::{Endpoint, EndpointChange, EndpointEdit, EndpointGauge, EndpointReason, EndpointState, Start},
+    event::NewEvent,
+    id::{EndpointId, TeamId},
+    port::store::{Once, Operation},
+    time::Time,
+};
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+
+use super::row::{endpoint_columns, read_all, read_endpoint};
+use crate::postgres::{
+    Ledger,
+    record::bind,
+    row::write_json,
+    trouble::{Tried, Trouble},
+    write::{ask, run, write_events},
+};
+
+macro_rules! endpoints {
+    ($rest:literal) => {
+        concat!("SELECT ", endpoint_columns!(), " FROM endpoints e WHERE NOT e.removed AND ", $rest)
+    };
+}
+
+const ONE: &str = endpoints!("e.team = $1 AND e.id = $2");
+const ONE_LOCKED: &str = endpoints!("e.team = $1 AND e.id = $2 FOR UPDATE");
+const LIST: &str = endpoints!("e.team = $1 AND e.id < $2 ORDER BY e.id DESC LIMIT $3");
+const DUE: &str = concat!(
+    "SELECT ",
+    endpoint_columns!(),
+    " FROM endpoints e CROSS JOIN LATERAL (SELECT min(n.next_at) AS at FROM notices n
+       WHERE n.endpoint = e.id AND n.next_at IS NOT NULL) due
+      WHERE NOT e.removed AND e.state = 'enabled' AND due.at <= $1 ORDER BY due.at, e.id LIMIT $2"
+);
+const NEXT_DUE: &str = "
+    SELECT min(due.at) FROM endpoints e CROSS JOIN LATERAL (SELECT min(n.next_at) AS at FROM notices n
+      WHERE n.endpoint = e.id AND n.next_at IS NOT NULL) due
+     WHERE NOT e.removed AND e.state = 'enabled'";
+const GAUGES: &str = "
+    SELECT e.team, e.id, e.state, coalesce(c.seq, 0) - e.cursor,
+           (SELECT count(*) FROM notices n WHERE n.endpoint = e.id AND n.state = 'pending'),
+           (SELECT count(*) FROM notices n WHERE n.endpoint = e.id AND n.state = 'dead')
+      FROM endpoints e LEFT JOIN event_counters c ON c.team = e.team WHERE NOT e.removed ORDER BY e.id";
+const NEWEST: &str = "SELECT seq FROM event_counters WHERE team = $1";
+const MAKE: &str = "
+    INSERT INTO endpoints (team, id, rev, created_at, since, cursor, redo_until, failing_since, state, reason, about)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING";
+const SAVE: &str = "
+    UPDATE endpoints SET rev = $3, since = $4, cursor = $5, redo_until = $6, failing_since = $7, state = $8, reason = $9,
+           about = $10
+     WHERE team = $1 AND id = $2";
+const REMOVE: &str = concat!(
+    "UPDATE endpoints e SET removed = true WHERE e.team = $1 AND e.id = $2 AND NOT e.removed RETURNING ",
+    endpoint_columns!()
+);
+
+/// One endpoint, locked.
+pub(super) async fn locked(tx: &Transaction<'_>, team: TeamId, id: EndpointId) -> Tried<Option<Endpoint>> {
+    Ok(read_all(&ask(tx, ONE_LOCKED, &[&team.0, &id.0]).await?, read_endpoint)?.pop())
+}
+
+/// The number of a team's newest event.
+pub(super) async fn newest(tx: &Transaction<'_>, team: TeamId) -> Tried<u64> {
+    let rows = ask(tx, NEWEST, &[&team.0]).await?;
+    Ok(rows.first().map_or(Ok(0), |row| row.try_get::<_, i64>(0))? as u64)
+}
+
+/// Writes what became of an endpoint, and tells of it.
+pub(super) async fn save(tx: &Transaction<'_>, endpoint: &Endpoint, event: Option<NewEvent>) -> Tried<()> {
+    let (rev, reason) = (endpoint.rev as i32, endpoint.reason.map(EndpointReason::word));
+    let (cursor, redo_until) = (endpoint.cursor as i64, endpoint.redo_until as i64);
+    let (failing_since, about) = (endpoint.failing_since.map(|at| at.0), write_json(&endpoint.about)?);
+    let params: [&(dyn ToSql + Sync); 10] = [
+        &endpoint.team.0,
+        &endpoint.id.0,
+        &rev,
+        &endpoint.since.0,
+        &cursor,
+        &redo_until,
+        &failing_since,
+        &endpoint.state.word(),
+        &reason,
+        &about,
+    ];
+    run(tx, SAVE, &params).await?;
+    let events: Vec<(TeamId, NewEvent)> = event.map(|event| (endpoint.team, event)).into_iter().collect();
+    write_events(tx, &events).await
+}
+
+impl Ledger {
+    /// Makes an endpoint, unless it was made before.
+    pub(super) async fn create_endpoint(
+        &self,
+        endpoint: &Endpoint,
+        start: Start,
+        operation: Option<&Operation>,
+    ) -> Tried<Once<Endpoint>> {
+        // What was committed before the call lies before it.
+        self.catch_up(Some(endpoint.team)).await?;
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        if let Some(answer) = bind(&tx, operation, endpoint.created_at).await? {
+            tx.rollback().await?;
+            return Ok(answer);
+        }
+        let newest = newest(&tx, endpoint.team).await?;
+        let mut made = endpoint.clone();
+        made.cursor = match start {
+            Start::End => newest,
+            Start::After(seq) => seq.min(newest),
+        };
+        let (rev, reason) = (made.rev as i32, made.reason.map(EndpointReason::word));
+        let (cursor, redo_until) = (made.cursor as i64, made.redo_until as i64);
+        let (failing_since, about) = (made.failing_since.map(|at| at.0), write_json(&made.about)?);
+        let params: [&(dyn ToSql + Sync); 11] = [
+            &made.team.0,
+            &made.id.0,
+            &rev,
+            &made.created_at.0,
+            &made.since.0,
+            &cursor,
+            &redo_until,
+            &failing_since,
+            &made.state.word(),
+            &reason,
+            &about,
+        ];
+        if run(&tx, MAKE, &params).await? == 0 {
+            let before = read_all(&ask(&tx, ONE, &[&made.team.0, &made.id.0]).await?, read_endpoint)?.pop();
+            tx.rollback().await?;
+            return Ok(Once::Done(before.ok_or_else(|| Trouble::unreadable("an endpoint that was removed"))?));
+        }
+        self.commit(tx, 1).await?;
+        Ok(Once::Done(made))
+    }
+
+    /// One endpoint.
+    pub(super) async fn endpoint(&self, team: TeamId, id: EndpointId) -> Tried<Option<Endpoint>> {
+        Ok(read_all(&ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?, read_endpoint)?.pop())
+    }
+
+    /// Endpoints older than `before`, newest first.
+    pub(super) async fn endpoints(
+        &self,
+        team: TeamId,
+        before: Option<EndpointId>,
+        limit: usize,
+    ) -> Tried<Vec<Endpoint>> {
+        let before = before.map_or(Uuid::max(), |id| id.0);
+        let rows = ask(&self.link.client().await?, LIST, &[&team.0, &before, &(limit as i64)]).await?;
+        read_all(&rows, read_endpoint)
+    }
+
+    /// Changes an endpoint, if it is still as it was seen.
+    pub(super) async fn change_endpoint(
+        &self,
+        edit: &EndpointEdit,
+        operation: Option<&Operation>,
+        now: Time,
+    ) -> Tried<Once<EndpointChange>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        if let Some(answer) = bind(&tx, operation, now).await? {
+            tx.rollback().await?;
+            return Ok(answer);
+        }
+        let mut endpoint = match locked(&tx, edit.team, edit.id).await? {
+            Some(endpoint) if endpoint.rev == edit.rev => endpoint,
+            other => {
+                tx.rollback().await?;
+                return Ok(Once::Done(other.map_or(EndpointChange::Missing, EndpointChange::Stale)));
+            }
+        };
+        let event = endpoint.edit(edit.about.clone(), edit.state, now);
+        save(&tx, &endpoint, event).await?;
+        self.commit(tx, 1).await?;
+        Ok(Once::Done(EndpointChange::Changed(endpoint)))
+    }
+
+    /// Removes an endpoint. What it leaves is swept.
+    pub(super) async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Tried<Option<Endpoint>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let removed = read_all(&ask(&tx, REMOVE, &[&team.0, &id.0]).await?, read_endpoint)?.pop();
+        self.commit(tx, 1).await?;
+        Ok(removed)
+    }
+
+    /// Enabled endpoints with a notice that is due, those that waited longest first.
+    pub(super) async fn endpoints_due(&self, max: usize, now: Time) -> Tried<Vec<Endpoint>> {
+        read_all(&ask(&self.link.client().await?, DUE, &[&now.0, &(max as i64)]).await?, read_endpoint)
+    }
+
+    /// When the next notice of an enabled endpoint is due.
+    pub(super) async fn next_notice_due(&self) -> Tried<Option<Time>> {
+        let rows = ask(&self.link.client().await?, NEXT_DUE, &[]).await?;
+        Ok(rows.first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?.map(Time))
+    }
+
+    /// How far each endpoint is.
+    pub(super) async fn endpoint_gauges(&self) -> Tried<Vec<EndpointGauge>> {
+        self.catch_up(None).await?;
+        let gauge = |row: &Row| {
+            let state = EndpointState::parse(row.try_get(2)?);
+            Ok(EndpointGauge {
+                team: TeamId(row.try_get(0)?),
+                id: EndpointId(row.try_get(1)?),
+                state: state.ok_or_else(|| Trouble::unreadable("the state of an endpoint"))?,
+                lag: row.try_get::<_, i64>(3)?.max(0) as u64,
+                pending: row.try_get::<_, i64>(4)? as u64,
+                dead: row.try_get::<_, i64>(5)? as u64,
+            })
+        };
+        read_all(&ask(&self.link.client().await?, GAUGES, &[]).await?, gauge)
+    }
+}

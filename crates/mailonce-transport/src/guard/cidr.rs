@@ -1,0 +1,79 @@
+//! A block of addresses, such as `10.0.0.0/8`.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+/// A block of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    base: IpAddr,
+    bits: u32,
+}
+
+impl Cidr {
+    /// Whether an address is in the block. IPv4 inside IPv6 is another address.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        match (self.base, ip) {
+            (IpAddr::V4(base), IpAddr::V4(ip)) => {
+                let mask = u32::MAX.checked_shl(32 - self.bits).unwrap_or(0);
+                base.to_bits() & mask == ip.to_bits() & mask
+            }
+            (IpAddr::V6(base), IpAddr::V6(ip)) => {
+                let mask = u128::MAX.checked_shl(128 - self.bits).unwrap_or(0);
+                base.to_bits() & mask == ip.to_bits() & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Why a text is no block of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
+pub struct NotCidr(String);
+
+impl FromStr for Cidr {
+    type Err = NotCidr;
+
+    fn from_str(text: &str) -> Result<Self, NotCidr> {
+        let not = || NotCidr(text.to_owned());
+        let (base, bits) = text.split_once('/').map_or((text, None), |(base, bits)| (base, Some(bits)));
+        let base: IpAddr = base.parse().map_err(|_error| not())?;
+        let most = if base.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse).map_err(|_error| not())?;
+        let block = Self { base, bits };
+        if bits > most {
+            return Err(not());
+        }
+        Ok(block)
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_hold_what_is_in_them() {
+        for (block, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.1"),
+            ("192.168.7.9", "192.168.7.9", "192.168.7.8"),
+            ("0.0.0.0/0", "8.8.8.8", "::ffff:8.8.8.8"),
+            ("fd00::/8", "fd12::1", "fe80::1"),
+            ("::/0", "2600::1", "1.2.3.4"),
+            ("127.0.0.2/32", "127.0.0.2", "127.0.0.1"),
+        ] {
+            let block: Cidr = block.parse().unwrap();
+            assert!(block.has(inside.parse().unwrap()), "{block} {inside}");
+            assert!(!block.has(outside.parse().unwrap()), "{block} {outside}");
+        }
+        for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "host/8", "10.0.0.0/8/8"] {
+            assert!(bad.parse::<Cidr>().is_err(), "{bad}");
+        }
+    }
+}

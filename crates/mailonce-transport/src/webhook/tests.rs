@@ -1,0 +1,167 @@
+//! Receivers that behave and receivers that do not, on this machine.
+
+use super::*;
+use std::net::SocketAddr;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+/// How a receiver behaves.
+enum Manner {
+    Says(String),
+    /// Says this again and again until nobody listens.
+    Floods(&'static str),
+    /// Says this and then nothing, with the line open.
+    Stalls(&'static str),
+    Closes,
+}
+
+/// A receiver, and the requests that it got.
+async fn receiver(manner: Manner) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let (told, requests) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        // Ends with the test: nobody dials any more, and the runtime goes.
+        while let Ok((mut stream, _)) = listener.accept().await {
+            told.send(request_of(&mut stream).await).ok();
+            match &manner {
+                Manner::Says(text) => stream.write_all(text.as_bytes()).await.unwrap(),
+                Manner::Floods(head) => {
+                    stream.write_all(head.as_bytes()).await.unwrap();
+                    while stream.write_all(&[b'x'; 4_096]).await.is_ok() {}
+                }
+                Manner::Stalls(text) => {
+                    stream.write_all(text.as_bytes()).await.unwrap();
+                    std::future::pending().await
+                }
+                Manner::Closes => {}
+            }
+        }
+    });
+    (at, requests)
+}
+
+async fn request_of(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    while !read.ends_with(b"}") {
+        let mut some = [0; 4_096];
+        let count = stream.read(&mut some).await.unwrap();
+        assert!(count > 0, "the request broke off");
+        read.extend_from_slice(&some[..count]);
+    }
+    String::from_utf8(read).unwrap()
+}
+
+fn webhooks(patience: Duration) -> Webhooks {
+    Webhooks { patience, ..Webhooks::new(Reach::new(Vec::new(), true), &[]).unwrap() }
+}
+
+fn post(at: SocketAddr) -> Post {
+    Post {
+        url: format!("http://{at}/in?x=1"),
+        id: "018f".into(),
+        at: 1_700_000_000,
+        secrets: vec![b"new".to_vec(), b"old".to_vec()],
+        headers: vec![("x-team".into(), "blue".into())],
+        body: br#"{"a":1}"#.to_vec(),
+    }
+}
+
+async fn told(manner: Manner) -> Told {
+    let (at, _requests) = receiver(manner).await;
+    webhooks(Duration::from_millis(300)).post(post(at)).await
+}
+
+fn says(status: &str, rest: &str) -> Manner {
+    Manner::Says(format!("HTTP/1.1 {status}\r\n{rest}"))
+}
+
+#[tokio::test]
+async fn a_post_carries_both_sets_of_headers_and_a_signature_for_each_secret() {
+    let (at, mut requests) = receiver(says("204 No Content", "\r\n")).await;
+    let told = webhooks(PATIENCE).post(post(at)).await;
+    assert_eq!(told.answer.unwrap().status, 204);
+    let request = requests.recv().await.unwrap();
+    assert!(request.starts_with("POST /in?x=1 HTTP/1.1\r\n"), "{request}");
+    let header = |name: &str| {
+        let line = request.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        line.unwrap_or_else(|| panic!("no {name} in {request}"))
+    };
+    for set in ["webhook", "svix"] {
+        assert_eq!(header(&format!("{set}-id")), "018f");
+        assert_eq!(header(&format!("{set}-timestamp")), "1700000000");
+        assert_eq!(header(&format!("{set}-signature")).split(' ').count(), 2);
+    }
+    assert_eq!((header("host"), header("x-team")), (at.to_string().as_str(), "blue"));
+    assert_eq!(header("content-type"), "application/json");
+    assert!(request.ends_with("\r\n\r\n{\"a\":1}"));
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_is_not_followed() {
+    let (elsewhere, mut visited) = receiver(says("200 OK", "content-length: 0\r\n\r\n")).await;
+    let told = told(says("302 Found", &format!("location: http://{elsewhere}/\r\ncontent-length: 0\r\n\r\n"))).await;
+    assert_eq!(told.answer.unwrap().status, 302);
+    assert!(visited.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_an_answer_asks_for_is_kept_and_no_more_than_a_little_of_its_body() {
+    let head = "retry-after: 120\r\nwebhook-delivery: Abort-Message\r\ncontent-length: 2000\r\n\r\n";
+    let reply = told(says("503 Busy", &format!("{head}{}", "y".repeat(2_000)))).await.answer.unwrap();
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("120")));
+    assert_eq!(reply.header("webhook-delivery"), Some("Abort-Message"));
+    assert_eq!(reply.excerpt, "y".repeat(limits::ANSWER_BYTES));
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_cut_and_the_status_counts() {
+    let reply = told(Manner::Floods("HTTP/1.1 200 OK\r\n\r\n")).await.answer.unwrap();
+    assert_eq!((reply.status, reply.excerpt.len()), (200, limits::ANSWER_BYTES));
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_no_answer() {
+    let told = told(Manner::Floods("HTTP/1.1 200 OK\r\nx: ")).await;
+    assert!(matches!(told.answer, Err((Trouble::Broken, _))), "{told:?}");
+}
+
+#[tokio::test]
+async fn who_says_nothing_is_left_in_time() {
+    let began = Instant::now();
+    let told = told(Manner::Stalls("")).await;
+    assert!(matches!(told.answer, Err((Trouble::Timeout, _))), "{told:?}");
+    assert!(told.ms >= 300 && began.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_left_in_time_and_one_that_breaks_off_leaves_its_status() {
+    let stalled = told(Manner::Stalls("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc")).await;
+    assert!(matches!(stalled.answer, Err((Trouble::Timeout, _))), "{stalled:?}");
+    let broken = told(says("200 OK", "content-length: 100\r\n\r\nabc")).await;
+    assert_eq!(broken.answer.unwrap().excerpt, "abc");
+}
+
+#[tokio::test]
+async fn who_hangs_up_was_not_told() {
+    assert!(matches!(told(Manner::Closes).await.answer, Err((Trouble::Broken, _))));
+    let nobody = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    let told = webhooks(PATIENCE).post(post(nobody)).await;
+    assert_eq!(told.answer, Err((Trouble::Connect, "nobody took the connection".into())));
+}
+
+#[tokio::test]
+async fn plain_http_and_this_machine_are_for_dev_alone() {
+    let (at, mut requests) = receiver(says("200 OK", "\r\n")).await;
+    let strict = Webhooks::new(Reach::new(Vec::new(), false), &[]).unwrap();
+    let told = strict.post(post(at)).await;
+    assert!(matches!(told.answer, Err((Trouble::Blocked, _))), "{told:?}");
+    assert!(strict.check(&post(at).url).is_err());
+    assert!(requests.try_recv().is_err());
+}

@@ -1,0 +1,306 @@
+//! Endpoints: receivers that a team wants to be told of its events.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    endpoint::{Endpoint, EndpointState, Filter},
+    event::Cursor,
+    id::EndpointId,
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+    time::parse_span,
+};
+use mailonce_engine::endpoints::{EndpointWish, OVERLAP_MS, Shown};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    events::after_of,
+    records::{PageQuery, made},
+    wire::{given, words},
+};
+
+/// An endpoint to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewEndpointBody {
+    /// Where notices go: `https://…`. In `dev` also `http://` and this machine.
+    url: String,
+    /// Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means.
+    #[serde(default)]
+    events: Option<Vec<String>>,
+    /// Only what happens at these inboxes, by id.
+    #[serde(default)]
+    inboxes: Option<Vec<String>>,
+    /// For people.
+    #[serde(default)]
+    description: Option<String>,
+    /// Headers that every request carries. Their values are not shown again.
+    #[serde(default)]
+    headers: Option<BTreeMap<String, String>>,
+    /// Requests a second at the most.
+    #[serde(default)]
+    rate_per_s: Option<u32>,
+    /// A secret that you already have: `whsec_` and base64 of 24 to 64 bytes. Left out, one is made.
+    #[serde(default)]
+    secret: Option<String>,
+    /// Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event.
+    #[serde(default)]
+    after: Option<String>,
+}
+
+/// What to change. What is left out stays.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndpointPatchBody {
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    events: Option<Vec<String>>,
+    #[serde(default)]
+    inboxes: Option<Vec<String>>,
+    #[serde(default)]
+    description: Option<String>,
+    /// All of them: what is not named goes.
+    #[serde(default)]
+    headers: Option<BTreeMap<String, String>>,
+    /// `null` for no limit.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    rate_per_s: Option<Option<u32>>,
+    /// The rev that was seen, if it must still be that.
+    #[serde(default)]
+    rev: Option<u32>,
+}
+
+/// Another secret.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RotateEndpointBody {
+    /// A secret that you already have. Left out, one is made.
+    #[serde(default)]
+    secret: Option<String>,
+    /// How long the secrets before still sign beside it, `24h` by default, at most `30d`.
+    #[serde(default)]
+    overlap: Option<String>,
+}
+
+/// An endpoint.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EndpointBody {
+    id: String,
+    url: String,
+    events: Vec<String>,
+    inboxes: Vec<String>,
+    description: String,
+    /// The names of its custom headers.
+    headers: Vec<String>,
+    rate_per_s: Option<u32>,
+    /// `enabled`, `paused` or `disabled`.
+    state: &'static str,
+    /// Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days).
+    reason: Option<&'static str>,
+    /// Since when its state is what it is.
+    since: String,
+    /// When it failed first since it last succeeded.
+    failing_since: Option<String>,
+    /// The last event that was looked at for it.
+    cursor: String,
+    /// How many secrets sign at the moment.
+    secrets: usize,
+    /// The wire format that it was made with.
+    version: String,
+    rev: u32,
+    created_at: String,
+    /// `whsec_…`, when it was just made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+/// Endpoints, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EndpointPage {
+    data: Vec<EndpointBody>,
+    next_cursor: Option<String>,
+}
+
+/// How a test went.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TestedBody {
+    /// The `webhook-id` of the test.
+    id: String,
+    /// Whether the answer was 2xx.
+    delivered: bool,
+    /// The status of the answer, if there was one.
+    status: Option<u16>,
+    /// Else why not: `blocked name connect tls timeout broken`.
+    trouble: Option<&'static str>,
+    latency_ms: u32,
+    /// The beginning of the answer, or what went wrong.
+    answer: String,
+}
+
+impl EndpointBody {
+    fn of(app: &App, endpoint: Endpoint, secret: Option<String>) -> Self {
+        let secrets = endpoint.about.live_secrets(app.engine.now()).count();
+        let about = endpoint.about;
+        Self {
+            id: endpoint.id.to_string(),
+            url: about.url,
+            events: about.events.iter().map(Filter::as_str).map(str::to_owned).collect(),
+            inboxes: about.inboxes.iter().map(ToString::to_string).collect(),
+            description: about.description,
+            headers: about.headers.into_keys().collect(),
+            rate_per_s: about.rate_per_s,
+            state: endpoint.state.word(),
+            reason: endpoint.reason.map(|reason| reason.word()),
+            since: endpoint.since.to_string(),
+            failing_since: endpoint.failing_since.map(|at| at.to_string()),
+            cursor: app.engine.cursor(endpoint.cursor).to_string(),
+            secrets,
+            version: about.version,
+            rev: endpoint.rev,
+            created_at: endpoint.created_at.to_string(),
+            secret,
+        }
+    }
+
+    fn shown(app: &App, shown: Shown) -> Self {
+        Self::of(app, shown.endpoint, Some(shown.secret))
+    }
+}
+
+fn fault(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+/// An endpoint's id from a path.
+pub(super) fn endpoint_id(text: &str) -> Result<EndpointId, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no endpoint {text}")))
+}
+
+/// The endpoint that a path names. Whose it is comes first: a stranger learns nothing about what a body should be.
+async fn own(app: &App, door: &Door, text: &str) -> Result<EndpointId, Problem> {
+    door.caller.need(Scope::Admin)?;
+    let id = endpoint_id(text)?;
+    app.engine.endpoint(&door.caller, id).await?;
+    Ok(id)
+}
+
+/// Make an endpoint.
+#[utoipa::path(post, path = "/v1/endpoints", tag = "endpoints", request_body = NewEndpointBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 201, description = "Made; `secret` is shown this once", body = EndpointBody),
+        (status = 200, description = "Made before under this key", body = EndpointBody),
+        (status = 409, description = "The team has as many as it may", body = super::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, secret, after } = body.parse()?;
+    description.as_deref().map_or(Ok(()), |text| words("description", text))?;
+    let after: Option<Option<Cursor>> = after.as_deref().map(after_of).transpose()?;
+    let rate_per_s = rate_per_s.map(Some);
+    let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s };
+    let asked = door.asked("endpoints", "", &app.engine.blind(&body.canonical()?));
+    let shown = app.engine.create_endpoint(&door.caller, wish, (secret, after), asked).await?;
+    Ok(made(shown.first, Json(EndpointBody::shown(&app, shown))))
+}
+
+/// List endpoints, newest first.
+#[utoipa::path(get, path = "/v1/endpoints", tag = "endpoints", params(PageQuery),
+    responses((status = 200, description = "A page", body = EndpointPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let (before, limit) = query.0.read()?;
+    let (rows, next) = app.engine.endpoints(&door.caller, before, limit).await?;
+    let data = rows.into_iter().map(|endpoint| EndpointBody::of(&app, endpoint, None)).collect();
+    Ok(Json(EndpointPage { data, next_cursor: next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read one endpoint.
+#[utoipa::path(get, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    responses((status = 200, description = "The endpoint", body = EndpointBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let endpoint = app.engine.endpoint(&door.caller, endpoint_id(&id)?).await?;
+    Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
+}
+
+/// Change an endpoint.
+#[utoipa::path(patch, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)), request_body = EndpointPatchBody,
+    responses((status = 200, description = "The endpoint as it is now", body = EndpointBody),
+        (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    let id = own(&app, &door, &id).await?;
+    let EndpointPatchBody { url, events, inboxes, description, headers, rate_per_s, rev } = body.parse()?;
+    description.as_deref().map_or(Ok(()), |text| words("description", text))?;
+    let wish = EndpointWish { url, description, events, inboxes, headers, rate_per_s };
+    let endpoint = app.engine.change_endpoint(&door.caller, id, wish, rev).await?;
+    Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
+}
+
+/// Remove an endpoint and everything that is owed to it.
+#[utoipa::path(delete, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    responses((status = 200, description = "What it was", body = EndpointBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let endpoint = app.engine.remove_endpoint(&door.caller, endpoint_id(&id)?).await?;
+    Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
+}
+
+/// Give an endpoint another secret. Those before sign beside it for a while.
+#[utoipa::path(post, path = "/v1/endpoints/{id}/rotate", tag = "endpoints", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateEndpointBody,
+    responses((status = 200, description = "The endpoint; `secret` is shown this once", body = EndpointBody),
+        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    const LONGEST_MS: i64 = 30 * 86_400_000;
+    let id = own(&app, &door, &id).await?;
+    let RotateEndpointBody { secret, overlap } = body.parse_or_empty()?;
+    let overlap = overlap.as_deref().map(|text| {
+        let ms = parse_span(text).filter(|ms| (0..=LONGEST_MS).contains(ms));
+        ms.ok_or_else(|| fault("overlap", "is a time such as 1h or 7d, at most 30d"))
+    });
+    let overlap = overlap.transpose()?.unwrap_or(OVERLAP_MS);
+    let asked = door.asked("endpoints/rotate", &id.to_string(), &app.engine.blind(&body.canonical()?));
+    let shown = app.engine.rotate_endpoint(&door.caller, id, (secret, overlap), asked).await?;
+    Ok(Json(EndpointBody::shown(&app, shown)).into_response())
+}
+
+/// Let an endpoint rest. What happens meanwhile is told when it goes on.
+#[utoipa::path(post, path = "/v1/endpoints/{id}/pause", tag = "endpoints", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
+pub(super) async fn pause(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    turn(&app, &door, &id, EndpointState::Paused).await
+}
+
+/// Let an endpoint go on, whether it was paused or disabled.
+#[utoipa::path(post, path = "/v1/endpoints/{id}/resume", tag = "endpoints", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
+pub(super) async fn resume(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    turn(&app, &door, &id, EndpointState::Enabled).await
+}
+
+async fn turn(app: &App, door: &Door, id: &str, state: EndpointState) -> Answer {
+    let id = own(app, door, id).await?;
+    let asked = door.asked("endpoints/state", &id.to_string(), state.word().as_bytes());
+    let endpoint = app.engine.set_endpoint_state(&door.caller, id, state, asked).await?;
+    Ok(Json(EndpointBody::of(app, endpoint, None)).into_response())
+}
+
+/// Send a test to an endpoint, now. It is signed like every notice and of the type `endpoint.test`.
+#[utoipa::path(post, path = "/v1/endpoints/{id}/test", tag = "endpoints", params(("id" = String, Path)),
+    responses((status = 200, description = "How it went", body = TestedBody)))]
+pub(super) async fn test(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    let (name, told) = app.engine.test_endpoint(&door.caller, endpoint_id(&id)?).await?;
+    let (status, trouble, answer) = match told.answer {
+        Ok(reply) => (Some(reply.status), None, reply.excerpt),
+        Err((trouble, why)) => (None, Some(trouble.word()), why),
+    };
+    let delivered = status.is_some_and(|status| (200..300).contains(&status));
+    Ok(Json(TestedBody { id: name, delivered, status, trouble, latency_ms: told.ms, answer }).into_response())
+}

@@ -1,0 +1,118 @@
+//! Webhooks at hand: a receiver on this machine without an endpoint, and telling again.
+
+use clap::Subcommand;
+use hyper::Method;
+use mailonce_core::port::notify::{Notify as _, Post};
+use mailonce_engine::endpoints::{secret_bytes, secret_text};
+use mailonce_transport::{
+    guard::{Cidr, Reach as Dialled},
+    http::base::escaped,
+    webhook::Webhooks,
+};
+use serde_json::{Value, json};
+use std::{
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use super::{
+    Reach, Usage,
+    client::Client,
+    look::text,
+    out::{Out, say},
+    tail::{Events, TailArgs},
+};
+use crate::{outside::authorities, system::fresh_secret};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WebhooksVerb {
+    /// Forward events to a receiver on this machine as they happen, signed like every webhook
+    Listen {
+        #[command(flatten)]
+        tail: TailArgs,
+        /// Where to, such as http://127.0.0.1:3000/hooks
+        #[arg(long, value_name = "URL")]
+        forward_to: String,
+        /// The secret to sign with; else a fresh one, which is printed
+        #[arg(long, env = "MAILONCE_WEBHOOK_SECRET", value_name = "WHSEC", hide_env_values = true)]
+        secret: Option<String>,
+    },
+    /// Tell a notice again, at once and under its id
+    Replay {
+        #[command(flatten)]
+        reach: Reach,
+        /// The id of the notice, which is the `webhook-id` of its requests
+        notice: String,
+    },
+    /// List endpoints and how they are
+    List {
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+pub(super) async fn webhooks(out: &Out, verb: WebhooksVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        WebhooksVerb::Listen { tail, forward_to, secret } => listen(out, &tail, forward_to, secret).await?,
+        WebhooksVerb::Replay { reach, notice } => {
+            let path = format!("/v1/notices/{}/replay", escaped(&notice));
+            let (_, notice) = Client::find(&reach)?.ask(Method::POST, &path, None, None).await?;
+            if out.is_json() {
+                out.value(&notice);
+            } else {
+                out.line(&format!("{} is told again: {}", text(&notice["id"]), text(&notice["type"])));
+            }
+        }
+        WebhooksVerb::List { reach } => {
+            let page = Client::find(&reach)?.get("/v1/endpoints?limit=100").await?;
+            if out.is_json() {
+                out.value(&page);
+            } else {
+                let rows = page["data"].as_array().into_iter().flatten();
+                let row =
+                    |endpoint: &Value| ["id", "state", "cursor", "url"].map(|name| text(&endpoint[name])).to_vec();
+                out.table(&["id", "state", "cursor", "url"], rows.map(row).collect());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Forwards events until told to stop. Whoever types the address may have anything dialled.
+async fn listen(out: &Out, tail: &TailArgs, url: String, secret: Option<String>) -> anyhow::Result<()> {
+    let everywhere = ["0.0.0.0/0", "::/0"].map(str::parse::<Cidr>).into_iter().collect::<Result<_, _>>()?;
+    let webhooks = Webhooks::new(Dialled::new(everywhere, true), &authorities(tail.reach.ca_file.as_deref())?)?;
+    webhooks.check(&url).map_err(|why| Usage(format!("--forward-to {why}")))?;
+    let shown = secret.unwrap_or_else(|| secret_text(&fresh_secret()));
+    let secret = secret_bytes(&shown).map_err(|problem| Usage(problem.detail))?;
+    let mut events = Events::begin(tail)?;
+    say(&format!("forwarding to {url}, signed with {shown}"));
+    while let Some(event) = events.next().await? {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let post = Post {
+            url: url.clone(),
+            id: text(&event["id"]),
+            at: at as i64,
+            secrets: vec![secret.clone()],
+            headers: Vec::new(),
+            body: event.to_string().into_bytes(),
+        };
+        let told = webhooks.post(post).await;
+        let (status, said) = match &told.answer {
+            Ok(reply) => (Some(reply.status), reply.status.to_string()),
+            Err((_, why)) => (None, why.clone()),
+        };
+        if out.is_json() {
+            let forwarded = json!({ "id": event["id"], "type": event["type"], "cursor": event["cursor"], "status": status, "ms": told.ms, "said": said });
+            out.value(&forwarded);
+        } else {
+            let said = if status.is_some_and(|status| (200..300).contains(&status)) {
+                out.good(&said)
+            } else {
+                out.bad(&said)
+            };
+            out.line(&format!("{said}  {}  {} ms", text(&event["type"]), told.ms));
+        }
+    }
+    Ok(())
+}

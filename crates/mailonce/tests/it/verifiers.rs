@@ -1,0 +1,152 @@
+//! What receivers verify with: the official libraries of npm and PyPI, for `standardwebhooks` and for `svix`.
+
+use mailonce_transport::{guard::Reach, webhook::Webhooks};
+use serde_json::{Value, json};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use crate::{
+    receiver::Hall,
+    world::{World, mail},
+};
+
+const NODE: &str = r#"
+const { Webhook: Standard } = require("standardwebhooks");
+const { Webhook: Svix } = require("svix");
+const { deliveries } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+let checked = 0;
+for (const { headers, body, good, bad } of deliveries) {
+  for (const Verifier of [Standard, Svix]) {
+    for (const secret of good) { new Verifier(secret).verify(body, headers); checked++; }
+    const refused = (secret, text, told) => {
+      try { new Verifier(secret).verify(text, told); } catch { checked++; return; }
+      throw new Error("a forged delivery was believed");
+    };
+    for (const secret of bad) refused(secret, body, headers);
+    refused(good[0], body.replace("email", "e-mail"), headers);
+    refused(good[0], body, { ...headers, "webhook-id": "x", "svix-id": "x" });
+  }
+}
+console.log(checked);
+"#;
+
+const PYTHON: &str = r#"
+import json, sys
+from standardwebhooks.webhooks import Webhook as Standard
+from svix.webhooks import Webhook as Svix
+checked = 0
+for case in json.load(sys.stdin)["deliveries"]:
+    headers, body, good, bad = case["headers"], case["body"], case["good"], case["bad"]
+    for verifier in (Standard, Svix):
+        for secret in good:
+            verifier(secret).verify(body, headers)
+            checked += 1
+        forged = [(secret, body, headers) for secret in bad]
+        forged.append((good[0], body.replace("email", "e-mail"), headers))
+        forged.append((good[0], body, {**headers, "webhook-id": "x", "svix-id": "x"}))
+        for secret, text, told in forged:
+            try:
+                verifier(secret).verify(text, told)
+            except Exception:
+                checked += 1
+                continue
+            raise SystemExit("a forged delivery was believed")
+print(checked)
+"#;
+
+fn must(what: &str, command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{what} is needed for this test: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what} is needed for this test and failed: {said}");
+}
+
+/// A folder of our own with the libraries of npm in it, made once and kept under `target/`.
+fn node_home() -> PathBuf {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifiers-npm");
+    if !home.join("ready").exists() {
+        std::fs::create_dir_all(&home).unwrap();
+        let packages = ["standardwebhooks@1.1.1", "svix@1.99.1"];
+        must(
+            "npm",
+            Command::new("npm").args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&home).args(packages),
+        );
+        std::fs::write(home.join("ready"), "").unwrap();
+    }
+    home
+}
+
+/// A Python of our own with the libraries of PyPI in it.
+fn python() -> PathBuf {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifiers-pypi");
+    let python = home.join("bin/python");
+    if !home.join("ready").exists() {
+        must("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home));
+        let packages = ["standardwebhooks==1.1.0", "svix==2.9.1"];
+        must("pip", Command::new(&python).args(["-m", "pip", "install", "-q"]).args(packages));
+        std::fs::write(home.join("ready"), "").unwrap();
+    }
+    python
+}
+
+/// Runs a verifier over the deliveries. How many checks it made.
+fn run(command: &mut Command, cases: &Value) -> usize {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(cases.to_string().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+fn delivery(request: &str, good: &[&Value], bad: &[&Value]) -> Value {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let headers: serde_json::Map<String, Value> =
+        head.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(n, v)| (n.into(), v.into())).collect();
+    json!({ "headers": headers, "body": body, "good": good, "bad": bad })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_official_verifiers_believe_every_delivery_and_no_forgery() {
+    let hall = Hall::open().await;
+    let webhooks = Webhooks::new(Reach::new(Vec::new(), true), &[]).unwrap();
+    let world = World::sqlite().await.told_to(Arc::new(webhooks)).await;
+    // They refuse what is older than five minutes.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    world.pass(now - world.engine.now().0);
+    world.engine.confirm_time();
+    let endpoint = world.endpoint(&format!("http://{}/in", hall.at)).await;
+    let path = format!("/v1/endpoints/{}/rotate", endpoint["id"].as_str().unwrap());
+    let tell = async |key: &str| {
+        world.send(key, &mail()).await.is(202);
+        world.hand_over().await;
+        world.engine.tell_due().await;
+        world.engine.tell_due().await;
+    };
+    tell("before").await;
+    let rotated = world.post(&path, &json!({ "overlap": "1h" })).await.is(200);
+    tell("during").await;
+    let last = world.post(&path, &json!({ "overlap": "0s" })).await.is(200);
+    tell("after").await;
+    let (one, two, three) = (&endpoint["secret"], &rotated["secret"], &last["secret"]);
+    let requests = hall.requests();
+    assert_eq!(requests.len(), 6);
+    let deliveries: Vec<Value> = requests
+        .iter()
+        .enumerate()
+        .map(|(n, request)| match n / 2 {
+            0 => delivery(request, &[one], &[two, three]),
+            1 => delivery(request, &[two, one], &[three]),
+            _ => delivery(request, &[three], &[one, two]),
+        })
+        .collect();
+    let cases = json!({ "deliveries": deliveries });
+    // Two libraries, each with every secret, another body and another id.
+    let checks = 6 * 2 * (3 + 2);
+    let home = node_home();
+    assert_eq!(run(Command::new("node").args(["-e", NODE]).current_dir(home), &cases), checks);
+    assert_eq!(run(Command::new(python()).args(["-c", PYTHON]), &cases), checks);
+}
