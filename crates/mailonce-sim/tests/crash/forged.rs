@@ -3,7 +3,8 @@
 use crate::setting::{judge, tools};
 use mailonce_sim::crash::{
     board::Board,
-    judge::{Record, second_opinion},
+    inbound::MailDeed,
+    judge::{Opinion, Record},
     round::Round,
     table::{Class, Store},
 };
@@ -16,8 +17,8 @@ const CYCLES: usize = 9;
 const CLASS: Class = Class::Smtp;
 
 /// What was left by a round that broke nothing.
-fn honest(root: &Path) -> Record {
-    let round = Round { store: Store::Sqlite, class: CLASS, seed: 11, short: true, cycles: CYCLES };
+fn honest(root: &Path, class: Class) -> Record {
+    let round = Round { store: Store::Sqlite, class, seed: 11, short: true, cycles: CYCLES };
     let judgement = round.play(&tools(None), &Board::default(), root).unwrap();
     assert!(judgement.violations.is_empty(), "{:?}", judgement.violations);
     Record::read(root).unwrap()
@@ -132,30 +133,98 @@ const FORGERIES: [Forgery; 14] = [
     }),
 ];
 
+/// Something of the first team that its inboxes show.
+fn rows<'a>(record: &'a mut Record, what: &str) -> &'a mut Vec<Value> {
+    record.api["a"][what].as_array_mut().unwrap()
+}
+
+/// The same again under another id.
+fn twin(row: &Value) -> Value {
+    let mut twin = row.clone();
+    twin["id"] = "00000000-0000-7000-8000-000000000001".into();
+    twin
+}
+
+/// Ways to tamper with inboxes. Each breaks P12.
+const MAIL_FORGERIES: [fn(&mut Record); 9] = [
+    // A mail that was acknowledged is gone.
+    |record| drop(rows(record, "messages").pop().unwrap()),
+    // A mail is there twice.
+    |record| {
+        let again = twin(rows(record, "messages").last().unwrap());
+        rows(record, "messages").push(again);
+    },
+    // A message that nobody brought.
+    |record| record.mail.retain(|deed| matches!(deed, MailDeed::Take(_))),
+    // A repeat that left no row.
+    |record| rows(record, "deliveries").retain(|row| row["state"] != "duplicate"),
+    // A delivery that nobody has read.
+    |record| rows(record, "deliveries")[0]["state"] = "waiting".into(),
+    // A code that is there twice.
+    |record| {
+        let again = twin(rows(record, "artifacts").last().unwrap());
+        rows(record, "artifacts").push(again);
+    },
+    // A second consumer.
+    |record| {
+        let taken = |deed: &MailDeed| matches!(deed, MailDeed::Take(take) if take.got.is_some());
+        let MailDeed::Take(mut take) = record.mail.iter().find(|deed| taken(deed)).unwrap().clone() else { return };
+        take.purpose = "somebody else".into();
+        record.mail.push(MailDeed::Take(take));
+    },
+    // A consumer that the ledger forgot.
+    |record| {
+        rows(record, "artifacts").iter_mut().for_each(|artifact| artifact["consumed_for"] = Value::Null);
+    },
+    // An event that is told twice.
+    |record| {
+        let event = rows(record, "events").iter().find(|event| event["type"] == "message.received").unwrap().clone();
+        rows(record, "events").push(event);
+    },
+];
+
 /// Writes a record where the second judge reads it.
 fn lay_out(record: &Record, root: &Path) {
     record.write(root).unwrap();
     let lines = |rows: Vec<String>| rows.into_iter().map(|row| row + "\n").collect::<String>();
     let calls = record.calls.iter().map(|call| serde_json::to_string(call).unwrap()).collect();
     let got = record.lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
+    let mail = record.mail.iter().map(|deed| serde_json::to_string(deed).unwrap()).collect();
+    std::fs::write(root.join("mail.jsonl"), lines(mail)).unwrap();
     std::fs::write(root.join("history.jsonl"), lines(calls)).unwrap();
     std::fs::write(root.join("sink.jsonl"), lines(got)).unwrap();
+}
+
+/// Both judges convict a forgery of this promise, and of the same promises.
+fn convict(forged: &Record, class: Class, root: &Path, promise: &str, n: usize) {
+    lay_out(forged, root);
+    let here = forged.judge(class);
+    let api = format!("--api={}", root.join("api.json").display());
+    let Opinion { broken: there, words, .. } = Opinion::ask(&judge(), root, &[api]).unwrap();
+    let own = here.broken();
+    assert!(own.contains(promise), "forgery {n} of {promise} was not noticed here: {own:?}");
+    assert!(there.contains(promise), "forgery {n} of {promise} was not noticed there: {words}");
+    assert_eq!(own, there, "forgery {n} of {promise}: {:?}\n{words}", here.violations);
 }
 
 #[test]
 fn both_judges_convict_every_forgery_of_the_same() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
-    let honest = honest(root.path());
+    let honest = honest(root.path(), CLASS);
     for (n, (promise, tamper)) in FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
-        lay_out(&forged, root.path());
-        let here = forged.judge(CLASS);
-        let api = format!("--api={}", root.path().join("api.json").display());
-        let (there, words) = second_opinion(&judge(), root.path(), &[api]).unwrap();
-        let own = here.broken();
-        assert!(own.contains(*promise), "forgery {n} of {promise} was not noticed here: {own:?}");
-        assert!(there.contains(*promise), "forgery {n} of {promise} was not noticed there: {words}");
-        assert_eq!(own, there, "forgery {n} of {promise}: {:?}\n{words}", here.violations);
+        convict(&forged, CLASS, root.path(), promise, n);
+    }
+}
+
+#[test]
+fn both_judges_convict_every_forgery_of_an_inbox() {
+    let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
+    let honest = honest(root.path(), Class::Inbound);
+    for (n, tamper) in MAIL_FORGERIES.iter().enumerate() {
+        let mut forged = honest.clone();
+        tamper(&mut forged);
+        convict(&forged, Class::Inbound, root.path(), "P12", n);
     }
 }
