@@ -72,9 +72,11 @@ impl Live<'_> {
     /// Reads everything and has it judged, twice where there is a second judge. The two must agree.
     fn judge(&self, at: SocketAddr) -> Result<Judgement> {
         let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
+        // One look at the history after the other: whoever looks holds it until the statement ends.
+        let mail = self.callers.client.mail();
         let record = Record {
             calls: self.callers.client.history().calls.clone(),
-            mail: self.callers.client.mail(),
+            mail,
             lines: Journal::read(&self.world.journal())?,
             mishaps: self.mishaps.clone(),
             api: fetch(at, &teams)?,
