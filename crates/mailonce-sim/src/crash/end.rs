@@ -1,7 +1,7 @@
 //! The end of a round: everything is healed, what was never answered is asked for again, and all of it is judged.
 
 use super::judge::{Judgement, Opinion, Record};
-use super::read::{fetch, in_state, unread};
+use super::read::{deliveries, fetch, in_state};
 use super::round::Live;
 use super::table::Class;
 use crate::rig::drive::until;
@@ -61,7 +61,9 @@ impl Live<'_> {
         let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
         let mut moving = Vec::new();
         for team in &teams {
-            moving.extend(unread(at, team)?.into_iter().map(|id| (id, "waiting")));
+            // A reader that dies again and again gives a delivery up; a person lets it be read once more.
+            deliveries(at, team, "dead")?.iter().for_each(|id| self.callers.replay(at, team, id));
+            moving.extend(deliveries(at, team, "waiting")?.into_iter().map(|id| (id, "waiting")));
             for state in states {
                 moving.extend(in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
             }

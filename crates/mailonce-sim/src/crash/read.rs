@@ -62,12 +62,12 @@ pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String,
     Ok(rows.iter().map(|row| (text(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
 }
 
-/// The deliveries of a team that nobody has read yet.
-pub fn unread(at: SocketAddr, team: &Team) -> Result<Vec<String>> {
+/// The deliveries of a team in a state: `waiting` for those that nobody has read yet, `dead` for those given up.
+pub fn deliveries(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<String>> {
     let (mut reader, mut ids) = (Reader::new(at, team)?, Vec::new());
     // A credential of an agent sees the deliveries of one inbox at a time.
     for inbox in pages(&mut reader, "/v1/inboxes?limit=100", "cursor")? {
-        let page = reader.get(&format!("/v1/deliveries?state=waiting&limit=100&inbox={}", text(&inbox["id"])))?;
+        let page = reader.get(&format!("/v1/deliveries?state={state}&limit=100&inbox={}", text(&inbox["id"])))?;
         ids.extend(list(&page["data"]).iter().map(|row| text(&row["id"])));
     }
     Ok(ids)

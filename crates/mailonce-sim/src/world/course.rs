@@ -201,6 +201,7 @@ async fn settle(town: &mut Town, clients: &Clients, wishes: &[Wish]) -> Result<(
     }
     for round in 0..ROUNDS {
         report(town, clients, true);
+        mail::replay_dead(town, clients).await?;
         tokio::time::sleep(Duration::from_millis(ROUND_MS)).await;
         let rest = reading::rest(town).await?;
         match rest {

@@ -166,6 +166,21 @@ async fn take(clients: Clients, engine: Arc<Engine>, mail: Mail, consumer: u64) 
     clients.shared.took(place, got, refused);
 }
 
+/// An operator lets deliveries be read again that were given up: readings whose answers are lost count like readings
+/// that bring their reader down.
+pub(super) async fn replay_dead(town: &Town, clients: &Clients) -> Result<(), StoreError> {
+    for place in &town.places {
+        let query = DeliveryQuery { state: Some(DeliveryState::Dead), limit: ALL, ..DeliveryQuery::default() };
+        for delivery in town.store.deliveries(place.team, query).await? {
+            if let Some(engine) = town.any_engine() {
+                // What is not replayed now is still dead in the next round.
+                let _later = engine.replay_delivery(&clients.callers[place.number], delivery.id).await;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// When the next delivery that waits is due, if one waits.
 pub(super) async fn due(town: &Town) -> Result<Option<i64>, StoreError> {
     let mut due = None::<i64>;
