@@ -83,7 +83,7 @@ impl Run {
         Summary {
             rig: self.rig.to_owned(),
             version: version(),
-            command: self.command.clone().unwrap_or_else(|| std::env::args().collect::<Vec<_>>().join(" ")),
+            command: self.command.clone().unwrap_or_else(command),
             started: self.started.clone(),
             seconds: self.before + self.clock.elapsed().as_secs_f64(),
             seeds: Value::Null,
@@ -130,6 +130,15 @@ impl Summary {
 
 fn file(dir: &Path, rig: &str) -> PathBuf {
     dir.join(format!("{rig}.json"))
+}
+
+/// This command, wherever the program lies.
+fn command() -> String {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(program) = words.first_mut() {
+        *program = Path::new(&*program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    words.join(" ")
 }
 
 /// The state of the code.
