@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     event::{Kind, NewEvent},
     id::{ApiKeyId, ArtifactId, InboxId, MessageId, TeamId, WatchId},
-    limits,
+    limits, mutant,
     time::Time,
     words::words,
 };
@@ -133,7 +133,7 @@ pub enum Applied {
 impl Artifact {
     /// Gives it to its first consumer, and to nobody else. True when it changed.
     pub fn take(&mut self, taking: Taking, now: Time) -> bool {
-        if self.consumed.is_some() {
+        if self.consumed.is_some() && !mutant!("consume-unchecked") {
             return false;
         }
         self.consumed = Some(Consumed { at: now, purpose: taking.purpose, watch: taking.watch, by: taking.by });
@@ -192,7 +192,8 @@ impl Artifact {
 
     /// Whether a value with the same hash and kind from this sender is this one.
     pub fn is_same(&self, sender: &str, now: Time) -> bool {
-        self.sender == sender && now.since(self.found_at) < limits::SAME_VALUE_MS
+        let recent = now.since(self.found_at) < limits::SAME_VALUE_MS;
+        self.sender == sender && recent && !mutant!("artifact-window-ignored")
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     event::{Kind, NewEvent},
     id::{DeliveryId, EmailId, InboxId, MessageId, NodeId, SourceId, TeamId},
-    limits,
+    limits, mutant,
     time::Time,
     words::words,
 };
@@ -148,7 +148,7 @@ impl Delivery {
             target: new.target,
             received_at: now,
             attempts: u32::from(waits && reader),
-            due: waits.then_some(due),
+            due: waits.then_some(due).filter(|_| !(reader && mutant!("reading-never-lapses"))),
             suppressed: new.refused,
             of: None,
             message: None,

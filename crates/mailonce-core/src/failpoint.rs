@@ -4,7 +4,7 @@
 //! passes it does not compile; the crash rig holds its table of cells against the same list.
 
 /// Every point, in the order in which an email meets them.
-pub const POINTS: [&str; 53] = [
+pub const POINTS: [&str; 67] = [
     // The ledger is opened.
     "sqlite-migrating",
     "sqlite-migrated",
@@ -63,6 +63,22 @@ pub const POINTS: [&str; 53] = [
     "notice-posting",
     "notice-answered",
     "notice-settled",
+    // Mail comes in: it is brought, kept and acknowledged.
+    "mail-session",
+    "mail-data",
+    "hook-received",
+    "mail-before-commit",
+    "mail-after-commit",
+    "mail-before-250",
+    "hook-before-answer",
+    // It is read, filed and told, and a code in it is taken.
+    "mail-leased",
+    "mail-parsed",
+    "before-filing",
+    "after-filing",
+    "mail-told",
+    "before-consume",
+    "after-consume",
     // Upkeep.
     "before-sweep",
     "after-sweep",

@@ -12,6 +12,7 @@ use crate::{
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     limits,
     message::{Filed, Message, MessageFlag, NewMessage},
+    mutant,
     time::Time,
 };
 
@@ -39,7 +40,7 @@ impl Delivery {
         }
         self.rev += 1;
         self.attempts += 1;
-        self.due = Some(now.plus(limits::READING_MS));
+        self.due = (!mutant!("reading-never-lapses")).then(|| now.plus(limits::READING_MS));
         true
     }
 
@@ -137,7 +138,8 @@ impl NewMessage {
         delivery.message = Some(message.id);
         let found = artifacts.iter().filter(|filed| filed.is_new);
         let found = found.map(|filed| filed.artifact.told(Kind::ArtifactFound, now));
-        let events = std::iter::once(message.received(now)).chain(found).collect();
+        let often = if mutant!("message-untold") { 0 } else { 1 + usize::from(mutant!("message-told-twice")) };
+        let events = std::iter::repeat_with(|| message.received(now)).take(often).chain(found).collect();
         Filing { message, thread, email, artifacts, events }
     }
 
@@ -188,7 +190,7 @@ impl NewMessage {
             id: self.id,
             team: delivery.team,
             inbox: ground.inbox,
-            seq: ground.seq + 1,
+            seq: if mutant!("inbox-number-stands") { ground.seq.max(1) } else { ground.seq + 1 },
             rev: 1,
             thread: ground.thread.unwrap_or(self.thread),
             delivery: delivery.id,

@@ -85,7 +85,9 @@ impl Engine {
         let now = self.now();
         let taking = Taking { purpose, watch, by: caller.key.id };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        crate::failpoint!("before-consume");
         let taken_now = self.store.consume(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
+        crate::failpoint!("after-consume");
         let (outcome, answer) = match taken_now {
             Once::Done(Taken::First(artifact)) => ("first", Ok(artifact)),
             Once::Done(Taken::Again(artifact)) => ("again", Ok(artifact)),

@@ -28,6 +28,13 @@ pub fn hook(hook: Option<Hook>) {
     HOOK.with(|place| *place.borrow_mut() = hook);
 }
 
+/// Whether this thread plays a simulated world, in which everything happens on one thread: else it would not be the same
+/// again.
+#[cfg(feature = "failpoints")]
+pub fn is_simulated() -> bool {
+    HOOK.with(|hook| hook.borrow().is_some())
+}
+
 /// Ends whoever came here when the hook says so; without one the process does what its environment says.
 #[cfg(feature = "failpoints")]
 pub async fn reach(name: &str) {

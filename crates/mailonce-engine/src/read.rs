@@ -25,7 +25,10 @@ use mailonce_mail::{
 };
 use sha2::{Digest as _, Sha256};
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+};
 
 use crate::{Engine, collect::FETCHED, inbound::Fresh, pack};
 
@@ -63,6 +66,15 @@ fn party(mailbox: &Mailbox) -> Party {
 
 fn parties(mailboxes: &[Mailbox]) -> Vec<Party> {
     mailboxes.iter().take(limits::RECIPIENTS).map(party).collect()
+}
+
+/// Does something apart from the requests.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    #[cfg(feature = "failpoints")]
+    if crate::failpoint::is_simulated() {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await
 }
 
 /// Everything that follows from the bytes alone.
@@ -184,6 +196,9 @@ impl Engine {
         if read.len() == TAKEN_AT_ONCE {
             self.inbound.waiting.notify_one();
         }
+        if !read.is_empty() {
+            crate::failpoint!("mail-leased");
+        }
         for reading in read {
             let engine = Arc::clone(self);
             at_work.spawn(async move { engine.read_kept(reading).await });
@@ -271,12 +286,13 @@ impl Engine {
         let (drafted, auth) = tokio::join!(
             // Apart from the requests: a large mail takes its time, and one that brings the parser down brings down
             // nothing else.
-            tokio::task::spawn_blocking(move || draft(&bytes, &copy, &of)),
+            apart(move || draft(&bytes, &copy, &of)),
             self.authenticate_mail(delivery, &raw),
         );
         let Ok(mut drafted) = drafted else {
             return Ok(Some(self.again(delivery, "the parser ended unexpectedly")));
         };
+        crate::failpoint!("mail-parsed");
         drafted.head.auth = auth;
         let parsed = std::mem::take(&mut drafted.parsed);
         let mut message = self.new_message(delivery.team, drafted);
@@ -284,7 +300,9 @@ impl Engine {
             return Ok(Some(settle));
         }
         let name = message.name;
+        crate::failpoint!("before-filing");
         let filed = self.store.file(delivery.team, delivery.id, message, self.now()).await?;
+        crate::failpoint!("after-filing");
         self.metrics.filed(delivery.about.intake, &filed);
         if let Filed::New(..) = filed {
             self.learn_from_report(delivery, &raw, &parsed, name).await?;

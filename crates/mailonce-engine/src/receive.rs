@@ -5,7 +5,7 @@ use mailonce_core::{
     delivery::{AboutDelivery, Arrival, Form, Intake, NewDelivery, Received, Suppression, Target},
     id::{DeliveryId, SourceId, TeamId},
     inbox::{self, Inbox},
-    limits,
+    limits, mutant,
     port::store::StoreError,
     time::Time,
 };
@@ -148,10 +148,19 @@ impl Engine {
         let raw: Arc<[u8]> = pack::pack_raw(&mail.raw).into();
         let reader = permits.is_some().then(|| self.holder.current().id);
         let arrival = Arrival { raw, reader, parcels: parcels.clone() };
+        crate::failpoint!("mail-before-commit");
         let received = self.store.receive(arrival, now).await?;
+        crate::failpoint!("mail-after-commit");
         self.metrics.arrived(mail.intake, &parcels, &received);
         self.inbound.hand_on(permits, parcels, &received, &Arc::new(mail.raw), now);
         Ok(received)
+    }
+
+    fn key_of(&self, mail: &Incoming, recipient: &str, now: Time) -> [u8; 32] {
+        if mutant!("delivery-key-dropped") {
+            return Sha256::digest(self.new_id(now).as_bytes()).into();
+        }
+        delivery_key(mail, recipient)
     }
 
     fn delivery_for(&self, mail: &Incoming, recipient: &str, place: Place, now: Time) -> Option<NewDelivery> {
@@ -177,7 +186,7 @@ impl Engine {
                 size: mail.raw.len() as u64,
             },
             target,
-            key: delivery_key(mail, recipient),
+            key: self.key_of(mail, recipient, now),
             known_until: now.plus(known),
             refused,
         })

@@ -108,6 +108,7 @@ impl Engine {
             };
             first = false;
             if let Some(message) = found {
+                crate::failpoint!("mail-told");
                 let cursor = self.cursor(message.seq);
                 return Ok(Some(Arrived { message, cursor }));
             }

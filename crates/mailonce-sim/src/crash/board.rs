@@ -1,8 +1,9 @@
 //! What was reached so far, and what it came to: the live count, the table of cells and the summary.
 
 use super::table::{Class, ROWS, Row, Store};
+use anyhow::Result;
 use comfy_table::Table;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,10 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A cell of the table.
-type Cell = (&'static str, Store, Class);
+pub type Cell = (&'static str, Store, Class);
 
 /// How often a cell was reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hits {
     /// Kills.
     pub kills: u64,
@@ -22,7 +23,7 @@ pub struct Hits {
 }
 
 /// What all rounds came to.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Rounds that were judged.
     pub rounds: u64,
@@ -38,6 +39,12 @@ pub struct Counts {
     pub emails: u64,
     /// Mails that sinks took.
     pub taken: u64,
+    /// The seeds of the campaigns.
+    pub seeds: Vec<u64>,
+    /// Of each promise, the histories in which the second judge found it kept, and broken.
+    pub opinions: BTreeMap<String, (u64, u64)>,
+    /// Histories that both judges judged.
+    pub judged_twice: u64,
     /// What was broken: each with its story and the command that plays it again.
     pub violations: Vec<String>,
 }
@@ -46,6 +53,13 @@ pub struct Counts {
 struct Marks {
     counts: Counts,
     cells: BTreeMap<Cell, Hits>,
+}
+
+/// Everything that was counted, in a form that can be gone on from.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct State {
+    counts: Counts,
+    cells: Vec<(String, Store, Class, Hits)>,
 }
 
 /// Everything that is counted.
@@ -62,6 +76,28 @@ impl Default for Board {
 }
 
 impl Board {
+    /// A board that goes on from what another left.
+    pub fn resume(state: Value) -> Result<Self> {
+        let State { counts, cells } = serde_json::from_value(state)?;
+        let known = |name: &str| ROWS.iter().map(|row| row.point).find(|point| *point == name);
+        let cell =
+            |(name, store, class, hits): (String, Store, Class, Hits)| Some(((known(&name)?, store, class), hits));
+        let cells = cells.into_iter().filter_map(cell).collect();
+        Ok(Self { marks: Mutex::new(Marks { counts, cells }), ..Self::default() })
+    }
+
+    /// What another board can go on from.
+    pub fn state(&self) -> Result<Value> {
+        let marks = self.marks();
+        let cells = marks.cells.iter().map(|((name, store, class), hits)| ((*name).to_owned(), *store, *class, *hits));
+        Ok(serde_json::to_value(State { counts: marks.counts.clone(), cells: cells.collect() })?)
+    }
+
+    /// How often a cell was reached.
+    pub fn hits(&self, cell: Cell) -> Hits {
+        self.marks().cells.get(&cell).copied().unwrap_or_default()
+    }
+
     fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +128,7 @@ impl Board {
     /// The live count.
     pub fn line(&self) -> String {
         let marks = self.marks();
-        let Counts { rounds, kills, stops, others, misses, emails, taken, violations } = &marks.counts;
+        let Counts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
         format!(
             "{:>5} s  {} kills ({others} beside points), {stops} stops, {misses} misses, {rounds} rounds, {emails} \
              emails, {taken} acceptances, {} violations",
@@ -137,7 +173,7 @@ impl Board {
                         });
                         format!("({})", (b'a' + at as u8) as char)
                     }
-                    None => shown(marks.cells.get(&(row.point, *store, *class))),
+                    None => marks.cells.get(&(row.point, *store, *class)).copied().unwrap_or_default().to_string(),
                 });
             }
             table.add_row(line);
@@ -163,7 +199,7 @@ impl Board {
             .flat_map(|row| parts.iter().map(move |(s, c)| (row, *s, *c)))
             .map(|(r, s, c)| cell(r, s, c))
             .collect();
-        let Counts { rounds, kills, stops, others, misses, emails, taken, violations } = &marks.counts;
+        let Counts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
         json!({
             "seconds": self.began.elapsed().as_secs(), "rounds": rounds, "kills": kills + others,
             "kills_at_points": kills, "kills_beside_points": others, "stops": stops, "misses": misses,
@@ -172,10 +208,12 @@ impl Board {
     }
 }
 
-fn shown(hits: Option<&Hits>) -> String {
-    match hits.copied().unwrap_or_default() {
-        Hits { kills: 0, stops: 0 } => "-".to_owned(),
-        Hits { kills, stops: 0 } => kills.to_string(),
-        Hits { kills, stops } => format!("{kills}+{stops}"),
+impl std::fmt::Display for Hits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self { kills: 0, stops: 0 } => write!(f, "-"),
+            Self { kills, stops: 0 } => write!(f, "{kills}"),
+            Self { kills, stops } => write!(f, "{kills}+{stops}"),
+        }
     }
 }

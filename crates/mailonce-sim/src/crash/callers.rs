@@ -2,6 +2,8 @@
 
 use super::client::{Client, Team};
 use super::deed::{self, Deed, Source, Special, Wish};
+use super::door::Doors;
+use super::mail::Mail;
 use super::read::in_state;
 use super::table::{Bait, Class};
 use crate::proof::history::{End, Verb};
@@ -13,7 +15,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Deeds of a cycle before callers only do what leads to the point.
@@ -38,6 +40,14 @@ pub struct Callers {
     pub hook: Mutex<Option<Where>>,
     /// What was wished for so far.
     pub wishes: Mutex<Vec<Wish>>,
+    /// Where mail is brought by a hook.
+    pub inbound: Mutex<Option<String>>,
+    /// Where mail is brought by SMTP.
+    pub doors: Arc<Doors>,
+    /// The mails that senders brought so far.
+    pub mails: Mutex<Vec<Mail>>,
+    /// What senders were told that they must never be told.
+    pub trouble: Mutex<Vec<String>>,
     /// The sink's log.
     pub journal: PathBuf,
 }
@@ -57,7 +67,7 @@ pub struct Shift<'a> {
     pub next: &'a AtomicU64,
 }
 
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -68,7 +78,8 @@ impl Callers {
         while !shift.over.load(Ordering::SeqCst) {
             let n = shift.next.fetch_add(1, Ordering::SeqCst);
             let at = shift.at[(n as usize) % shift.at.len()];
-            if (2..DEEDS).contains(&n) {
+            let inbound = shift.source.class == Class::Inbound;
+            if (2..DEEDS).contains(&n) && (!inbound || n.is_multiple_of(2)) {
                 self.perform(&shift.source, at, shift.source.deed(n));
                 continue;
             }
@@ -82,10 +93,14 @@ impl Callers {
     /// Does what leads to the point.
     fn bait(&self, shift: &Shift<'_>, at: SocketAddr, n: u64, before: u64) {
         let source = &shift.source;
+        if source.class == Class::Inbound && shift.bait != Bait::Fresh {
+            return self.receive(source, at, n, Some(shift.bait));
+        }
         let mail = |special| Deed::Ask(source.mail(n, special));
         let deeds = match shift.bait {
             Bait::Fresh | Bait::Start | Bait::Leftover if before > 2 => Vec::new(),
             Bait::Fresh | Bait::Start | Bait::Leftover => vec![mail(Special::No)],
+            Bait::Letter | Bait::Parcel | Bait::Large | Bait::Code => Vec::new(),
             Bait::Mail => vec![mail(if n.is_multiple_of(2) { Special::No } else { Special::Worked })],
             Bait::Batch => vec![Deed::Ask(source.batch(n))],
             Bait::Change => vec![mail(Special::Later), Deed::Cancel(u64::MAX), Deed::Resend(n)],
@@ -214,7 +229,7 @@ impl Callers {
     /// A provider tells of a mail that it has.
     fn tell(&self, at: SocketAddr, class: Class, which: u64) {
         let Some(hook) = held(&self.hook).clone() else { return };
-        let mails: BTreeSet<(String, String)> = if class == Class::Sandbox {
+        let mails: BTreeSet<(String, String)> = if class.transport() == Class::Sandbox.word() {
             let sent = in_state(at, &self.team(0), "sent").unwrap_or_default();
             sent.into_iter().map(|(id, _)| (id, "ada@example.org".to_owned())).collect()
         } else {

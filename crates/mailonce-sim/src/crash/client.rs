@@ -1,7 +1,8 @@
 //! Callers: they ask, and whatever they asked and were told becomes a line of the history at once.
 
 use super::deed::Wish;
-use crate::proof::history::{Call, End, History, Verb, Wanted};
+use super::inbound::MailDeed;
+use crate::proof::history::{Brought, Call, End, Got, History, Take, Verb, Wanted};
 use crate::rig::http::{self, Reply};
 use crate::sink::oracle::journal::now_us;
 use anyhow::{Context as _, Result};
@@ -9,7 +10,9 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A team, and the credential that speaks for it.
@@ -45,8 +48,11 @@ pub struct Ask {
 pub struct Client {
     history: Mutex<History>,
     file: Mutex<File>,
+    mail: Mutex<File>,
     /// Connections on which somebody waits.
     open: Mutex<Vec<TcpStream>>,
+    /// Whether nobody is to wait.
+    hung_up: AtomicBool,
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -54,10 +60,71 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Client {
-    /// A client with an empty history.
-    pub fn new(file: &Path) -> Result<Self> {
-        let file = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(Self { history: Mutex::default(), file: Mutex::new(file), open: Mutex::default() })
+    /// A client with an empty history, which it writes into a folder.
+    pub fn new(folder: &Path) -> Result<Self> {
+        let create = |name: &str| {
+            let file = folder.join(name);
+            File::create(&file).map(Mutex::new).with_context(|| format!("cannot write {}", file.display()))
+        };
+        let (file, mail) = (create("history.jsonl")?, create("mail.jsonl")?);
+        Ok(Self { history: Mutex::default(), file, mail, open: Mutex::default(), hung_up: AtomicBool::new(false) })
+    }
+
+    /// Somebody waits on a connection.
+    pub(super) fn holds(&self, stream: &TcpStream) {
+        held(&self.open).extend(stream.try_clone());
+        if self.hung_up.load(Ordering::SeqCst) {
+            self.hang_up();
+        }
+    }
+
+    /// Lets callers wait for answers again.
+    pub(super) fn pick_up(&self) {
+        self.hung_up.store(false, Ordering::SeqCst);
+    }
+
+    /// Notes that a mail is brought to each of its inboxes, and under which numbers.
+    pub(super) fn brings(&self, tries: Vec<Brought>) -> Range<usize> {
+        let brought = &mut self.history().inbound.brought;
+        let first = brought.len();
+        brought.extend(tries.into_iter().map(|one| Brought { at: now_us(), ..one }));
+        first..brought.len()
+    }
+
+    /// Notes what its sender was told.
+    pub(super) fn brought(&self, tries: Range<usize>, acknowledged: bool) {
+        for place in tries {
+            let mut history = self.history();
+            let Some(one) = history.inbound.brought.get_mut(place) else { continue };
+            (one.ended, one.acknowledged) = (Some(now_us()), acknowledged);
+            let line = json!(MailDeed::Brought(one.clone()));
+            drop(history);
+            write(&self.mail, &line);
+        }
+    }
+
+    /// Notes that somebody wants a code, and under which number.
+    pub(super) fn takes(&self, take: Take) -> usize {
+        let takes = &mut self.history().inbound.takes;
+        takes.push(Take { at: now_us(), ..take });
+        takes.len() - 1
+    }
+
+    /// Notes what came of it.
+    pub(super) fn took(&self, place: usize, got: Option<Got>, refused: String) {
+        let mut history = self.history();
+        let Some(take) = history.inbound.takes.get_mut(place) else { return };
+        (take.ended, take.got, take.refused) = (Some(now_us()), got, refused);
+        let line = json!(MailDeed::Take(take.clone()));
+        drop(history);
+        write(&self.mail, &line);
+    }
+
+    /// What senders brought and agents took.
+    pub(super) fn mail(&self) -> Vec<MailDeed> {
+        let inbound = self.history().inbound.clone();
+        let brought = inbound.brought.into_iter().map(MailDeed::Brought);
+        brought.chain(inbound.takes.into_iter().map(MailDeed::Take)).collect()
     }
 
     /// The history so far.
@@ -68,7 +135,7 @@ impl Client {
     /// Asks. `None` when nobody listened, so that nothing was asked; else the answer, if one came.
     pub fn ask(&self, at: SocketAddr, team: &Team, ask: &Ask) -> Option<Option<Reply>> {
         let mut stream = http::connect(at).ok()?;
-        held(&self.open).extend(stream.try_clone());
+        self.holds(&stream);
         let call = self.history().invoke(call(team, ask));
         let reply = http::converse(&mut stream, &request(at, team, ask)).ok();
         let end = reply.as_ref().map_or(End::Info, |reply| end_of(ask, reply));
@@ -86,20 +153,24 @@ impl Client {
     fn end(&self, call: usize, end: End) {
         let mut history = self.history();
         history.end(call, now_us(), end);
-        let line = history.calls.get(call).map(|call| json!(call).to_string());
+        let line = history.calls.get(call).map(|call| json!(call)).unwrap_or_default();
         drop(history);
-        let written = writeln!(held(&self.file), "{}", line.unwrap_or_default());
-        if let Err(why) = written {
-            eprintln!("the history cannot be written: {why}");
-        }
+        write(&self.file, &line);
     }
 
-    /// Lets everybody go who still waits for an answer.
+    /// Lets everybody go who still waits for an answer, or begins to before somebody picks up again.
     pub fn hang_up(&self) {
+        self.hung_up.store(true, Ordering::SeqCst);
         for stream in held(&self.open).drain(..) {
             // It may be closed already.
             let _closed = stream.shutdown(Shutdown::Both);
         }
+    }
+}
+
+fn write(file: &Mutex<File>, line: &Value) {
+    if let Err(why) = writeln!(held(file), "{line}") {
+        eprintln!("the history cannot be written: {why}");
     }
 }
 

@@ -136,7 +136,7 @@ impl Source {
     }
 
     fn email(&self, name: &str, special: Special) -> (Value, Wanted) {
-        let sandbox = self.class == Class::Sandbox;
+        let sandbox = self.class.transport() == Class::Sandbox.word();
         let to: Vec<String> = match special {
             Special::Lost if sandbox => vec!["unknown@sandbox.mailonce.test".into()],
             Special::Lost => vec![format!("{name}.quiet.drop@example.org")],

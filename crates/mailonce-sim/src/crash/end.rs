@@ -1,7 +1,7 @@
 //! The end of a round: everything is healed, what was never answered is asked for again, and all of it is judged.
 
-use super::judge::{Judgement, Record, second_opinion};
-use super::read::{fetch, in_state};
+use super::judge::{Judgement, Opinion, Record};
+use super::read::{deliveries, fetch, in_state};
 use super::round::Live;
 use super::table::Class;
 use crate::rig::drive::until;
@@ -27,7 +27,9 @@ impl Live<'_> {
         }
         let server = self.start_unhurt()?;
         self.introduce(server.at, SETTLES)?;
+        self.callers.client.pick_up();
         self.callers.ask_the_rest(server.at)?;
+        self.callers.bring_the_rest(server.at)?;
         let (began, mut late) = (Instant::now(), Vec::new());
         let settled = until(SETTLES, || {
             let moving = self.moving(server.at)?;
@@ -59,6 +61,9 @@ impl Live<'_> {
         let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
         let mut moving = Vec::new();
         for team in &teams {
+            // A reader that dies again and again gives a delivery up; a person lets it be read once more.
+            deliveries(at, team, "dead")?.iter().for_each(|id| self.callers.replay(at, team, id));
+            moving.extend(deliveries(at, team, "waiting")?.into_iter().map(|id| (id, "waiting")));
             for state in states {
                 moving.extend(in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
             }
@@ -69,8 +74,11 @@ impl Live<'_> {
     /// Reads everything and has it judged, twice where there is a second judge. The two must agree.
     fn judge(&self, at: SocketAddr) -> Result<Judgement> {
         let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
+        // One look at the history after the other: whoever looks holds it until the statement ends.
+        let mail = self.callers.client.mail();
         let record = Record {
             calls: self.callers.client.history().calls.clone(),
+            mail,
             lines: Journal::read(&self.world.journal())?,
             mishaps: self.mishaps.clone(),
             api: fetch(at, &teams)?,
@@ -80,7 +88,12 @@ impl Live<'_> {
         if let Some(program) = self.world.judge() {
             let credentials = teams.iter().map(|team| format!("--team={}={}", team.name, team.credential));
             let api: Vec<String> = credentials.chain([format!("--url=http://{at}")]).collect();
-            let (broken, words) = second_opinion(program, self.world.root(), &api)?;
+            let Opinion { holds, broken, words } = Opinion::ask(program, self.world.root(), &api)?;
+            self.board.count(|counts| {
+                counts.judged_twice += 1;
+                holds.iter().for_each(|promise| counts.opinions.entry(promise.clone()).or_default().0 += 1);
+                broken.iter().for_each(|promise| counts.opinions.entry(promise.clone()).or_default().1 += 1);
+            });
             let own = judgement.broken();
             // What is broken is told in any case, and that the other judge sees it otherwise along with it.
             ensure!(broken == own || !own.is_empty(), "only the second judge found something: {words}");

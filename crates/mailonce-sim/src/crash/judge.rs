@@ -1,10 +1,11 @@
 //! One history of everything: what was asked, what the sink got, which faults were made, and what the ledger shows. It
 //! is judged twice: here, and by a program in another language that knows the documents alone.
 
+use super::inbound::{self, MailDeed};
 use super::read::Shown;
 use super::table::Class;
 use super::world::ANSWER;
-use crate::proof::history::{Arrival, Call, Email, Fault, History, Hop, Verb};
+use crate::proof::history::{Arrival, Call, Email, Fault, History, Hop, Inbound, Verb};
 use crate::proof::{Promise, Violation, check};
 use crate::rig::chance::number_of;
 use crate::sink::oracle::journal::{Journal, Line, now_us};
@@ -21,6 +22,10 @@ const SLACK_MS: i64 = 250;
 const DAY_MS: u64 = 24 * 3_600_000;
 /// What the second judge does not look at.
 const NOT_JUDGED_TWICE: [Promise; 2] = [Promise::P10, Promise::P11];
+
+/// What the second judge is given.
+const FILES: [(&str, &str); 4] =
+    [("--history", "history.jsonl"), ("--sink", "sink.jsonl"), ("--faults", "faults.jsonl"), ("--mail", "mail.jsonl")];
 
 /// A fault that the rig made itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +60,8 @@ pub struct Record {
     pub calls: Vec<Call>,
     /// What the sink got.
     pub lines: Vec<Line>,
+    /// What senders brought and agents took.
+    pub mail: Vec<MailDeed>,
     /// What the rig did.
     pub mishaps: Vec<Mishap>,
     /// What the API showed in the end.
@@ -76,20 +83,29 @@ impl Record {
         let calls = file("history.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
         let mishaps = file("faults.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
         let lines = Journal::read(&root.join("sink.jsonl"))?;
-        Ok(Self { calls, lines, mishaps, api: serde_json::from_str(&file("api.json")?)? })
+        let mail = file("mail.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
+        Ok(Self { mail, calls, lines, mishaps, api: serde_json::from_str(&file("api.json")?)? })
     }
 
     /// Everything as one history.
     pub fn history(&self, class: Class) -> History {
         let mut shown = Shown::of(&self.api);
         self.number_binds(&mut shown.emails);
+        let (mut brought, mut takes) = (Vec::new(), Vec::new());
+        for deed in self.mail.iter().cloned() {
+            match deed {
+                MailDeed::Brought(one) => brought.push(one),
+                MailDeed::Take(one) => takes.push(one),
+            }
+        }
         History {
-            hops: BTreeMap::from([(class.word().to_owned(), hop(class))]),
+            hops: BTreeMap::from([(class.transport().to_owned(), hop(class))]),
             calls: self.calls.clone(),
             arrivals: self.lines.iter().map(arrival).chain(captures(&shown)).collect(),
             faults: self.faults(&shown),
             events: shown.events,
             emails: shown.emails,
+            inbound: Inbound { brought, takes, ..inbound::shown(&self.api) },
             healed: true,
             ..History::default()
         }
@@ -156,27 +172,42 @@ impl Judgement {
     }
 }
 
-/// What the other judge says of the files in a directory, and of the API: the promises that are broken, and its words.
-pub fn second_opinion(program: &Path, root: &Path, api: &[String]) -> Result<(BTreeSet<String>, String)> {
-    let mut command = Command::new("python3");
-    command.arg(program);
-    for (flag, file) in [("--history", "history.jsonl"), ("--sink", "sink.jsonl"), ("--faults", "faults.jsonl")] {
-        command.arg(flag).arg(root.join(file));
+/// What the other judge says.
+#[derive(Debug, Clone, Default)]
+pub struct Opinion {
+    /// The promises that hold.
+    pub holds: BTreeSet<String>,
+    /// The promises that are broken.
+    pub broken: BTreeSet<String>,
+    /// Its words.
+    pub words: String,
+}
+
+impl Opinion {
+    /// Of the files in a directory, and of the API.
+    pub fn ask(program: &Path, root: &Path, api: &[String]) -> Result<Self> {
+        let mut command = Command::new("python3");
+        command.arg(program);
+        for (flag, file) in FILES {
+            command.arg(flag).arg(root.join(file));
+        }
+        let said = command.args(api).output().context("cannot run python3")?;
+        let words = String::from_utf8_lossy(&said.stdout).into_owned();
+        let why = String::from_utf8_lossy(&said.stderr).into_owned();
+        ensure!(matches!(said.status.code(), Some(0 | 1)), "the second judge could not judge: {why}");
+        let verdict: Value = serde_json::from_str(&words)?;
+        let broken = verdict["broken"].as_object().context("a verdict without an answer")?.keys().cloned().collect();
+        let holds = verdict["holds"].as_array().context("a verdict without what holds")?;
+        let holds = holds.iter().filter_map(|promise| promise.as_str().map(str::to_owned)).collect();
+        Ok(Self { holds, broken, words })
     }
-    let said = command.args(api).output().context("cannot run python3")?;
-    let words = String::from_utf8_lossy(&said.stdout).into_owned();
-    let why = String::from_utf8_lossy(&said.stderr).into_owned();
-    ensure!(matches!(said.status.code(), Some(0 | 1)), "the second judge could not judge: {why}");
-    let verdict: Value = serde_json::from_str(&words)?;
-    let broken = verdict["broken"].as_object().context("a verdict without an answer")?;
-    Ok((broken.keys().cloned().collect(), words))
 }
 
 fn hop(class: Class) -> Hop {
     match class {
         Class::Keyed => Hop::Keyed(DAY_MS),
         Class::LookUp => Hop::Asked,
-        Class::Sandbox | Class::Smtp | Class::Keyless => Hop::Blind,
+        Class::Sandbox | Class::Inbound | Class::Smtp | Class::Keyless => Hop::Blind,
     }
 }
 

@@ -5,7 +5,9 @@
 //! - [`table`] knows every point and where it can be reached; [`board`] counts what was reached.
 //! - [`steps`] is the order of deaths; [`deed`] is what is asked, from a seed; [`callers`] do it, and [`client`] keeps
 //!   the history.
+//! - [`mail`] is what senders bring, from a seed; [`senders`] bring it through both [`door`]s, and agents take codes.
 //! - [`world`] is what a round runs in: a sink, a store, and servers one after the other or side by side.
+//! - [`report`] leaves figures, so that a campaign which was cut goes on.
 //! - [`read`] reads the ledger in the end, and [`judge`] makes one history of everything and has it judged.
 //!
 //! The binary is `mailonce-crash`; `tests/crash` plays the short form.
@@ -15,10 +17,15 @@ pub mod callers;
 pub mod campaign;
 pub mod client;
 pub mod deed;
+pub mod door;
 mod end;
+pub mod inbound;
 pub mod judge;
+pub mod mail;
 pub mod read;
+pub mod report;
 pub mod round;
+mod senders;
 pub mod steps;
 pub mod table;
 pub mod world;

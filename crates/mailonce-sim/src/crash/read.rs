@@ -2,11 +2,12 @@
 
 use super::client::Team;
 use super::deed::meaning;
+use super::inbound;
 use crate::proof::history::{Attempt, Email, Event, Evidence, Handoff};
 use crate::rig::http::{self, Reply};
 use anyhow::{Context as _, Result, ensure};
 use mailonce_core::time::Time;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::net::{SocketAddr, TcpStream};
 
 /// Everything that a server shows to its teams.
@@ -21,7 +22,7 @@ pub struct Shown {
 }
 
 /// A reader of one team, on one connection.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     team: &'a Team,
     stream: TcpStream,
 }
@@ -31,7 +32,7 @@ impl<'a> Reader<'a> {
         Ok(Self { team, stream: http::connect(at)? })
     }
 
-    fn get(&mut self, path: &str) -> Result<Value> {
+    pub(super) fn get(&mut self, path: &str) -> Result<Value> {
         let credential = &self.team.credential;
         let request = format!("GET {path} HTTP/1.1\r\nHost: mailonce\r\nAuthorization: Bearer {credential}\r\n\r\n");
         let Reply { status, body, .. } = http::converse(&mut self.stream, request.as_bytes())?;
@@ -41,7 +42,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The rows of every page.
-fn pages(reader: &mut Reader<'_>, path: &str, from: &str) -> Result<Vec<Value>> {
+pub(super) fn pages(reader: &mut Reader<'_>, path: &str, from: &str) -> Result<Vec<Value>> {
     let (mut rows, mut next) = (Vec::new(), String::new());
     loop {
         let mut page = reader.get(&format!("{path}{next}"))?;
@@ -61,6 +62,17 @@ pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String,
     Ok(rows.iter().map(|row| (text(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
 }
 
+/// The deliveries of a team in a state: `waiting` for those that nobody has read yet, `dead` for those given up.
+pub fn deliveries(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<String>> {
+    let (mut reader, mut ids) = (Reader::new(at, team)?, Vec::new());
+    // A credential of an agent sees the deliveries of one inbox at a time.
+    for inbox in pages(&mut reader, "/v1/inboxes?limit=100", "cursor")? {
+        let page = reader.get(&format!("/v1/deliveries?state={state}&limit=100&inbox={}", text(&inbox["id"])))?;
+        ids.extend(list(&page["data"]).iter().map(|row| text(&row["id"])));
+    }
+    Ok(ids)
+}
+
 /// Everything that these teams are shown, in the words of the API: `{team: {emails, events, transports}}`.
 pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
     let mut all = Map::new();
@@ -71,7 +83,10 @@ pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
         let emails = rows.iter().map(detail).collect::<Result<Vec<Value>>>()?;
         let events = pages(&mut reader, "/v1/events?limit=1000", "after")?;
         let transports = reader.get("/v1/transports")?["data"].take();
-        all.insert(team.name.clone(), json!({"emails": emails, "events": events, "transports": transports}));
+        let mut shown = inbound::fetch(&mut reader)?;
+        shown.extend([("emails".to_owned(), emails.into()), ("events".to_owned(), events.into())]);
+        shown.insert("transports".to_owned(), transports);
+        all.insert(team.name.clone(), shown.into());
     }
     Ok(Value::Object(all))
 }
@@ -103,11 +118,11 @@ impl Shown {
     }
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -115,7 +130,7 @@ fn texts(value: &Value) -> Vec<String> {
     list(value).iter().map(text).collect()
 }
 
-fn millis(value: &Value) -> Option<i64> {
+pub(super) fn millis(value: &Value) -> Option<i64> {
     Time::parse(value.as_str()?).map(|time| time.0)
 }
 

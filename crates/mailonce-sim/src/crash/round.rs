@@ -94,10 +94,14 @@ impl Round {
     pub fn play(&self, tools: &Tools, board: &Board, root: &Path) -> Result<Judgement> {
         let world = World::new(tools, root, (self.store, self.class), self.seed)?;
         let callers = Callers {
-            client: Client::new(&root.join("history.jsonl"))?,
+            client: Client::new(root)?,
             teams: Mutex::new(vec![deed::team(0, API_KEY)]),
             hook: Mutex::default(),
             wishes: Mutex::default(),
+            inbound: Mutex::default(),
+            doors: world.doors(),
+            mails: Mutex::default(),
+            trouble: Mutex::default(),
             journal: world.journal(),
         };
         let (mishaps, sleepers, story) = (Vec::new(), Vec::new(), Vec::new());
@@ -177,6 +181,7 @@ impl Live<'_> {
         let source = Source { seed, cycle: n as u64, class };
         let shift = Shift { source, bait: step.row.bait, at: &at, over: &over, next: &next };
         let deadline = Instant::now() + step.patience(store);
+        self.callers.client.pick_up();
         std::thread::scope(|scope| {
             for _ in 0..CALLERS {
                 scope.spawn(|| self.callers.work(&shift));
@@ -278,13 +283,12 @@ impl Live<'_> {
             let credential = made.body["api_key"].as_str().with_context(|| format!("no team: {}", made.body))?;
             self.callers.teams.lock().map(|mut teams| teams.push(deed::team(1, credential))).ok();
         }
-        let body =
-            json!({"name": "oracle", "kind": "resend", "transport": self.round.class.word(), "secret": HOOK_SECRET});
+        let body = json!({"name": "oracle", "kind": "resend", "transport": self.round.class.transport(), "secret": HOOK_SECRET});
         let made = http::post_within(patience, at, "/v1/sources", Some("source"), &body)?;
         let path = made.body["path"].as_str().with_context(|| format!("no source: {}", made.body))?.to_owned();
         let hook = Where { at, path, secret: HOOK_SECRET.to_owned() };
         self.world.tell_sink("hooks", Some(&hook))?;
         self.callers.hook.lock().map(|mut known| *known = Some(hook)).ok();
-        Ok(())
+        if self.round.class == Class::Inbound { self.callers.open_inboxes(at, patience) } else { Ok(()) }
     }
 }

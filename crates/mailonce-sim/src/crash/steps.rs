@@ -62,7 +62,10 @@ pub fn steps(seed: u64, store: Store, class: Class, short: bool) -> Vec<Step> {
 }
 
 fn step(row: &'static Row, store: Store, chance: &mut Chance) -> Step {
-    let sleeps = matches!(row.bait, Bait::Mail | Bait::Batch | Bait::Doubt | Bait::Hook);
+    let sleeps = matches!(
+        row.bait,
+        Bait::Mail | Bait::Batch | Bait::Doubt | Bait::Hook | Bait::Letter | Bait::Parcel | Bait::Code
+    );
     // Where another node can take over, more of them sleep.
     let stop = sleeps && chance.below(if store == Store::Postgres { 3 } else { 6 }) == 0;
     Step { row, stop, time: chance.between(1, row.times) }

@@ -1,11 +1,11 @@
 //! The table: every point, where it can be reached, what leads there, and why it cannot be reached elsewhere.
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What keeps the ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Store {
     /// SQLite in the data directory.
@@ -28,7 +28,7 @@ impl Store {
 }
 
 /// What the next hop can do about an unknown outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Class {
@@ -42,13 +42,15 @@ pub enum Class {
     LookUp,
     /// A provider that can do nothing.
     Keyless,
+    /// Mail that comes in. What goes out meanwhile stays in the sandbox.
+    Inbound,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Sandbox, Self::Smtp, Self::Keyed, Self::LookUp, Self::Keyless];
+    pub const ALL: [Self; 6] = [Self::Sandbox, Self::Smtp, Self::Keyed, Self::LookUp, Self::Keyless, Self::Inbound];
 
-    /// Its name, which is also the name of the transport.
+    /// Its name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Sandbox => "sandbox",
@@ -56,7 +58,13 @@ impl Class {
             Self::Keyed => "keyed",
             Self::LookUp => "look_up",
             Self::Keyless => "keyless",
+            Self::Inbound => "inbound",
         }
+    }
+
+    /// The name of the transport that mail goes out by.
+    pub fn transport(self) -> &'static str {
+        if self == Self::Inbound { Self::Sandbox.word() } else { self.word() }
     }
 }
 
@@ -89,6 +97,14 @@ pub enum Bait {
     OldDoubt,
     /// A hook.
     Hook,
+    /// A mail that is brought by SMTP.
+    Letter,
+    /// A mail that is brought by a hook.
+    Parcel,
+    /// A mail that is too large for the short way to its reader.
+    Large,
+    /// A mail with a code, and agents that want it.
+    Code,
 }
 
 /// A point of the table.
@@ -119,6 +135,8 @@ pub enum Only {
     Http,
     /// Not here: the rounds have no endpoint. `tests/notices` dies at these.
     Told,
+    /// With mail that comes in.
+    Inbound,
 }
 
 const fn row(point: &'static str, bait: Bait, times: u64, only: Only, short: bool) -> Row {
@@ -130,7 +148,7 @@ const POSTGRES: Only = Only::Store(Store::Postgres);
 const SMTP: Only = Only::Class(Class::Smtp);
 
 /// Every point of the binary. One that is missing here fails a test.
-pub const ROWS: [Row; 53] = [
+pub const ROWS: [Row; 67] = [
     row("sqlite-migrating", Bait::Fresh, 3, SQLITE, true),
     row("sqlite-migrated", Bait::Fresh, 1, SQLITE, false),
     row("postgres-migrating", Bait::Fresh, 3, POSTGRES, true),
@@ -182,6 +200,20 @@ pub const ROWS: [Row; 53] = [
     row("notice-posting", Bait::Mail, 1, Only::Told, false),
     row("notice-answered", Bait::Mail, 1, Only::Told, false),
     row("notice-settled", Bait::Mail, 1, Only::Told, false),
+    row("mail-session", Bait::Letter, 2, Only::Inbound, false),
+    row("mail-data", Bait::Letter, 2, Only::Inbound, true),
+    row("hook-received", Bait::Parcel, 2, Only::Inbound, true),
+    row("mail-before-commit", Bait::Letter, 3, Only::Inbound, true),
+    row("mail-after-commit", Bait::Letter, 3, Only::Inbound, true),
+    row("mail-before-250", Bait::Letter, 2, Only::Inbound, true),
+    row("hook-before-answer", Bait::Parcel, 2, Only::Inbound, true),
+    row("mail-leased", Bait::Large, 1, Only::Inbound, true),
+    row("mail-parsed", Bait::Letter, 3, Only::Inbound, true),
+    row("before-filing", Bait::Letter, 3, Only::Inbound, true),
+    row("after-filing", Bait::Letter, 3, Only::Inbound, true),
+    row("mail-told", Bait::Code, 2, Only::Inbound, true),
+    row("before-consume", Bait::Code, 3, Only::Inbound, true),
+    row("after-consume", Bait::Code, 3, Only::Inbound, true),
     row("before-sweep", Bait::Start, 1, Only::Any, false),
     row("after-sweep", Bait::Start, 1, Only::Any, true),
 ];
@@ -190,7 +222,12 @@ impl Row {
     /// Why this point cannot be reached with a store and a class, if so.
     pub fn obstacle(&self, store: Store, class: Class) -> Option<&'static str> {
         let http = matches!(class, Class::Keyed | Class::LookUp | Class::Keyless);
+        // What is not a step of a store is one of mail that goes out, or of mail that comes in.
+        if class == Class::Inbound && !matches!(self.only, Only::Inbound | Only::Store(_)) {
+            return Some("a step of mail that goes out");
+        }
         match self.only {
+            Only::Inbound if class != Class::Inbound => Some("a step of mail that comes in"),
             Only::Store(only) if only != store => Some("a step of the other store"),
             Only::Class(Class::Smtp) if class != Class::Smtp => Some("speaks no SMTP"),
             Only::Class(Class::Sandbox) if class != Class::Sandbox => Some("leaves the machine"),

@@ -1,5 +1,6 @@
 //! What a round runs in: a sink that is never killed, a store, and a configuration that every server of it shares.
 
+use super::door::Doors;
 use super::table::{Class, Store};
 use crate::rig::children::{Children, Running};
 use crate::rig::http;
@@ -14,6 +15,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a sink may take to say where it is.
@@ -46,6 +48,8 @@ pub struct World<'a> {
     config: PathBuf,
     sink: SocketAddr,
     started: u64,
+    /// Where servers leave word of their doors.
+    doors: Arc<Doors>,
     /// It lives as long as the round.
     _sink: Running,
 }
@@ -66,7 +70,17 @@ impl<'a> World<'a> {
         std::fs::write(&config, toml(class, &addresses)?)?;
         let http = addresses["http"].as_str().and_then(|url| url.strip_prefix("http://"));
         let at = http.context("a sink without an address")?.parse()?;
-        Ok(Self { tools, root: root.to_owned(), store, database, config, sink: at, started: 0, _sink: sink })
+        Ok(Self {
+            tools,
+            root: root.to_owned(),
+            store,
+            database,
+            config,
+            sink: at,
+            started: 0,
+            doors: Arc::default(),
+            _sink: sink,
+        })
     }
 
     /// Starts a server, with a point at which it is hurt: `after-marker:kill:3`.
@@ -81,7 +95,16 @@ impl<'a> World<'a> {
         env.extend(point.map(|point| ("MAILONCE_FAILPOINT", point.into())));
         let setup = Setup { binary: &self.tools.server, data: &data, store, paused: false, env: &env };
         let log = self.root.join(format!("{name}.log"));
-        Server::start_or_end(&self.tools.children, &log, |at| Ok(setup.command("dev", at)))
+        let started = Server::start_or_end(&self.tools.children, &log, |at| Ok(setup.command("dev", at)))?;
+        if let Started::Ready(server) = &started {
+            self.doors.open(server.at, data.clone());
+        }
+        Ok(started)
+    }
+
+    /// Where mail comes in.
+    pub fn doors(&self) -> Arc<Doors> {
+        Arc::clone(&self.doors)
     }
 
     /// Tells the sink something: `calm`, or `hooks` and where.
@@ -133,7 +156,7 @@ fn toml(class: Class, sink: &Value) -> Result<String> {
     let head = format!("[[transports]]\nname = \"{class}\"\ntimeout = \"{}s\"\n", ANSWER.as_secs());
     let key = format!("base_url = \"{}\"\napi_key = \"{SINK_KEY}\"\n", at("http")?);
     Ok(match class {
-        Class::Sandbox => String::new(),
+        Class::Sandbox | Class::Inbound => String::new(),
         Class::Smtp => {
             let at: SocketAddr = at("smtp")?.parse()?;
             format!("{head}kind = \"smtp\"\nhost = \"{}\"\nport = {}\ntls = \"none\"\n", at.ip(), at.port())

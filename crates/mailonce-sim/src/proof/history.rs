@@ -4,6 +4,7 @@
 //! and teams are words, so that a history can be read by the API as well as by hand. What a rig cannot see it leaves
 //! empty; the promises that need it are then not judged.
 
+pub use super::mail::{Artifact, Brought, Got, Inbound, Kept, Message, Take};
 pub use super::shown::{Attempt, Email, Event, Evidence, Handoff};
 
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,8 @@ pub struct History {
     pub emails: Vec<Email>,
     /// The events as they are in the end: each team's in its order.
     pub events: Vec<Event>,
-    /// Mail that came in. Nothing takes mail in yet, and nothing is judged (P12).
-    pub deliveries: Vec<Delivery>,
+    /// Mail that came in.
+    pub inbound: Inbound,
     /// Replies to mail that came in. There are none yet, and nothing is judged (P14).
     pub replies: Vec<Reply>,
     /// Whether the end was read after every fault was healed and enough time had passed.
@@ -193,19 +194,6 @@ pub struct Reading {
     pub process: String,
     /// Ledger time, in milliseconds.
     pub time: i64,
-}
-
-/// A mail that came in. A place for P12.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delivery {
-    /// When.
-    pub at: u64,
-    /// The inbox.
-    pub inbox: String,
-    /// Its Message-ID.
-    pub message_id: String,
-    /// Whether its sender was told that it is kept.
-    pub acknowledged: bool,
 }
 
 /// A reply to a mail that came in. A place for P14.

@@ -11,6 +11,8 @@ mod accepts;
 mod copies;
 mod events;
 pub mod history;
+mod inbound;
+mod mail;
 mod moves;
 mod promise;
 mod settled;
@@ -36,6 +38,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     moves::check(&view, &mut found);
     settled::check(&view, &mut found);
     events::check(&view, &mut found);
+    inbound::check(&view, &mut found);
     found.sort();
     found.dedup();
     found

@@ -27,7 +27,7 @@ pub enum Promise {
     P10,
     /// Each change is told once, in one order without gaps.
     P11,
-    /// Inbound mail. Not judged: nothing takes mail in yet.
+    /// Inbound: what was acknowledged is there, one message per inbox and mail, one artifact, one consumer.
     P12,
     /// After healing everything is settled or waits for a person.
     P13,
@@ -41,7 +41,7 @@ pub enum Promise {
 
 impl Promise {
     /// Those that are judged.
-    pub const JUDGED: [Self; 14] = [
+    pub const JUDGED: [Self; 15] = [
         Self::P1,
         Self::P2,
         Self::P3,
@@ -53,6 +53,7 @@ impl Promise {
         Self::P9,
         Self::P10,
         Self::P11,
+        Self::P12,
         Self::P13,
         Self::P15,
         Self::P16,
@@ -173,6 +174,34 @@ rules! {
         CountedTwice,
         /// An event that was read before reads differently now, or is gone.
         Rewritten,
+    }
+    P12 {
+        /// A mail that was acknowledged to its sender is in no inbox.
+        MailLost,
+        /// One mail is two messages in one inbox.
+        MailTwice,
+        /// A message that nobody brought.
+        MailUnasked,
+        /// The same delivery was kept and read twice.
+        KeptTwice,
+        /// A mail was acknowledged more often than rows say.
+        Unrecorded,
+        /// The numbers of an inbox do not go 1, 2, 3 …
+        InboxGap,
+        /// A delivery was kept and not read, although every fault was healed.
+        Unread,
+        /// A message is there without the code in it.
+        CodeLost,
+        /// One code of one sender is two artifacts.
+        CodeTwice,
+        /// An artifact was given to two consumers.
+        TwoConsumers,
+        /// Something was given out that the sender never wrote.
+        WrongCode,
+        /// Somebody was given an artifact that does not stand as his, or was refused without a reason.
+        TakeForgotten,
+        /// A message, an artifact, a consumer or a repeat was not told exactly once.
+        MailTold,
     }
     P13 {
         /// It is neither settled nor waits for a person, although every fault was healed.

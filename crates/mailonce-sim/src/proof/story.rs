@@ -1,6 +1,6 @@
 //! A violation, and the lines of the history that tell how it came so.
 
-use super::history::{Arrival, Call, Email, End, Event, Fault, History, Move};
+use super::history::{Arrival, Brought, Call, Email, End, Event, Fault, History, Move, Take};
 use super::promise::Rule;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -70,6 +70,11 @@ pub(super) fn story(history: &History, subject: &Subject<'_>) -> Vec<String> {
     lines.extend(history.faults.iter().filter(touched).map(|fault| (fault.at, format!("fault: {}", fault.kind))));
     lines.extend(history.moves.iter().filter(|m| has(&m.email)).map(|m| (m.at, moved(m))));
     lines.extend(history.events.iter().filter(|e| has(&e.about)).map(|e| (e.at, told(e))));
+    for brought in history.inbound.brought.iter().filter(|brought| has(&brought.message_id)) {
+        lines.push((brought.at, came(brought)));
+    }
+    let given = |take: &&Take| take.got.as_ref().is_some_and(|got| has(&got.artifact));
+    lines.extend(history.inbound.takes.iter().filter(given).map(|take| (take.at, took(take))));
     for email in history.emails.iter().filter(|email| has(&email.id)) {
         lines.push((u64::MAX, shown(email)));
     }
@@ -113,6 +118,16 @@ fn arrived(arrival: &Arrival) -> String {
     let word = if *taken { "takes" } else { "sees" };
     let key = arrival.key.as_ref().map(|key| format!(" key {key}")).unwrap_or_default();
     format!("{transport} {word} a mail to {} ({bytes:x}){key}", to.join("+"))
+}
+
+fn came(brought: &Brought) -> String {
+    let Brought { way, inbox, sender, code, acknowledged, .. } = brought;
+    let word = if *acknowledged { "is told that it is kept" } else { "hears nothing" };
+    format!("{sender} brings it to {inbox} by {way} with the code `{code}` and {word}")
+}
+
+fn took(take: &Take) -> String {
+    format!("{} of {} takes it from {} for {}", take.team, take.sender, take.inbox, take.purpose)
 }
 
 fn moved(step: &Move) -> String {

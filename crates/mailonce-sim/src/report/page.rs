@@ -62,7 +62,7 @@ fn filled(place: &str, summaries: &BTreeMap<String, Summary>) -> Result<String, 
 
 /// How it was run, and what it found.
 fn facts(summary: &Summary) -> Result<String, fmt::Error> {
-    let Summary { rig: _, version, command, started, seconds, seeds, counts, violations, table: _ } = summary;
+    let Summary { rig: _, version, command, started, seconds, seeds, counts, violations, table: _, state: _ } = summary;
     let counts: Vec<String> = counts.iter().map(|(name, figure)| format!("{} {name}", grouped(*figure))).collect();
     let mut facts = String::from("| | |\n|---|---|\n");
     writeln!(facts, "| found | {} |", counts.join(", "))?;

@@ -1,11 +1,12 @@
-//! The figures of one run of a rig, `target/proof/<rig>.json`.
+//! The figures of one run of a rig, `target/proof/<rig>.json`. A long run writes them again and again, and one that was
+//! cut goes on from there.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs, io,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
@@ -13,7 +14,7 @@ use std::{
 use mailonce_core::time::Time;
 
 /// Every rig that may leave figures.
-pub const RIGS: &[&str] = &["kills", "worlds", "mutants", "model", "fuzz"];
+pub const RIGS: &[&str] = &["kills", "judge", "worlds", "mutants", "faults", "model", "fuzz"];
 
 /// What one run of a rig found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,21 +39,43 @@ pub struct Summary {
     /// More figures: a row of names, then rows of values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub table: Vec<Vec<String>>,
+    /// What the rig goes on from, in its own words.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub state: Value,
 }
 
 /// A run that began.
 #[derive(Debug)]
 pub struct Run {
     rig: &'static str,
-    started: Time,
+    started: String,
     clock: Instant,
+    /// Seconds of the runs before that it goes on with.
+    before: f64,
+    /// What ran, where it is not this command.
+    command: Option<String>,
 }
 
 impl Run {
     /// Begins a run.
     pub fn of(rig: &'static str) -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { rig, started: Time(wall.as_millis() as i64), clock: Instant::now() }
+        let started = Time(wall.as_millis() as i64).to_string();
+        Self { rig, started, clock: Instant::now(), before: 0.0, command: None }
+    }
+
+    /// A run that another command began.
+    pub fn by(rig: &'static str, command: &str) -> Self {
+        Self { command: Some(command.to_owned()), ..Self::of(rig) }
+    }
+
+    /// Goes on with what a run of the same code left in a folder, if one did, and says from where.
+    pub fn resume(rig: &'static str, dir: &Path) -> io::Result<(Self, Value)> {
+        let run = Self::of(rig);
+        match Summary::read(dir, rig)?.filter(|left| left.version == version()) {
+            None => Ok((run, Value::Null)),
+            Some(Summary { started, seconds, state, .. }) => Ok((Self { started, before: seconds, ..run }, state)),
+        }
     }
 
     /// What it found, without figures yet.
@@ -60,36 +83,62 @@ impl Run {
         Summary {
             rig: self.rig.to_owned(),
             version: version(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            started: self.started.to_string(),
-            seconds: self.clock.elapsed().as_secs_f64(),
+            command: self.command.clone().unwrap_or_else(command),
+            started: self.started.clone(),
+            seconds: self.before + self.clock.elapsed().as_secs_f64(),
             seeds: Value::Null,
             counts: BTreeMap::new(),
             violations: Vec::new(),
             table: Vec::new(),
+            state: Value::Null,
         }
     }
 }
 
 impl Summary {
-    /// Writes it into a folder under its rig's name.
+    /// Writes it into a folder under its rig's name. A reader finds the old file or the new one, never a half.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)?;
-        fs::write(dir.join(format!("{}.json", self.rig)), serde_json::to_vec_pretty(self)?)
+        let fresh = dir.join(format!("{}.fresh", self.rig));
+        fs::write(&fresh, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(&fresh, file(dir, &self.rig))
+    }
+
+    /// What a rig left in a folder, if it did.
+    pub fn read(dir: &Path, rig: &str) -> io::Result<Option<Self>> {
+        match fs::read(file(dir, rig)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts something.
+    pub fn count(&mut self, name: &str, figure: u64) {
+        self.counts.insert(name.to_owned(), figure);
     }
 
     /// The summaries in a folder, by rig. One that cannot be read is an error, one that is not there is not.
     pub fn read_all(dir: &Path) -> io::Result<BTreeMap<String, Self>> {
         let mut all = BTreeMap::new();
         for rig in RIGS {
-            match fs::read(dir.join(format!("{rig}.json"))) {
-                Ok(bytes) => drop(all.insert((*rig).to_owned(), serde_json::from_slice(&bytes)?)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+            all.extend(Self::read(dir, rig)?.map(|summary| ((*rig).to_owned(), summary)));
         }
         Ok(all)
     }
+}
+
+fn file(dir: &Path, rig: &str) -> PathBuf {
+    dir.join(format!("{rig}.json"))
+}
+
+/// This command, wherever the program lies.
+fn command() -> String {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(program) = words.first_mut() {
+        *program = Path::new(&*program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    words.join(" ")
 }
 
 /// The state of the code.
@@ -98,4 +147,25 @@ fn version() -> String {
     let named = git.ok().filter(|output| output.status.success());
     let named = named.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| concat!("v", env!("CARGO_PKG_VERSION")).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_where_one_of_the_same_code_was_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, state) = Run::resume("worlds", dir.path()).unwrap();
+        assert_eq!(state, Value::Null);
+        let mut cut = run.over();
+        (cut.state, cut.seconds) = (7.into(), 1_000.0);
+        cut.write(dir.path()).unwrap();
+        let (run, state) = Run::resume("worlds", dir.path()).unwrap();
+        assert_eq!((state, run.over().started), (7.into(), cut.started.clone()));
+        assert!(run.over().seconds >= 1_000.0);
+        cut.version = "another".into();
+        cut.write(dir.path()).unwrap();
+        assert_eq!(Run::resume("worlds", dir.path()).unwrap().1, Value::Null);
+    }
 }

@@ -1,21 +1,16 @@
 //! What a rig found, as a file that others can read: `target/proof/NAME.json`.
 
+use crate::report::summary::{Run, Summary};
 use anyhow::{Context as _, Result};
-use mailonce_core::time::Time;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A proof that grows with every part of a rig that ends.
 #[derive(Debug)]
 pub struct Proof {
-    file: PathBuf,
-    rig: &'static str,
-    command: String,
-    started: Time,
-    began: Instant,
+    folder: PathBuf,
+    run: Run,
     parts: Mutex<Parts>,
 }
 
@@ -29,15 +24,7 @@ struct Parts {
 impl Proof {
     /// A proof under `target`, made by this command.
     pub fn new(target: &Path, rig: &'static str, command: &str) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            file: target.join("proof").join(format!("{rig}.json")),
-            rig,
-            command: command.to_owned(),
-            started: Time(now.as_millis() as i64),
-            began: Instant::now(),
-            parts: Mutex::default(),
-        }
+        Self { folder: target.join("proof"), run: Run::by(rig, command), parts: Mutex::default() }
     }
 
     /// Adds what a part came to, and writes the file anew.
@@ -48,25 +35,13 @@ impl Proof {
             *parts.counts.entry((*name).to_owned()).or_default() += count;
         }
         parts.violations.extend_from_slice(violations);
-        let folder = self.file.parent().context("a proof without a folder")?;
-        std::fs::create_dir_all(folder)?;
-        // A reader finds the old file or the new one, never a half.
-        let fresh = self.file.with_extension("fresh");
-        std::fs::write(&fresh, format!("{:#}\n", self.value(&parts)))?;
-        std::fs::rename(&fresh, &self.file).with_context(|| format!("writing {}", self.file.display()))
-    }
-
-    fn value(&self, parts: &Parts) -> Value {
-        json!({
-            "rig": self.rig,
-            "version": env!("CARGO_PKG_VERSION"),
-            "command": self.command,
-            "started": self.started.to_string(),
-            "seconds": self.began.elapsed().as_secs(),
-            "seeds": parts.seeds,
-            "counts": parts.counts,
-            "violations": parts.violations,
-        })
+        let summary = Summary {
+            seeds: parts.seeds.iter().copied().collect(),
+            counts: parts.counts.clone(),
+            violations: parts.violations.iter().cloned().map(Into::into).collect(),
+            ..self.run.over()
+        };
+        summary.write(&self.folder).with_context(|| format!("writing into {}", self.folder.display()))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Outcome, command, run};
 use crate::proof::Violation;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const KEPT: usize = 20;
 /// One of so many worlds is run twice, to see that it is the same again.
 const TWICE_EVERY: u64 = 100;
+/// Worlds after which the sum is told.
+const PART: u64 = 1_000;
 /// How often the bar is drawn.
 const DRAWN_EVERY: u64 = 64;
 
@@ -32,7 +34,7 @@ pub struct Campaign {
 }
 
 /// A world that broke a promise, or was not the same again.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
@@ -45,10 +47,10 @@ pub struct Failure {
 }
 
 /// What a campaign came to.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// The version of the code.
-    pub version: &'static str,
+    pub version: String,
     /// The first seed.
     pub seed: u64,
     /// Worlds that were run.
@@ -80,11 +82,32 @@ pub struct Summary {
 impl Campaign {
     /// Runs it.
     pub fn run(&self) -> Summary {
-        let began = Instant::now();
-        let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-        let sum = Mutex::new(Summary { seed: self.seed, version: env!("CARGO_PKG_VERSION"), ..Summary::default() });
         // Whoever looks for one world draws for himself.
         let bar = if self.stop_at_first { ProgressBar::hidden() } else { bar(self.worlds) };
+        let sum = self.run_under(&bar);
+        bar.finish_and_clear();
+        sum
+    }
+
+    /// Runs it in parts and hears of the sum after each, so that a campaign that is cut keeps what it counted. It begins
+    /// with what was counted before.
+    pub fn run_on<E>(&self, mut sum: Summary, mut told: impl FnMut(&Summary) -> Result<(), E>) -> Result<Summary, E> {
+        let bar = bar(self.worlds);
+        while sum.worlds < self.worlds && (sum.violations == 0 || !self.stop_at_first) {
+            bar.set_position(sum.worlds);
+            let (seed, worlds) = (self.seed.wrapping_add(sum.worlds), PART.min(self.worlds - sum.worlds));
+            sum.join(Self { seed, worlds, ..*self }.run_under(&bar));
+            told(&sum)?;
+        }
+        bar.finish_and_clear();
+        Ok(sum)
+    }
+
+    fn run_under(&self, bar: &ProgressBar) -> Summary {
+        let began = Instant::now();
+        let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let sum = Mutex::new(Summary { seed: self.seed, version, ..Summary::default() });
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
@@ -98,13 +121,12 @@ impl Campaign {
                             ended.store(true, Ordering::Relaxed);
                         }
                         if number.is_multiple_of(DRAWN_EVERY) {
-                            bar.set_position(number);
+                            bar.inc(DRAWN_EVERY.min(self.worlds - number));
                         }
                     }
                 });
             }
         });
-        bar.finish_and_clear();
         let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
         sum.failures.sort_by_key(|failure| failure.seed);
         sum.seconds = began.elapsed().as_secs_f64();
@@ -130,6 +152,28 @@ impl Campaign {
 }
 
 impl Summary {
+    /// Adds the next part of the same campaign.
+    fn join(&mut self, part: Self) {
+        if self.worlds == 0 {
+            *self = part;
+            return;
+        }
+        self.worlds += part.worlds;
+        self.replayed += part.replayed;
+        self.emails += part.emails;
+        self.calls += part.calls;
+        self.mails += part.mails;
+        self.violations += part.violations;
+        self.trace = self.trace.wrapping_add(part.trace);
+        self.seconds += part.seconds;
+        self.failures.extend(part.failures);
+        self.failures.truncate(KEPT);
+        let pairs = [(&mut self.faults, part.faults), (&mut self.states, part.states), (&mut self.moves, part.moves)];
+        for (sum, part) in pairs {
+            part.into_iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
+        }
+    }
+
     fn add(&mut self, outcome: &Outcome) {
         let history = &outcome.history;
         self.worlds += 1;
@@ -185,4 +229,24 @@ fn bar(worlds: u64) -> ProgressBar {
     bar.set_style(style.unwrap_or_else(|_wrong| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_campaign_that_was_cut_comes_to_the_same() {
+        let campaign = Campaign { seed: 40, worlds: 12, jobs: 2, mutant: None, stop_at_first: false };
+        let whole = campaign.run();
+        let part = Campaign { worlds: 5, ..campaign }.run();
+        let mut told = 0;
+        let joined = campaign.run_on(part, |sum| {
+            told = sum.worlds;
+            Ok::<(), ()>(())
+        });
+        let joined = joined.unwrap();
+        assert_eq!((joined.worlds, joined.trace, told), (12, whole.trace, 12));
+        assert_eq!((joined.faults, joined.states, joined.emails), (whole.faults, whole.states, whole.emails));
+    }
 }

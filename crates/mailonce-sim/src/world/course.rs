@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::body;
 use super::client::{Clients, Deed, team_name};
+use super::mail;
 use super::plan::{FaultKind, Plan};
 use super::reading;
 use super::shared::Shared;
@@ -84,8 +85,12 @@ async fn live(shared: &Arc<Shared>) -> Result<(), StoreError> {
         told: Arc::new(Mutex::default()),
     };
     let wishes: Vec<Wish> = (0..shared.plan.wishes).map(|number| Wish::draw(shared, number)).collect();
+    let mails = mail::mails(shared, &town.places);
     for step in 0..shared.plan.steps {
         ask(&town, &clients, &wishes, step);
+        if !mails.is_empty() {
+            mail::come(&town, &clients, &mails, step);
+        }
         meddle(&town, &clients);
         report(&town, &clients, false);
         town.trouble().await?;
@@ -93,6 +98,7 @@ async fn live(shared: &Arc<Shared>) -> Result<(), StoreError> {
         leap(&town);
     }
     town.heal().await?;
+    mail::come_again(&town, &clients, &mails).await;
     settle(&mut town, &clients, &wishes).await?;
     reading::read(&town, &clients).await
 }
@@ -195,6 +201,7 @@ async fn settle(town: &mut Town, clients: &Clients, wishes: &[Wish]) -> Result<(
     }
     for round in 0..ROUNDS {
         report(town, clients, true);
+        mail::replay_dead(town, clients).await?;
         tokio::time::sleep(Duration::from_millis(ROUND_MS)).await;
         let rest = reading::rest(town).await?;
         match rest {

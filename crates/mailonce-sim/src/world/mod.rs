@@ -14,11 +14,13 @@
 //! | `ledger` | the store as a node sees it, with errors and lost answers |
 //! | `hop`, `wire` | a next hop and what it remembers; the transport that leads there |
 //! | `wishes`, `client` | what callers ask for, and asking |
+//! | `mail` | mail that comes in, and those who want the codes in it |
 //! | `town` | the nodes, and what happens to them |
 //! | `course` | a world from its beginning to the judgement |
 //! | `reading` | what the ledger shows in the end |
 //! | `mutants` | wrong turns that worlds must notice |
 //! | `campaign` | many worlds at once, and the sum of them |
+//! | `report` | the sum in the form of every rig |
 
 mod arrivals;
 mod body;
@@ -28,10 +30,12 @@ mod conversations;
 mod course;
 mod hop;
 mod ledger;
+mod mail;
 pub mod mutants;
 mod notices;
 mod plan;
 mod reading;
+pub mod report;
 mod shared;
 mod town;
 mod wire;

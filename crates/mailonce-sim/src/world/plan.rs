@@ -102,6 +102,27 @@ pub(super) const POINTS: [&str; 8] = [
     "repeat",
 ];
 
+/// Those of mail that comes in.
+const MAIL_POINTS: [&str; 8] = [
+    "mail-before-commit",
+    "mail-after-commit",
+    "mail-leased",
+    "mail-parsed",
+    "before-filing",
+    "after-filing",
+    "before-consume",
+    "after-consume",
+];
+
+/// The point at which a node ends. Where mail comes in, it is one of its points as often as another.
+fn point(chance: &mut Chance, post: &mut Chance, mails: usize) -> (&'static str, u64) {
+    let (out, time) = (POINTS[chance.below(POINTS.len() as u64) as usize], chance.between(1, 4));
+    if mails == 0 || post.below(2) == 0 {
+        return (out, time);
+    }
+    (MAIL_POINTS[post.below(MAIL_POINTS.len() as u64) as usize], post.between(1, 3))
+}
+
 /// What a seed expands into.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -115,6 +136,8 @@ pub struct Plan {
     pub hops: Vec<Class>,
     /// Wishes of callers.
     pub wishes: usize,
+    /// Mails that come in. In half of the worlds none does.
+    pub mails: usize,
     /// Steps before everything is healed.
     pub steps: usize,
     /// Faults that may happen.
@@ -143,6 +166,8 @@ impl Plan {
             _ => Class::Relay,
         };
         let wanted = chance.below(FaultKind::ALL.len() as u64 / 2);
+        let mut post = Chance::at(seed, &[3]);
+        let mails = if post.below(2) == 0 { 0 } else { post.between(1, 4) as usize };
         let pick = |chance: &mut Chance| FaultKind::ALL[chance.below(FaultKind::ALL.len() as u64) as usize];
         Self {
             seed,
@@ -150,12 +175,24 @@ impl Plan {
             teams: if chance.below(4) == 0 { 2 } else { 1 },
             hops: (0..hops).map(|_| class(&mut chance)).collect(),
             wishes: chance.between(1, 3) as usize,
+            mails,
             steps: chance.between(3, 8) as usize,
             faults: (0..wanted).map(|_| pick(&mut chance)).collect(),
             rate: [15, 35, 60][chance.below(3) as usize],
-            point: (POINTS[chance.below(POINTS.len() as u64) as usize], chance.between(1, 4)),
+            point: point(&mut chance, &mut post, mails),
             slow: chance.below(3) == 0,
         }
+    }
+
+    /// With mail that comes in.
+    #[must_use]
+    pub fn with_mail(mut self) -> Self {
+        let mut post = Chance::at(self.seed, &[4]);
+        if self.mails < 2 {
+            self.mails = 4;
+            self.point = point(&mut Chance::at(self.seed, &[5]), &mut post, self.mails);
+        }
+        self
     }
 
     /// Whether a kind of fault may happen.

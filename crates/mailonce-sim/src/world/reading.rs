@@ -2,6 +2,7 @@
 
 use super::client::{Clients, team_name};
 use super::hop::Hop;
+use super::mail;
 use super::plan::{Class, FaultKind};
 use super::town::Town;
 use super::wishes::meaning;
@@ -47,6 +48,7 @@ pub(super) async fn rest(town: &Town) -> Result<Rest, StoreError> {
             }
         }
     }
+    let due = [due, mail::due(town).await?].into_iter().flatten().min();
     Ok(match (due, held) {
         (Some(due), _) => Rest::At(due),
         (None, true) => Rest::Held,
@@ -114,6 +116,7 @@ pub(super) async fn read(town: &Town, clients: &Clients) -> Result<(), StoreErro
     }
     let hops = town.hops.iter().map(|hop| (hop.name.clone(), class(hop.class))).collect();
     let heard = town.nodes.iter().filter(|node| !node.body.is_dead()).flat_map(|node| node.body.heard()).collect();
+    town.shared.end_inboxes(mail::read(town).await?);
     town.shared.end_with(hops, rows, events, heard);
     Ok(())
 }

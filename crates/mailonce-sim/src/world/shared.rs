@@ -2,7 +2,7 @@
 
 use super::plan::{FaultKind, Plan};
 use crate::proof::History;
-use crate::proof::history::{self, Arrival, Call, End, Event, Fault, Hop, Move, Reading};
+use crate::proof::history::{self, Arrival, Brought, Call, End, Event, Fault, Got, Hop, Inbound, Move, Reading, Take};
 use crate::rig::chance::Chance;
 use mailonce_core::email::Email;
 use mailonce_core::handoff::State;
@@ -218,6 +218,56 @@ impl Shared {
         if let Some(call) = inner.history.calls.get_mut(call) {
             call.must_fail = must_fail;
         }
+    }
+
+    /// Notes that a sender brings a mail, and under which number.
+    pub(super) fn brings(&self, brought: Brought) -> usize {
+        self.note(|| format!("{} comes to {} by {}", brought.message_id, brought.inbox, brought.way));
+        let at = self.next();
+        let all = &mut self.inner().history.inbound.brought;
+        all.push(Brought { at, ..brought });
+        all.len() - 1
+    }
+
+    /// Notes what its sender was told.
+    pub(super) fn brought(&self, place: usize, acknowledged: bool) {
+        self.note(|| format!("mail {place} is acknowledged: {acknowledged}"));
+        let at = self.next();
+        if let Some(brought) = self.inner().history.inbound.brought.get_mut(place) {
+            (brought.ended, brought.acknowledged) = (Some(at), acknowledged);
+        }
+    }
+
+    /// Whether the sender of a mail was told that it is kept.
+    pub(super) fn is_kept(&self, message_id: &str) -> bool {
+        let inner = self.inner();
+        inner.history.inbound.brought.iter().any(|brought| brought.acknowledged && brought.message_id == message_id)
+    }
+
+    /// Notes that somebody wants a code, and under which number.
+    pub(super) fn takes(&self, take: Take) -> usize {
+        self.note(|| format!("{} wants the code of {} for {}", take.team, take.sender, take.purpose));
+        let at = self.next();
+        let all = &mut self.inner().history.inbound.takes;
+        all.push(Take { at, ..take });
+        all.len() - 1
+    }
+
+    /// Notes what came of it.
+    pub(super) fn took(&self, place: usize, got: Option<Got>, refused: String) {
+        self.note(|| format!("take {place} ends: {got:?} {refused}"));
+        let at = self.next();
+        if let Some(take) = self.inner().history.inbound.takes.get_mut(place) {
+            (take.ended, take.got, take.refused) = (Some(at), got, refused);
+        }
+    }
+
+    /// Notes what inboxes show in the end.
+    pub(super) fn end_inboxes(&self, shown: Inbound) {
+        let (messages, artifacts) = (shown.messages.len(), shown.artifacts.len());
+        self.note(|| format!("in the end {messages} messages, {artifacts} artifacts"));
+        let inbound = &mut self.inner().history.inbound;
+        (inbound.messages, inbound.artifacts, inbound.kept) = (shown.messages, shown.artifacts, shown.kept);
     }
 
     /// Notes what a process says that time is.

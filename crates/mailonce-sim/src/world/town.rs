@@ -4,6 +4,7 @@ use super::body::{Body, Hands, Luck};
 use super::client::team_name;
 use super::hop::Hop;
 use super::ledger::Ledger;
+use super::mail::{self, Place};
 use super::plan::FaultKind;
 use super::shared::Shared;
 use super::wire::Way;
@@ -50,6 +51,8 @@ pub(super) struct Town {
     pub(super) hops: Vec<Arc<Hop>>,
     pub(super) nodes: Vec<Node>,
     pub(super) callers: Vec<Caller>,
+    /// Inboxes, where mail comes in.
+    pub(super) places: Vec<Place>,
 }
 
 impl Town {
@@ -59,11 +62,16 @@ impl Town {
         let watcher = Arc::clone(shared);
         store.watch(Box::new(move |email| watcher.watch(email)));
         let hops = shared.plan.hops.iter().enumerate().map(|(n, class)| Hop::new(shared, n, *class)).collect();
-        let mut town = Self { shared: Arc::clone(shared), store, hops, nodes: Vec::new(), callers: Vec::new() };
+        let (nodes, callers, places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut town = Self { shared: Arc::clone(shared), store, hops, nodes, callers, places };
         for team in 0..shared.plan.teams {
             let caller = caller(team);
             let _made = town.store.create_team(Team::clone(&caller.team), ApiKey::clone(&caller.key), None).await?;
             town.callers.push(caller);
+        }
+        if shared.plan.mails > 0 {
+            let teams: Vec<TeamId> = town.callers.iter().map(|caller| caller.team.id).collect();
+            town.places = mail::open(&town.store, &teams).await?;
         }
         for node in 0..shared.plan.nodes {
             let node = town.start(node, 0, Arc::default()).await?;
@@ -92,10 +100,13 @@ impl Town {
         let (clock, luck) = (Arc::new(Hands(Arc::clone(&body))), Arc::new(Luck(Arc::clone(&body))));
         let engine = Engine::new(ledger, clock, luck, outside).await?;
         let (stop, stopped) = watch::channel(false);
-        let loops = vec![
+        let mut loops = vec![
             tokio::spawn(hand_off(Arc::clone(&engine), stopped.clone())),
-            tokio::spawn(Arc::clone(&engine).keep_up(stopped)),
+            tokio::spawn(Arc::clone(&engine).keep_up(stopped.clone())),
         ];
+        if shared.plan.mails > 0 {
+            loops.push(tokio::spawn(Arc::clone(&engine).read_mail(stopped)));
+        }
         shared.note(|| format!("{} starts", body.name));
         Ok(Node { engine, body, skew, life, loops, _stop: stop })
     }

@@ -23,6 +23,7 @@ use mailonce_sim::{
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use tokio::runtime::Runtime;
 
+use crate::beside::play;
 use crate::setting::{self, binary, children, folder};
 
 /// How long a storm lasts.
@@ -206,6 +207,10 @@ fn storms() -> u64 {
 
 #[test]
 fn crash() {
+    play("database::crash");
+}
+
+pub(crate) fn crashes() {
     let (mut scene, rounds) = (Scene::new(seed()), 2 * storms());
     for round in 0..rounds {
         // The load goes on while it is down and after it came back.
@@ -221,6 +226,10 @@ fn crash() {
 
 #[test]
 fn network() {
+    play("database::network");
+}
+
+pub(crate) fn networks() {
     let (mut scene, rounds) = (Scene::new(seed()), storms());
     let mut cycle = 0;
     for round in 0..rounds {
@@ -256,6 +265,10 @@ const ANSWERED: Duration = Duration::from_secs(80);
 
 #[test]
 fn silence() {
+    play("database::silence");
+}
+
+pub(crate) fn silences() {
     let scene = Scene::new(seed());
     scene.recovers(0);
     scene.proxy.set(Weather::Stalled);

@@ -16,12 +16,13 @@ use mailonce_sim::{
 use std::{path::Path, time::Duration};
 use tokio::runtime::Runtime;
 
+use crate::beside::play;
 use crate::setting::{binary, children, folder, proof};
 
 /// Mails that are on the wire when the network goes.
 const MAILS: usize = 3;
 /// How long the sink takes to answer a dot: long enough to see that the mails are on the wire.
-const DOT: Duration = Duration::from_secs(4);
+const DOT: Duration = Duration::from_secs(6);
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// After this long without a sign of life a process is taken for dead.
@@ -96,23 +97,39 @@ fn sent(at: std::net::SocketAddr, ids: &[String]) -> Vec<String> {
 
 #[test]
 fn what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals() {
+    play("partition::what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals");
+}
+
+pub(crate) fn heals() {
     let rounds = asked("MAILONCE_STORMS", 1) as usize;
-    for weather in [Weather::Stalled, Weather::Down].repeat(rounds) {
-        let scene = Scene::new();
-        let (worker, ids) = scene.on_the_wire();
-        scene.proxy.set(weather);
-        post::until("the sink's answers", PATIENCE, || scene.sink.count() == MAILS).unwrap();
-        // The answers are with the worker by now, and cannot be written down.
-        pause(Duration::from_secs(1));
-        scene.proxy.set(Weather::Fair);
-        let mut found = sent(worker.at, &ids);
-        found.extend(scene.arrived_once());
-        scene.close("partitions_healed", found);
-    }
+    // One beside the other: both mostly wait.
+    std::thread::scope(|scope| {
+        for weather in [Weather::Stalled, Weather::Down] {
+            scope.spawn(move || (0..rounds).for_each(|_| heal(weather)));
+        }
+    });
+}
+
+/// The network goes while mails are on the wire, and heals.
+fn heal(weather: Weather) {
+    let scene = Scene::new();
+    let (worker, ids) = scene.on_the_wire();
+    scene.proxy.set(weather);
+    post::until("the sink's answers", PATIENCE, || scene.sink.count() == MAILS).unwrap();
+    // The answers are with the worker by now, and cannot be written down.
+    pause(Duration::from_secs(1));
+    scene.proxy.set(Weather::Fair);
+    let mut found = sent(worker.at, &ids);
+    found.extend(scene.arrived_once());
+    scene.close("partitions_healed", found);
 }
 
 #[test]
 fn nobody_sends_again_what_a_silent_worker_had_on_the_wire() {
+    play("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire");
+}
+
+pub(crate) fn takes_over() {
     for _ in 0..asked("MAILONCE_STORMS", 1) {
         take_over();
     }

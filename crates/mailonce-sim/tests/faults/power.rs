@@ -9,6 +9,7 @@ use mailonce_sim::rig::{
 use mailonce_store::sqlite::Sqlite;
 use std::path::Path;
 
+use crate::beside::play;
 use crate::setting::{binary, children, folder, proof};
 
 /// Power cuts of a short campaign.
@@ -48,6 +49,10 @@ fn campaign(name: &str, seed: u64, cuts: u32, forgets: Option<&'static str>) -> 
 
 #[test]
 fn what_was_acknowledged_survives_power_cuts() {
+    play("power::what_was_acknowledged_survives_power_cuts");
+}
+
+pub(crate) fn cuts() {
     for (seed, cuts) in rounds(seed(), asked("MAILONCE_CUTS", CUTS)) {
         let replay = format!(
             "replay: MAILONCE_SEED={seed} MAILONCE_CUTS={cuts} cargo test -p mailonce-sim --test faults power::what"
@@ -73,6 +78,10 @@ fn what_was_acknowledged_survives_power_cuts() {
 
 #[test]
 fn a_log_that_is_not_synced_is_found_out() {
+    play("power::a_log_that_is_not_synced_is_found_out");
+}
+
+pub(crate) fn does_not_sync() {
     let seed = seed();
     let report = campaign("without sync", seed, FOUND_WITHIN, Some("-wal"));
     let told = match &report {

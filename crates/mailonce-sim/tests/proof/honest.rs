@@ -180,6 +180,7 @@ pub(crate) fn honest() -> Scribe {
     handoff.may_duplicate = true;
     handoff.evidence.push(Evidence { source: "policy".into(), says: "again".into(), ..Evidence::default() });
     history.healed = true;
+    crate::inbound::receive(&mut scribe);
     scribe
 }
 
@@ -203,11 +204,9 @@ fn an_honest_history_is_acquitted() {
 
 #[test]
 fn every_rule_convicts_somebody() {
-    let forged: BTreeSet<Rule> =
-        [crate::accepts::FORGED, crate::copies::FORGED, crate::settled::FORGED, crate::events::FORGED]
-            .concat()
-            .into_iter()
-            .collect();
+    let (accepts, copies, settled) = (crate::accepts::FORGED, crate::copies::FORGED, crate::settled::FORGED);
+    let forged = [accepts, copies, settled, crate::events::FORGED, crate::inbound::FORGED].concat();
+    let forged: BTreeSet<Rule> = forged.into_iter().collect();
     let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !forged.contains(rule)).collect();
     assert!(missing.is_empty(), "nothing is forged for {missing:?}");
     let judged: BTreeSet<Promise> = Rule::ALL.iter().map(|rule| rule.promise()).collect();

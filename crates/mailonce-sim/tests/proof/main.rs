@@ -11,4 +11,6 @@ mod events;
 #[cfg(test)]
 mod honest;
 #[cfg(test)]
+mod inbound;
+#[cfg(test)]
 mod settled;

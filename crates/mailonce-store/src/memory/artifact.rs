@@ -4,6 +4,7 @@ use mailonce_core::{
     artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
     event::Kind,
     id::{ArtifactId, InboxId, TeamId, WatchId},
+    mutant,
     port::store::{Once, Operation},
     time::Time,
     watch::{Spent, Watch},
@@ -51,7 +52,7 @@ impl World {
         }
         let Some(artifact) = self.artifact(team, id) else { return Once::Done(Taken::Missing) };
         let taken = artifact.taken(taking, now);
-        if let Taken::First(artifact) = &taken {
+        if let (Taken::First(artifact), false) = (&taken, mutant!("take-unsaved")) {
             self.save_artifact(artifact, Kind::ArtifactConsumed, now);
         }
         if let (Some(operation), Taken::First(_) | Taken::Again(_)) = (operation, &taken) {

@@ -3,7 +3,7 @@
 use mailonce_core::{
     delivery::{Arrival, Brought, Delivery, DeliveryQuery, DeliveryState, NewDelivery, Reading, Received, Settle},
     id::{DeliveryId, NodeId, TeamId},
-    limits,
+    limits, mutant,
     time::Time,
 };
 use std::sync::Arc;
@@ -45,6 +45,9 @@ impl World {
             self.inbound.keys.insert(id, key);
             let first = *kept.get_or_insert(delivery.id);
             self.inbound.raws.entry(first).or_insert_with(|| raw.clone());
+        }
+        if mutant!("repeat-unrecorded") && delivery.state == DeliveryState::Duplicate {
+            return delivery.answered(refused);
         }
         self.note_id(delivery.id.0);
         self.events.entry(delivery.team).or_default().extend(delivery.told(now));

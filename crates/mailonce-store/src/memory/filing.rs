@@ -7,6 +7,7 @@ use mailonce_core::{
     id::{DeliveryId, InboxId, MessageId, TeamId},
     limits,
     message::{Filed, Known, Message, MessagePage, MessagePlace, MessageQuery, NewMessage, Novelty},
+    mutant,
     time::Time,
 };
 
@@ -15,7 +16,7 @@ use super::World;
 impl World {
     pub(super) fn file(&mut self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Filed {
         let Some(mut delivery) = self.inbound.delivery(team, delivery).cloned() else { return Filed::Missing };
-        if delivery.state != DeliveryState::Waiting {
+        if delivery.state != DeliveryState::Waiting && !mutant!("filed-though-settled") {
             return Filed::Settled;
         }
         let inbox = delivery.target.inbox().and_then(|inbox| self.inbound.inbox(team, inbox));
@@ -25,7 +26,7 @@ impl World {
             return Filed::Settled;
         };
         let novelty = message.novelty(&self.known(inbox, &message));
-        if let Novelty::Known(id, why) = novelty {
+        if let (Novelty::Known(id, why), false) = (novelty, mutant!("message-unrecognised")) {
             delivery.known(id, why);
             self.end(&delivery, now);
             return Filed::Known(id, why);

@@ -67,7 +67,9 @@ pub(super) async fn receive(State(app): State<App>, PathOf(id): PathOf, request:
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     let query = head.uri.query().unwrap_or_default().to_owned();
     let posted = Posted { headers, query, body: read(body, hook.most()).await? };
+    mailonce_core::failpoint!("hook-received");
     let received = Box::pin(app.engine.receive(&hook, &posted)).await?;
+    mailonce_core::failpoint!("hook-before-answer");
     Ok(Json(ReceivedBody::from(received)).into_response())
 }
 

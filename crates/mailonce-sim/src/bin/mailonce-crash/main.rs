@@ -5,15 +5,18 @@ use clap::{Parser, ValueEnum};
 use mailonce_sim::crash::board::Board;
 use mailonce_sim::crash::campaign::Plan;
 use mailonce_sim::crash::judge::Judgement;
+use mailonce_sim::crash::report::Ledger;
 use mailonce_sim::crash::round::Round;
 use mailonce_sim::crash::table::{Class, Store};
 use mailonce_sim::crash::world::Tools;
+use mailonce_sim::report::summary::Run;
 use mailonce_sim::rig::children::{Children, pause};
 use mailonce_sim::rig::postgres::{Postgres, output};
 use mailonce_sim::rig::{chance, server};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Between two lines of the live count.
@@ -67,6 +70,12 @@ struct Args {
     /// Where the summary is written
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Where figures are left for the page of proofs, round by round
+    #[arg(long, value_name = "DIR")]
+    proof: Option<PathBuf>,
+    /// Goes on with the figures that are there, until there are so many deaths in all
+    #[arg(long, requires = "proof")]
+    resume: bool,
     /// Where rounds that failed are kept
     #[arg(long, value_name = "DIR", default_value = "crash-failures")]
     keep: PathBuf,
@@ -74,10 +83,15 @@ struct Args {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
-    let plan = plan(&args);
+    let mut plan = plan(&args);
     let tools = tools(&args)?;
-    println!("seed {}, {} rounds", plan.seed, plan.rounds().len());
-    let (board, over) = (Board::default(), AtomicBool::new(false));
+    let (board, run) = begin(&args)?;
+    let done = board.counts();
+    plan.cycles = plan.cycles.saturating_sub((done.kills + done.others + done.stops) as usize);
+    println!("seed {}, {} rounds to play", plan.seed, plan.rounds().len());
+    board.count(|counts| counts.seeds.push(plan.seed));
+    let ledger = args.proof.as_deref().map(|dir| Ledger { dir, run, parts: plan.parts() });
+    let (over, unwritten) = (AtomicBool::new(false), Mutex::new(None));
     let played = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut told = 0;
@@ -90,11 +104,29 @@ fn main() -> Result<ExitCode> {
                 }
             }
         });
-        let played = plan.run(&tools, &board, |round, judgement| tell(&args, round, judgement));
+        let played = plan.run(&tools, &board, |round, judgement| {
+            tell(&args, round, judgement);
+            // One at a time: two would write the same file.
+            let mut unwritten = unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+            *unwritten = ledger.as_ref().and_then(|ledger| ledger.write(&board).err());
+        });
         over.store(true, Ordering::SeqCst);
         played
     });
+    if let Some(why) = unwritten.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(why.context("the figures could not be left"));
+    }
     conclude(&args, &plan, &board, played)
+}
+
+/// A board, empty or as an earlier run left it.
+fn begin(args: &Args) -> Result<(Board, Run)> {
+    let Some(dir) = args.proof.as_deref().filter(|_| args.resume) else {
+        return Ok((Board::default(), Run::of("kills")));
+    };
+    let (run, state) = Run::resume("kills", dir)?;
+    let board = if state.is_null() { Board::default() } else { Board::resume(state)? };
+    Ok((board, run))
 }
 
 fn conclude(args: &Args, plan: &Plan, board: &Board, played: Result<()>) -> Result<ExitCode> {

@@ -2,9 +2,11 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use mailonce_sim::report::summary::Run;
 use mailonce_sim::rig::chance;
-use mailonce_sim::world::campaign::Campaign;
-use mailonce_sim::world::{mutants, replay};
+use mailonce_sim::world::campaign::{Campaign, Summary};
+use mailonce_sim::world::{mutants, replay, report};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,6 +28,12 @@ struct Args {
     /// Where the summary goes as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Where figures are left for the page of proofs, every thousand worlds
+    #[arg(long, value_name = "DIR")]
+    proof: Option<PathBuf>,
+    /// Goes on with the figures that are there, until there are so many worlds in all
+    #[arg(long, requires = "proof")]
+    resume: bool,
     /// Runs the world of this seed twice, tells what happened, and compares.
     #[arg(long)]
     replay: Option<u64>,
@@ -50,8 +58,22 @@ fn main() -> Result<ExitCode> {
     if let Some(most) = args.mutants {
         return convict(&args, seed, most);
     }
+    play(&args, seed, mutant)
+}
+
+/// Many worlds, gone on with where they were cut.
+fn play(args: &Args, seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
+    let (run, before) = match args.proof.as_deref().filter(|_| args.resume) {
+        None => (Run::of("worlds"), Value::Null),
+        Some(dir) => Run::resume("worlds", dir)?,
+    };
+    let before: Summary = if before.is_null() { Summary::default() } else { serde_json::from_value(before)? };
+    let seed = if before.worlds == 0 { seed } else { before.seed };
     let campaign = Campaign { seed, worlds: args.worlds, jobs: args.jobs, mutant, stop_at_first: args.first };
-    let summary = campaign.run();
+    let summary = campaign.run_on(before, |sum| match &args.proof {
+        Some(dir) => report::worlds(&run, sum)?.write(dir).context("the figures could not be left"),
+        None => Ok(()),
+    })?;
     for failure in &summary.failures {
         println!("{failure}");
     }
@@ -65,12 +87,16 @@ fn main() -> Result<ExitCode> {
 
 /// All mutants, one line each.
 fn convict(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
+    let run = Run::of("mutants");
     let verdicts = mutants::convict_all(seed, most, args.jobs, |verdict| println!("{verdict}"));
     let survived = verdicts.iter().filter(|verdict| verdict.worlds.is_none()).count();
     println!("{} mutants, {survived} survived, from seed {seed}", verdicts.len());
     if let Some(path) = &args.json {
         let json = serde_json::to_string_pretty(&verdicts)?;
         std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(dir) = &args.proof {
+        report::mutants(&run, seed, &verdicts).write(dir).context("the figures could not be left")?;
     }
     Ok(if survived == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,7 +4,12 @@ use super::{Mutant, Rig, Weather};
 use crate::world::{Class, FaultKind};
 
 const fn worlds(name: &'static str, what: &'static str) -> Mutant {
-    Mutant { name, what, rig: Rig::Worlds, weather: Weather { faults: &[], hops: &[], nodes: 0, rate: 0 } }
+    Mutant {
+        name,
+        what,
+        rig: Rig::Worlds,
+        weather: Weather { faults: &[], hops: &[], nodes: 0, rate: 0, mail: false, point: None },
+    }
 }
 
 impl Mutant {
@@ -23,6 +28,18 @@ impl Mutant {
     /// With a fault wherever one may be, more often than not.
     const fn often(mut self) -> Self {
         self.weather.rate = 60;
+        self
+    }
+
+    /// With a node that stands still or ends there.
+    const fn near(mut self, point: &'static str, time: u64) -> Self {
+        self.weather.point = Some((point, time));
+        self
+    }
+
+    /// With mail that comes in.
+    const fn with_mail(mut self) -> Self {
+        self.weather.mail = true;
         self
     }
 
@@ -116,9 +133,11 @@ pub const ALL: &[Mutant] = &[
     worlds("tries-again-by-itself", "a transport repeats what had no answer")
         .among(&[FaultKind::LoseReply])
         .at(&[Class::Plain]),
+    // It sleeps between the marker of a repeat and the wire, until the provider has forgotten the key.
     worlds("old-connection-used", "a worker that slept sends all the same")
         .among(&[FaultKind::LoseReply, FaultKind::Leap, FaultKind::Pause])
         .at(KEYED)
+        .near("after-marker", 2)
         .often(),
     worlds("breaker-never-tries", "a way that rested once rests for ever").among(&[FaultKind::Unauthorized]),
     // Bytes
@@ -195,6 +214,28 @@ pub const ALL: &[Mutant] = &[
     worlds("acceptance-untold", "an acceptance is not told"),
     worlds("event-to-another-team", "a team is told of another's emails"),
     worlds("attempts-not-updated", "an attempt is written down twice"),
+    // Mail that comes in
+    worlds("mail-answered-before-commit", "a sender is answered before the commit")
+        .among(&[FaultKind::Crash])
+        .with_mail(),
+    worlds("delivery-key-dropped", "a delivery that comes again is kept again").with_mail(),
+    worlds("repeat-unrecorded", "a delivery that comes again leaves no row").with_mail(),
+    worlds("message-unrecognised", "a mail that came by another door is another message").with_mail(),
+    worlds("filed-though-settled", "a delivery that is settled is filed again")
+        .among(&[FaultKind::Leap, FaultKind::Pause])
+        .with_mail()
+        .in_two()
+        .often(),
+    worlds("reading-never-lapses", "what a dead reader held is never read")
+        .among(&[FaultKind::Crash])
+        .with_mail()
+        .often(),
+    worlds("message-untold", "a message is not told").with_mail(),
+    worlds("message-told-twice", "a message is told twice").with_mail(),
+    worlds("inbox-number-stands", "two messages of an inbox have one number").with_mail(),
+    worlds("artifact-window-ignored", "the same code of the same sender is another artifact").with_mail(),
+    worlds("consume-unchecked", "a code is given to whoever wants it").with_mail(),
+    worlds("take-unsaved", "a code is given out and that is not written down").with_mail(),
     // Time
     worlds("jump-followed", "a clock that jumps is followed").among(&[FaultKind::ClockJump]),
     worlds("time-goes-back", "ledger time goes back").among(&[FaultKind::ClockJump, FaultKind::Crash]).often(),

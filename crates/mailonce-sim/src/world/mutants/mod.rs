@@ -48,6 +48,10 @@ pub struct Weather {
     pub nodes: usize,
     /// How likely a fault is, if not as was drawn.
     pub rate: u64,
+    /// Whether mail comes in, whatever was drawn.
+    pub mail: bool,
+    /// The point at which a node stands still or ends, and the time, if not as was drawn.
+    pub point: Option<(&'static str, u64)>,
 }
 
 impl Weather {
@@ -63,6 +67,10 @@ impl Weather {
         if self.rate > 0 {
             plan.rate = self.rate;
         }
+        if self.mail {
+            plan = plan.with_mail();
+        }
+        plan.point = self.point.unwrap_or(plan.point);
         plan
     }
 }

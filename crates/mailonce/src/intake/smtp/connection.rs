@@ -93,6 +93,7 @@ impl Connection {
         let now = Instant::now();
         let ends = now + house.settings.patience.session;
         let connection = Self { house, stream, session, visit, stop, ends, waiting: (now, 0), room: None };
+        mailonce_core::failpoint!("mail-session");
         drop(connection.converse().await);
     }
 
@@ -114,11 +115,13 @@ impl Connection {
                     self.session.room_is(there);
                 }
                 Step::Take(mail) => {
+                    mailonce_core::failpoint!("mail-data");
                     let taking = self.take(mail);
                     // Answers that are still owed do not wait for the commit, and who does not hear them has sent
                     // the mail all the same.
                     let flushed = self.flush().await;
                     let kept = taken(taking, self.house.settings.patience.taking).await;
+                    mailonce_core::failpoint!("mail-before-250");
                     self.session.mail_is(kept);
                     flushed?;
                 }

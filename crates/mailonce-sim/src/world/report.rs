@@ -1,0 +1,66 @@
+//! What worlds and mutants came to, in the form in which every rig leaves its figures.
+
+use super::campaign::Summary;
+use super::mutants::{ALL, Mutant, Rig, Verdict};
+use crate::report::summary::{Run, Summary as Report};
+use serde_json::Value;
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// Worlds so far, and the faults that were made in them.
+pub fn worlds(run: &Run, sum: &Summary) -> serde_json::Result<Report> {
+    let mut report = run.over();
+    for (name, figure) in [
+        ("worlds", sum.worlds),
+        ("emails", sum.emails),
+        ("calls", sum.calls),
+        ("mails taken", sum.mails),
+        ("faults", sum.faults.values().sum()),
+        ("worlds played twice and alike", sum.replayed),
+    ] {
+        report.count(name, figure);
+    }
+    report.seeds = Value::String(format!("from {}, one after the other", sum.seed));
+    report.table.push(row(["fault", "times"]));
+    report.table.extend(sum.faults.iter().map(|(kind, count)| row([kind, &count.to_string()])));
+    report.violations = sum.failures.iter().map(|failure| failure.to_string().into()).collect();
+    let untold = sum.violations.saturating_sub(sum.failures.len() as u64);
+    if untold > 0 {
+        report.violations.push(format!("{untold} worlds more").into());
+    }
+    report.state = serde_json::to_value(sum)?;
+    Ok(report)
+}
+
+/// Every wrong turn: who convicts it, of what, and after how many seeds.
+pub fn mutants(run: &Run, seed: u64, verdicts: &[Verdict]) -> Report {
+    let mut report = run.over();
+    let convicted = verdicts.iter().filter(|verdict| verdict.worlds.is_some()).count();
+    report.count("mutants", convicted as u64);
+    report.seeds = Value::String(format!("from {seed}, each until it is noticed"));
+    report.table.push(row(["mutant", "what is wrong", "rig", "rules", "seeds needed"]));
+    for mutant in ALL {
+        let verdict = verdicts.iter().find(|verdict| verdict.mutant.name == mutant.name);
+        report.table.push(mutant_row(mutant, verdict));
+        if verdict.is_some_and(|verdict| verdict.worlds.is_none()) {
+            report.violations.push(format!("nobody noticed {}", mutant.name).into());
+        }
+    }
+    report
+}
+
+fn mutant_row(mutant: &Mutant, verdict: Option<&Verdict>) -> Vec<String> {
+    let rig = match mutant.rig {
+        Rig::Worlds => "worlds".to_owned(),
+        Rig::Test(name) => format!("test `{name}`"),
+    };
+    let rules = verdict.map_or_else(Vec::new, |verdict| verdict.rules.iter().map(ToString::to_string).collect());
+    let needed = match verdict {
+        None => "in the tests".to_owned(),
+        Some(Verdict { worlds: None, .. }) => "survived".to_owned(),
+        Some(Verdict { worlds: Some(worlds), .. }) => worlds.to_string(),
+    };
+    vec![mutant.name.to_owned(), mutant.what.to_owned(), rig, rules.join(", "), needed]
+}

@@ -1,0 +1,41 @@
+//! Scenes mostly wait: for a silence to be long enough, for a mail to leave. So all of those that are asked for are
+//! played beside each other, whichever test comes first, and each test waits for its own.
+
+use std::{
+    collections::BTreeMap,
+    panic::resume_unwind,
+    sync::{Mutex, OnceLock, PoisonError},
+    thread::JoinHandle,
+};
+
+/// Every scene, under the path of its test.
+const SCENES: [(&str, fn()); 7] = [
+    ("database::crash", crate::database::crashes),
+    ("database::network", crate::database::networks),
+    ("database::silence", crate::database::silences),
+    (
+        "partition::what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals",
+        crate::partition::heals,
+    ),
+    ("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire", crate::partition::takes_over),
+    ("power::what_was_acknowledged_survives_power_cuts", crate::power::cuts),
+    ("power::a_log_that_is_not_synced_is_found_out", crate::power::does_not_sync),
+];
+
+/// Whether a test is among those that the command asks for.
+fn is_asked_for(path: &str) -> bool {
+    let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    filters.is_empty() || filters.iter().any(|filter| path.contains(filter.as_str()))
+}
+
+/// Waits until a scene was played, and fails as it did.
+pub(crate) fn play(path: &str) {
+    static PLAYING: OnceLock<Mutex<BTreeMap<&str, JoinHandle<()>>>> = OnceLock::new();
+    let playing = PLAYING.get_or_init(|| {
+        let asked = SCENES.into_iter().filter(|(path, _)| is_asked_for(path));
+        Mutex::new(asked.map(|(path, scene)| (path, std::thread::spawn(scene))).collect())
+    });
+    let own = playing.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    let scene = own.unwrap_or_else(|| panic!("there is no scene {path}"));
+    scene.join().unwrap_or_else(|why| resume_unwind(why));
+}
