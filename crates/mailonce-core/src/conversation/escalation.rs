@@ -184,7 +184,8 @@ impl Escalation {
             _ => self.about.clone(),
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        let half = hash.finalize().iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+        format!("{half:032x}")
     }
 
     /// Answers it. False when this is no choice, or it was answered already.

@@ -137,3 +137,59 @@ fn clear_messages(ledger: &Ledger<'_>, inbox: i64, left: usize) -> Result<usize>
     }
     Ok(messages.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{Sqlite, schema};
+    use mailonce_core::{
+        conversation::{caps::DAY_MS, likeness::WINDOW_MS},
+        port::store::Store as _,
+    };
+
+    /// Rows of a table, as this says.
+    fn count(conn: &Connection, from: &str) -> i64 {
+        conn.query_row(&format!("SELECT COUNT(*) FROM {from}"), [], |row| row.get(0)).unwrap()
+    }
+
+    /// Three threads of a removed inbox and one of another, each with two emails; an old tally and an old likeness, and
+    /// one of each that still counts.
+    fn fill(conn: &Connection, now: Time) {
+        for (bits, removed) in [(1, Some(1)), (2, None::<i64>)] {
+            let inbox = "INSERT INTO inboxes (inbox, tail, team, rev, seq, address, created_at, about, removed) \
+                 VALUES (?1, 1, 1, 1, 0, 'a', 1, '{}', ?2)";
+            conn.execute(inbox, params![bits, removed]).unwrap();
+        }
+        for (thread, inbox) in [(1_u8, 1), (2, 1), (3, 1), (4, 2)] {
+            let row = params![[thread; 16], inbox];
+            conn.execute("INSERT INTO threads VALUES (?1, 1, ?2, 1, 1, '{}')", row).unwrap();
+            for email in [1_u8, 2] {
+                conn.execute("INSERT INTO thread_emails VALUES (?1, ?2)", params![[thread; 16], [email; 16]]).unwrap();
+            }
+        }
+        for (n, ago) in [(1_u8, 0), (2, 1)] {
+            let (day, window) = (now.0 - DAY_MS + ago, now.0 - WINDOW_MS + ago);
+            conn.execute("INSERT INTO tallies VALUES (1, ?1, ?2, '[]')", params![[n; 16], day]).unwrap();
+            conn.execute("INSERT INTO likenesses VALUES (NULL, 1, ?1, ?2, 1, x'', x'')", params![[n; 16], window])
+                .unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn sweeps_leave_nothing_of_conversations_that_nobody_can_see() {
+        let home = tempfile::tempdir().unwrap();
+        let (path, now) = (home.path().join("ledger.db"), Time(1_731_628_800_000));
+        fill(&schema::open_writer(&path, [7; 32]).unwrap(), now);
+        let store = Sqlite::open(home.path(), [7; 32]).unwrap();
+        store.sweep(2, now).await.unwrap();
+        let conn = schema::open_reader(&path).unwrap();
+        assert_eq!((count(&conn, "threads WHERE inbox = 1"), count(&conn, "inboxes WHERE removed = 1")), (1, 1));
+        for _ in 0..3 {
+            store.sweep(2, now).await.unwrap();
+        }
+        assert_eq!((count(&conn, "threads"), count(&conn, "threads WHERE inbox = 2")), (1, 1));
+        assert_eq!((count(&conn, "thread_emails"), count(&conn, "inboxes WHERE removed = 0")), (2, 1));
+        assert_eq!((count(&conn, "tallies"), count(&conn, "likenesses")), (1, 1));
+        store.close().await;
+    }
+}
