@@ -20,7 +20,7 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::{Asked, Caller, Engine, change::taken, operation, seal, unavailable};
+use crate::{Asked, Caller, Engine, change::taken, operation, unavailable};
 
 /// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
 const SHARED_MS: i64 = 2_000;
@@ -229,21 +229,10 @@ impl Engine {
         (team, key, new)
     }
 
-    fn sealed(&self, asked: Option<&Asked>, new: &NewApiKey) -> Vec<u8> {
-        let Some(asked) = asked else { return Vec::new() };
-        let mut nonce = [0; 12];
-        self.chance.fill(&mut nonce);
-        seal::seal(&self.secret, &asked.name, nonce, &serde_json::to_vec(new).unwrap_or_default())
-    }
-
     fn shown_once(&self, answer: Once<()>, asked: Option<&Asked>, new: NewApiKey) -> Result<NewApiKey, Problem> {
         match answer {
             Once::Done(()) => Ok(new),
-            Once::Repeated(sealed) => {
-                let opened = asked.and_then(|asked| seal::open(&self.secret, &asked.name, &sealed));
-                let first = opened.and_then(|json| serde_json::from_slice(&json).ok());
-                first.ok_or_else(|| Problem::new(Code::Internal, "the first answer can no longer be read"))
-            }
+            Once::Repeated(sealed) => self.unsealed(asked, &sealed),
             Once::Mismatch(bound) => Err(taken(&bound)),
         }
     }

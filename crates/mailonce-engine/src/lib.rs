@@ -4,15 +4,20 @@
 //! [`change`] takes back and sends again, [`keys`] looks at names of wishes, [`access`] at credentials,
 //! [`domains`], [`suppressions`] and [`sources`] at what else a team owns, [`hook`] takes in what providers tell,
 //! [`receive`] keeps mail that comes in, [`inboxes`], [`messages`], [`wait`] and [`artifacts`] are what agents do with it,
+//! [`reply`], [`threads`] and [`next`] are conversations, [`escalations`] questions for people, [`settings`] their wishes,
 //! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
 //! holds the loops that run beside the requests.
 
 pub mod access;
 pub mod artifacts;
 pub mod change;
+mod content_guard;
+mod decisions;
+mod diff;
 mod dispatch;
 pub mod domains;
 pub mod doubts;
+pub mod escalations;
 #[doc(hidden)]
 pub mod failpoint;
 mod freeze;
@@ -26,20 +31,28 @@ pub mod local;
 pub mod look;
 pub mod messages;
 pub mod metrics;
+pub mod next;
+mod outbound_facts;
+mod own;
 mod pack;
 mod proofs;
+mod questions;
+mod quote;
 mod read;
 pub mod receive;
 pub mod records;
+pub mod reply;
 mod returned;
 pub mod rules;
 mod seal;
 mod seen;
 pub mod send;
+pub mod settings;
 mod signers;
 pub mod sources;
 mod suppressed;
 pub mod suppressions;
+pub mod threads;
 mod time;
 pub mod upkeep;
 mod vault;
@@ -130,6 +143,11 @@ pub struct Engine {
     hooks: hook::HookMemory,
     inbound: inbound::Inbound,
     rule_book: rules::RuleBook,
+    settings_book: settings::SettingsBook,
+    /// What was said of late, for the content guard.
+    window: content_guard::Window,
+    /// How far questions for people were looked after.
+    rounds: questions::Rounds,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -177,6 +195,9 @@ impl Engine {
             hooks: hook::HookMemory::default(),
             inbound,
             rule_book: rules::RuleBook::default(),
+            settings_book: settings::SettingsBook::default(),
+            window: content_guard::Window::default(),
+            rounds: questions::Rounds::default(),
             metrics: Metrics::default(),
         });
         local.belongs_to(&engine);
