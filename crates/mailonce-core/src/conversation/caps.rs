@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// A day in milliseconds.
-const DAY_MS: i64 = 86_400_000;
+/// A day in milliseconds. No tally is asked about for longer.
+pub const DAY_MS: i64 = 86_400_000;
 /// Times kept in a tally. More than any cap can ask about.
 const KEPT: usize = 1_000;
 

@@ -54,6 +54,7 @@ pub(super) enum Lesson {
     Policy,
     Crash(u8),
     Reroute,
+    Release,
 }
 
 pub(super) fn node(n: u8) -> NodeId {
@@ -131,7 +132,7 @@ impl Lesson {
             },
             5..=6 => Self::Repeat { node: chance.below(NODES), account: account(chance) },
             7 => Self::Wait(chance.maybe(2, |chance| chance.pick(&[SECOND, DAY])), chance.one_in(2)),
-            8 => chance.pick(&[Self::Policy, Self::Reroute]),
+            8 => chance.pick(&[Self::Policy, Self::Reroute, Self::Release]),
             _ => Self::Crash(chance.below(NODES)),
         }
     }
@@ -148,6 +149,7 @@ impl Lesson {
                 Act::Wait { number, evidence, next: ms.map(|ms| now.plus(ms)) }
             }
             Self::Policy => Act::ResendByPolicy { number },
+            Self::Release => Act::Release,
             Self::Crash(n) => Act::Crash { number, holder: node(n) },
             Self::Reroute => Act::Reroute { number, from: SANDBOX.into(), to: "relay".into() },
         }

@@ -2,8 +2,9 @@
 
 use mailonce_core::{
     content::{Content, RawContent},
+    conversation::likeness::Likeness,
     digest::Digest,
-    email::{Channel, Email, EmailHead, OnUnknown},
+    email::{Channel, Email, EmailHead, Guard, OnUnknown},
     id::{EmailId, IdMaker, TeamId},
     intent::Intent,
     key::{Key, KeyHash, KeyName},
@@ -55,6 +56,9 @@ pub(super) struct Draft {
     apart: bool,
     version: u32,
     resend_of: Option<EmailId>,
+    compared: bool,
+    hold: Option<Guard>,
+    flag: Option<Guard>,
 }
 
 /// A draft without a key.
@@ -72,6 +76,9 @@ pub(super) fn keyless() -> Draft {
         apart: false,
         version: 1,
         resend_of: None,
+        compared: false,
+        hold: None,
+        flag: None,
     }
 }
 
@@ -148,6 +155,21 @@ impl Draft {
         Self { apart: true, ..self }
     }
 
+    /// Compared with what was said of late between the same people.
+    pub(super) fn compared(self) -> Self {
+        Self { compared: true, ..self }
+    }
+
+    /// Held, as this guard said before.
+    pub(super) fn held(self, guard: Guard) -> Self {
+        Self { hold: Some(guard), ..self }
+    }
+
+    /// Let go, although this guard spoke.
+    pub(super) fn flagged(self, guard: Guard) -> Self {
+        Self { flag: Some(guard), ..self }
+    }
+
     /// The hash of its key. Only for a draft that has one.
     pub(super) fn hash(&self) -> KeyHash {
         self.name(&self.content()).unwrap().hash(self.team)
@@ -169,8 +191,13 @@ impl Draft {
             envelopes: self.envelopes(&content),
             due: self.due,
             body: serde_json::to_vec(&content).unwrap().into(),
-            care: Care::default(),
+            care: self.care(&content),
         }
+    }
+
+    fn care(&self, content: &Content) -> Care {
+        let likeness = || Likeness::of(self.team, &content.from.address, &self.to, &content.subject, &self.text);
+        Care { hold: self.hold, flag: self.flag, likeness: self.compared.then(likeness) }
     }
 
     fn content(&self) -> Content {

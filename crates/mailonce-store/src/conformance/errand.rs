@@ -51,6 +51,11 @@ pub(super) struct Script {
     pub(super) values: Vec<(ArtifactKind, u8)>,
     pub(super) passed: bool,
     pub(super) from: bool,
+    /// Who wrote it: one of our own, a machine, or a person.
+    pub(super) by: u8,
+    pub(super) skipped: bool,
+    /// The email of ours that it answers.
+    pub(super) email: Option<u8>,
 }
 
 /// An address by its number: three names at two domains.
@@ -124,6 +129,9 @@ impl Script {
             values: (0..chance.below(3)).map(|_| value(chance)).collect(),
             passed: chance.one_in(2),
             from: chance.one_in(4),
+            by: chance.below(10),
+            skipped: chance.one_in(6),
+            email: chance.maybe(4, |chance| chance.below(3)),
         }
     }
 }

@@ -23,6 +23,9 @@ pub(super) async fn an_inbox_is_read_back_whole(store: Ledger) {
         expires_at: Some(Time(T0.0 + 7)),
         catch_all: true,
         link_domains: vec!["shop.test".into()],
+        caps: Some(mailonce_core::conversation::caps::Caps::default()),
+        answers_soft: true,
+        says_automatic: true,
         metadata: [("k".to_owned(), "v".to_owned())].into(),
     };
     let wanted = Inbox { client_id: Some("ü-1".into()), about, ..inbox("a@d.test") };

@@ -3,20 +3,21 @@
 use mailonce_core::{
     artifact::{Applied, Artifact, Taken, Taking},
     delivery::{Arrival, Delivery, DeliveryQuery, DeliveryState, NewDelivery, Reading, Received, Settle, Target},
-    id::{ArtifactId, DeliveryId, InboxId, NodeId, TeamId, WatchId},
+    id::{ArtifactId, DeliveryId, EmailId, InboxId, NodeId, TeamId, WatchId},
     inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade, places},
-    message::{Filed, Message, MessagePage, MessagePlace, MessageQuery, NewMessage},
+    message::{Filed, Message, MessagePage, MessagePlace, MessageQuery, MessageState, NewMessage},
     port::store::{Once, Operation},
     time::Time,
     watch::{Spent, Watch},
 };
+use uuid::Uuid;
 
 use super::{
     HOUR, Ledger,
     deed::node,
     errand::{self, Errand, Post, Script, address},
     next_id,
-    post::{all_messages, answering, arrival, from, holding, keyed_parcel, letter, passed, taking},
+    post::{all_messages, answering, arrival, automatic, from, holding, keyed_parcel, letter, own, passed, taking},
     turn::Call,
 };
 
@@ -244,6 +245,15 @@ impl Script {
     fn letter(&self) -> NewMessage {
         let letter = holding(answering(letter(self.name, self.content), &self.ancestors), &self.values);
         let letter = if self.from { from(letter, "other@sender.test") } else { letter };
+        let mut letter = match self.by {
+            0 => own(letter),
+            1 | 2 => automatic(letter, self.by == 1),
+            _ => letter,
+        };
+        if self.skipped {
+            letter.state = MessageState::Skipped;
+        }
+        letter.email = self.email.map(|n| EmailId(Uuid::from_u128(u128::from(n) + 1)));
         if self.passed { passed(letter) } else { letter }
     }
 }

@@ -4,35 +4,45 @@
 //! opened fails; none is skipped.
 
 mod accept;
+mod alike;
 mod answer;
 mod artifacts;
 mod batch;
+mod caps;
 mod capture;
 mod change;
+mod chat;
 mod contest;
+mod conversations;
 mod deed;
 mod deliveries;
 mod doubt;
 mod draft;
 mod errand;
 mod events;
+mod guards;
 mod handoff;
 mod inboxes;
 mod keys;
+mod leases;
 mod listing;
 mod mailroom;
 mod messages;
+mod offers;
 mod open;
 mod operations;
 mod overlap;
 mod play;
 mod post;
+mod questions;
 mod race;
 mod random;
 mod reading;
 mod records;
+mod replies;
 mod rush;
 mod steps;
+mod talk;
 mod teams;
 mod threads;
 mod turn;
@@ -396,6 +406,99 @@ macro_rules! engine {
                 of_32_spenders_only_as_many_as_the_budget_spend
                 of_32_inboxes_of_one_client_id_one_is_made
                 of_two_teams_one_gets_an_address
+            ]
+            replies [
+                a_message_is_answered_once_and_the_second_gets_the_first
+                each_wanted_follow_up_is_made_once
+                a_second_answer_sees_what_the_first_became
+                a_slot_is_free_again_when_its_answer_surely_never_left
+                a_slot_stays_taken_while_its_answer_may_have_left
+                a_held_answer_keeps_its_slot
+                another_version_keeps_the_slot
+                a_key_is_looked_up_before_any_guard
+                a_forward_has_a_slot_for_each_set_of_people
+                more_answers_than_a_message_remembers_are_not_made
+                nobody_and_another_teams_message_are_not_answered
+                an_answer_is_told_to_watchers
+                of_32_answers_of_one_message_one_goes
+                answers_of_many_messages_at_once_are_each_made_once
+                of_32_answers_under_one_key_one_goes
+                an_answer_with_the_lease_goes_and_leaves_it
+            ]
+            guards [
+                our_own_mail_is_not_answered
+                automatic_mail_is_answered_only_where_soft_signs_are
+                a_thread_that_another_holds_is_not_answered
+                a_stale_token_is_refused
+                a_token_that_was_given_back_is_stale
+                a_newer_message_of_a_person_must_be_seen
+                guards_speak_in_their_order
+                a_refusal_leaves_an_event_and_nothing_else
+            ]
+            caps [
+                one_answer_too_many_is_held_and_takes_its_slot
+                a_held_answer_is_not_counted
+                a_day_has_a_cap_of_its_own
+                answers_to_one_person_are_counted_over_all_threads_of_the_team
+                a_sweep_takes_no_count_that_a_cap_asks_about
+                of_16_answers_at_once_only_as_many_as_the_caps_go
+                of_16_answers_to_one_person_at_once_only_as_many_as_the_cap_go
+            ]
+            leases [
+                a_free_thread_is_leased_and_a_busy_one_is_not
+                a_lease_is_renewed_by_its_token_alone
+                a_lapsed_lease_is_taken_over_with_a_higher_fence
+                only_ones_own_lease_is_given_back
+                a_leasing_under_an_operation_is_done_once
+                nobodys_thread_is_not_leased
+                of_32_agents_one_takes_a_thread
+            ]
+            offers [
+                the_oldest_are_offered_first_and_one_of_a_thread
+                no_more_are_offered_than_wanted
+                what_wants_no_answer_is_not_offered
+                what_was_put_off_waits_for_its_time
+                an_extended_offer_lasts_longer
+                an_acked_message_is_skipped_and_frees_its_thread
+                an_acked_answer_stays_one
+                what_its_holder_lost_is_offered_again_with_a_higher_fence
+                what_was_offered_in_vain_too_often_is_skipped_for_good
+                an_offering_under_an_operation_is_done_once
+                messages_of_another_team_are_not_offered
+                many_workers_share_an_inbox_and_no_message_is_given_twice
+                messages_of_one_thread_are_worked_on_one_at_a_time
+            ]
+            conversations [
+                a_thread_knows_its_messages
+                threads_are_listed_by_their_latest_news
+                threads_are_found_by_inbox_label_and_handled
+                labels_and_handled_are_changed
+                a_message_that_wants_an_answer_takes_handled_back
+                emails_of_a_thread_are_listed_oldest_first
+                a_removed_inbox_takes_its_threads_along
+                threads_of_another_team_are_not_there
+            ]
+            alike [
+                a_look_alike_is_held
+                other_marks_words_people_and_teams_are_not_alike
+                after_the_window_nothing_is_alike
+                what_surely_never_left_has_no_look_alikes
+                only_the_latest_are_compared
+                a_replay_is_no_look_alike
+                items_of_one_batch_look_alike_too
+                of_16_look_alikes_at_once_one_goes
+                an_answer_may_look_alike_too
+                what_a_guard_wants_held_is_held
+                what_a_guard_only_flags_goes
+                of_several_guards_the_strongest_holds
+            ]
+            questions [
+                a_held_email_is_let_go_once
+                only_what_is_held_is_let_go
+                what_was_wished_for_later_is_let_go_for_later
+                stuck_emails_of_all_teams_are_listed_in_order
+                a_question_is_told_when_it_opens_and_when_it_ends
+                only_questions_are_told
             ]
         }
     };

@@ -1,12 +1,14 @@
 //! Playing turns on two ledgers at once, and comparing them.
 
 use mailonce_core::{
+    conversation::answer::Answered,
     dispatch::{Act, Hold, Verdict},
     email::{Channel, Email},
     event::Event,
     id::{EmailId, NodeId, TeamId},
     key::KeyHash,
     limits,
+    message::Filed,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, KeyChange, KeyView,
         LeaseWish, Leased, Once, Operation, Recovered, Resend, Suppressed, SuppressedCall, SuppressedReason, Swept,
@@ -19,6 +21,7 @@ use std::fmt::Debug;
 
 use super::{
     Ledger, OTHER, SANDBOX, T0, TEAM,
+    chat::{self, Parlour, Talk, Told},
     deed::{Deed, REMOTE, lease_wish, node, resolve},
     events, keyless,
     mailroom::{self, Mail, Mailroom, Said},
@@ -46,6 +49,7 @@ enum Request {
     Recover(NodeId, usize),
     Act(TeamId, EmailId, Act, Option<Operation>),
     Mail(Mail),
+    Talk(Talk),
     Nothing,
 }
 
@@ -66,6 +70,7 @@ enum Answer {
     Recover(Recovered),
     Act(Once<Acted>),
     Mail(Said),
+    Talk(Told),
     Done,
 }
 
@@ -96,6 +101,7 @@ async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
         Request::Recover(node, max) => Answer::Recover(store.recover(node, max, now).await.unwrap()),
         Request::Act(team, id, act, call) => Answer::Act(store.act(team, id, act, call, now).await.unwrap()),
         Request::Mail(mail) => Answer::Mail(Box::pin(mailroom::ask(store, mail, now)).await),
+        Request::Talk(talk) => Answer::Talk(Box::pin(chat::ask(store, talk, now)).await),
         Request::Nothing => Answer::Done,
     }
 }
@@ -111,12 +117,21 @@ pub(super) struct World {
     /// Every lease that was given, in order.
     jobs: Vec<(TeamId, Job)>,
     mailroom: Mailroom,
+    parlour: Parlour,
 }
 
 impl World {
     pub(super) fn new(engine: Ledger) -> Self {
         let model = open::memory().store;
-        Self { model, engine, now: T0, known: Vec::new(), jobs: Vec::new(), mailroom: Mailroom::default() }
+        Self {
+            model,
+            engine,
+            now: T0,
+            known: Vec::new(),
+            jobs: Vec::new(),
+            mailroom: Mailroom::default(),
+            parlour: Parlour::default(),
+        }
     }
 
     /// Makes the teams in both ledgers.
@@ -135,6 +150,9 @@ impl World {
         self.learn_work(&request, &wanted);
         if let (Request::Mail(mail), Answer::Mail(said)) = (&request, &wanted) {
             self.mailroom.learn(mail, said);
+        }
+        if let Answer::Mail(Said::File(Filed::New(message, _))) = &wanted {
+            self.parlour.learn(message);
         }
         Ok(())
     }
@@ -159,9 +177,15 @@ impl World {
                 same("mail", sight, other)?;
             }
             same("how much mail", &wanted.len(), &found.len())?;
+            let (wanted, found) =
+                (self.parlour.view(&self.model, team).await, self.parlour.view(&self.engine, team).await);
+            for (scene, other) in wanted.iter().zip(&found) {
+                same("conversations", scene, other)?;
+            }
+            same("how many conversations", &wanted.len(), &found.len())?;
         }
         let (wanted, found) = (waiting(&self.model, self.now).await, waiting(&self.engine, self.now).await);
-        same("backlog and doubts", &wanted, &found)
+        same("backlog, doubts and what is stuck", &wanted, &found)
     }
 
     fn learn(&mut self, answer: &Answer) {
@@ -173,7 +197,8 @@ impl World {
         match answer {
             Answer::Accept(answer) => learn(answer),
             Answer::Batch(AcceptBatch::Items(items)) => items.iter().for_each(learn),
-            Answer::Resend(Once::Done(Resend::First(email))) => self.known.push(email.id),
+            Answer::Resend(Once::Done(Resend::First(email)))
+            | Answer::Talk(Told::Answer(Answered::First(email, _))) => self.known.push(email.id),
             _ => {}
         }
     }
@@ -253,6 +278,10 @@ impl World {
                 let operation = |call| self.operation(team, call);
                 Request::Mail(self.mailroom.mail(team, errand, operation, now))
             }
+            Verb::Chat(chat) => {
+                let operation = |call| self.operation(team, call);
+                Request::Talk(self.parlour.talk(team, chat, operation, now))
+            }
             Verb::Later(ms) => {
                 self.now = now.plus(*ms);
                 Request::Nothing
@@ -315,9 +344,10 @@ struct View {
     remote: Vec<Option<(EmailId, u16)>>,
 }
 
-/// What waits, and what is due to be looked at.
-async fn waiting(store: &Ledger, now: Time) -> (Backlog, Vec<(Email, u16)>) {
-    (store.backlog().await.unwrap(), store.doubts(1_000, now).await.unwrap())
+/// What waits, what is due to be looked at, and what is stuck.
+async fn waiting(store: &Ledger, now: Time) -> (Backlog, Vec<(Email, u16)>, Vec<Email>) {
+    let doubts = store.doubts(1_000, now).await.unwrap();
+    (store.backlog().await.unwrap(), doubts, store.stuck(None, 1_000).await.unwrap())
 }
 
 async fn view(store: &Ledger, team: TeamId, now: Time) -> View {

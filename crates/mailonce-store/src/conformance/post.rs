@@ -183,7 +183,7 @@ pub(super) fn letter(name: Option<u8>, content: u8) -> NewMessage {
             }],
             ..MessageHead::default()
         },
-        marks: Marks { labels: vec!["new".into()], folder: None, read: false },
+        marks: Marks { labels: vec!["new".into()], ..Marks::default() },
         state: MessageState::Unanswered,
         artifacts: Vec::new(),
     }
@@ -198,6 +198,18 @@ pub(super) fn from(mut letter: NewMessage, address: &str) -> NewMessage {
 /// The same, from somebody who is who it says.
 pub(super) fn passed(mut letter: NewMessage) -> NewMessage {
     letter.head.auth = Auth { verdict: AuthResult::Pass, ..Auth::default() };
+    letter
+}
+
+/// The same, written by a machine; `hard` when nothing may override that.
+pub(super) fn automatic(mut letter: NewMessage, hard: bool) -> NewMessage {
+    letter.head.automatic = Some(("auto-submitted".into(), hard));
+    letter
+}
+
+/// The same, written by one of our own.
+pub(super) fn own(mut letter: NewMessage) -> NewMessage {
+    letter.head.own = Some("own_address".into());
     letter
 }
 

@@ -1,14 +1,16 @@
 //! Turns: what random callers do. Few keys, few intents, few people, so that they often meet.
 
 use mailonce_core::{
-    email::EmailState,
+    email::{EmailState, Guard},
     id::TeamId,
     key::{Key, KeyHash, KeyName},
     time::{Time, show_span},
 };
 use std::fmt;
 
-use super::{DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, deed::Deed, errand::Errand, given, keyed, keyless};
+use super::{
+    DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, chat::Chat, deed::Deed, errand::Errand, given, keyed, keyless,
+};
 
 /// A small generator (splitmix64): the same numbers for the same seed, everywhere.
 pub(super) struct Chance(pub(super) u64);
@@ -111,6 +113,9 @@ pub(super) struct Sketch {
     due_in: Option<i64>,
     memory: i64,
     apart: bool,
+    compared: bool,
+    /// What a guard said before: held, or only flagged.
+    spoke: Option<bool>,
 }
 
 impl Sketch {
@@ -121,7 +126,15 @@ impl Sketch {
             due_in: chance.maybe(4, |chance| chance.pick(&[-HOUR, MINUTE, HOUR, 3 * DAY])),
             memory: chance.pick(&MEMORIES),
             apart: chance.one_in(3),
+            compared: chance.one_in(4),
+            spoke: chance.maybe(8, |chance| chance.one_in(2)),
         }
+    }
+
+    /// A wish that answers a message.
+    pub(super) fn of_answer(chance: &mut Chance) -> Self {
+        let name = Name::of_wish(chance);
+        Self::random(chance, name)
     }
 
     pub(super) fn draft(&self, team: TeamId, now: Time) -> Draft {
@@ -135,6 +148,12 @@ impl Sketch {
         };
         let draft = draft.team(team).text(&self.says.to_string()).ttl(self.memory);
         let draft = self.due_in.map_or(draft.clone(), |ms| draft.due(now.plus(ms)));
+        let draft = if self.compared { draft.compared() } else { draft };
+        let draft = match self.spoke {
+            Some(true) => draft.held(Guard::Approval),
+            Some(false) => draft.flagged(Guard::LooksDuplicate),
+            None => draft,
+        };
         if self.apart { draft.apart() } else { draft }
     }
 }
@@ -145,6 +164,8 @@ impl fmt::Debug for Sketch {
         if let Some(ms) = self.due_in {
             write!(f, " in {}", show_span(ms))?;
         }
+        f.write_str(if self.compared { " compared" } else { "" })?;
+        f.write_str(self.spoke.map_or("", |held| if held { " held" } else { " flagged" }))?;
         f.write_str(if self.apart { " apart" } else { "" })
     }
 }
@@ -170,6 +191,7 @@ pub(super) enum Verb {
     Sweep,
     Deed(Deed),
     Errand(Errand),
+    Chat(Chat),
     Later(i64),
 }
 
@@ -199,7 +221,7 @@ impl Turn {
         let mine = !chance.one_in(8);
         let name = |chance: &mut Chance| chance.pick(&Name::all());
         let call = |chance: &mut Chance| Call(Name::of_call(chance), chance.below(2));
-        let verb = match chance.below(104) {
+        let verb = match chance.below(128) {
             0..=13 => {
                 let name = Name::of_wish(chance);
                 Verb::Accept(Sketch::random(chance, name))
@@ -217,7 +239,8 @@ impl Turn {
             33 => Verb::Sweep,
             34..=38 => Verb::Later(chance.pick(&[1, SECOND, MINUTE, HOUR, DAY])),
             40..=63 => Verb::Deed(Deed::random(chance)),
-            64.. => Verb::Errand(Errand::random(chance)),
+            64..=103 => Verb::Errand(Errand::random(chance)),
+            104.. => Verb::Chat(Chat::random(chance)),
             _ => Verb::Later(chance.pick(&[2 * DAY, 9 * DAY, 31 * DAY, 36 * DAY, 440 * DAY])),
         };
         Self { mine, verb }

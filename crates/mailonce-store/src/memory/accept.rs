@@ -28,9 +28,9 @@ impl World {
         let (email, body) = wish.become_email(bind, guard, now);
         self.bind(&email, key, &slots, now);
         self.bodies.insert(email.id, body.to_vec());
-        self.note_likeness(likeness, email.id, now);
         self.last_id = self.last_id.max(ordered_bits(email.id.0));
         self.save(&email, email.accepted_event());
+        self.note_likeness(likeness, &email, now);
         Accept::First(email)
     }
 

@@ -103,11 +103,11 @@ impl World {
         recent.map(|(_, _, other)| other).any(|other| likeness.is_like(other))
     }
 
-    pub(super) fn note_likeness(&mut self, likeness: Option<Likeness>, email: EmailId, now: Time) {
-        let Some((team, likeness)) = self.emails.get(&email).map(|email| email.team).zip(likeness) else { return };
-        let latest = self.talk.likenesses.entry((team, likeness.pair)).or_default();
+    pub(super) fn note_likeness(&mut self, likeness: Option<Likeness>, email: &Email, now: Time) {
+        let Some(likeness) = likeness else { return };
+        let latest = self.talk.likenesses.entry((email.team, likeness.pair)).or_default();
         latest.retain(|(at, ..)| now.since(*at) < likeness::WINDOW_MS);
-        latest.push((now, email, likeness));
+        latest.push((now, email.id, likeness));
     }
 
     fn thread(&self, team: TeamId, id: ThreadId) -> Option<Thread> {
@@ -250,7 +250,13 @@ impl World {
 #[async_trait]
 impl Conversations for Memory {
     async fn answer(&self, wish: AnswerWish, now: Time) -> Result<Answered> {
-        Ok(self.world().answer(wish, now))
+        // Told under the lock, so that watchers hear of changes in their order.
+        let mut world = self.world();
+        let answered = world.answer(wish, now);
+        if let Answered::First(email, _) = &answered {
+            self.tell(email);
+        }
+        Ok(answered)
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {

@@ -4,7 +4,8 @@
 //! the email. Everything else goes the long way through [`decide`].
 
 use mailonce_core::{
-    email::{Email, Guard},
+    conversation::likeness::Likeness,
+    email::{Email, EmailState, Guard},
     id::{self, TeamId},
     key::KeyHash,
     port::store::{Accept, Bound, Once, Operation, Resend, Result, StoreError, Wish},
@@ -17,7 +18,7 @@ use super::{
     events::Packed,
     fresh::FreshKeys,
     ledger::{AcceptStatements, Ledger},
-    rows,
+    likeness, rows,
     schema::told,
 };
 
@@ -67,6 +68,7 @@ pub(super) struct Prepared {
     key: Option<KeyHash>,
     slots: Vec<KeyHash>,
     first_wins: bool,
+    likeness: Option<Likeness>,
     body: Arc<[u8]>,
     head: String,
     digest: Vec<u8>,
@@ -75,14 +77,14 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(wish: Wish, now: Time) -> Result<Self> {
+    pub(super) fn new(mut wish: Wish, now: Time) -> Result<Self> {
         let head = serde_json::to_string(&wish.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (wish.key, wish.slots.clone(), wish.digest.to_bytes());
-        let first_wins = wish.first_wins;
+        let (first_wins, likeness) = (wish.first_wins, wish.care.likeness.take());
         let (email, body) = wish.become_email(u32::from(key.is_some()), None, now);
         let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
         let event = Packed::of_accepted(&email);
-        Ok(Self { email, key, slots, first_wins, body, head, digest, recipients, event })
+        Ok(Self { email, key, slots, first_wins, likeness, body, head, digest, recipients, event })
     }
 }
 
@@ -107,15 +109,21 @@ impl Prepared {
     pub(super) fn told(&self, said: &Said) -> Option<&Email> {
         matches!(said, Said::First).then_some(&self.email)
     }
+
+    /// Keeps it back.
+    fn hold(&mut self, guard: Guard, now: Time) {
+        self.email.hold(guard, now);
+        self.event = Packed::of_accepted(&self.email);
+    }
 }
 
 /// Binds a key to an email, or says what it is bound to.
 pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time) -> Result<Said> {
     let team = ledger.team_number(prepared.email.team).ok_or_else(|| no_team(prepared.email.team))?;
-    let Some(key) = prepared.key else { return first(ledger, team, prepared) };
+    let Some(key) = prepared.key else { return first(ledger, team, prepared, now) };
     let bits = id::ordered_bits(prepared.email.id.0);
     if prepared.slots.is_empty() && ledger.fresh.get_mut().bind_free(team, key, bits)? {
-        return first(ledger, team, prepared);
+        return first(ledger, team, prepared, now);
     }
     decide(ledger, team, prepared, key, now)
 }
@@ -129,7 +137,7 @@ fn decide(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, key: KeyH
     let id = prepared.email.team;
     let row = key_row(ledger, team, key)?;
     if let Some(row) = &row
-        && let Some(bound) = bound_by(ledger, id, team, row, now)?
+        && let Some(bound) = bound_by_on(ledger.conn, id, team, row, now)?
     {
         return Ok(Said::Bound(bound));
     }
@@ -152,15 +160,26 @@ fn decide(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, key: KeyH
     settle(ledger, team, key)?;
     ledger.execute(BIND, params![team, key.0, prepared.email.bind, bits])?;
     if overlaps {
-        prepared.email.hold(Guard::Overlaps, now);
-        prepared.event = Packed::of_accepted(&prepared.email);
+        prepared.hold(Guard::Overlaps, now);
     }
-    first(ledger, team, prepared)
+    first(ledger, team, prepared, now)
+}
+
+/// Holds an email that says what another said of late, and remembers what it says. Most are not compared.
+fn compare(ledger: &Ledger<'_>, team: i64, prepared: &mut Prepared, now: Time) -> Result<()> {
+    let Some(likeness) = prepared.likeness.take() else { return Ok(()) };
+    let Email { id, team: team_id, .. } = prepared.email;
+    let goes = prepared.email.state() != EmailState::Held;
+    if goes && likeness::is_known(ledger, (team_id, team), &likeness, now)? {
+        prepared.hold(Guard::LooksDuplicate, now);
+    }
+    likeness::note(ledger, team, &likeness, id::ordered_bits(id.0), now)
 }
 
 /// Writes the email itself. Its key is bound already.
-fn first(ledger: &mut Ledger<'_>, team: i64, prepared: &Prepared) -> Result<Said> {
-    let Prepared { email, body, head, digest, recipients, event, .. } = prepared;
+fn first(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, now: Time) -> Result<Said> {
+    compare(ledger, team, prepared, now)?;
+    let Prepared { email, body, head, digest, recipients, event, .. } = &*prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::tail_bits(email.id.0));
     let guard = email.guard.map(Guard::word);
     let accepts = &mut ledger.accepts;
@@ -217,9 +236,10 @@ fn key_in_tree(conn: &Connection, team: i64, key: KeyHash) -> Result<Option<KeyR
     row.optional().map_err(told)
 }
 
-/// What a row's key is bound to and remembered for.
-fn bound_by(ledger: &Ledger<'_>, team: TeamId, number: i64, row: &KeyRow, now: Time) -> Result<Option<Bound>> {
-    bound_by_on(ledger.conn, team, number, row, now)
+/// What a key is bound to and remembered for.
+pub(super) fn bound(ledger: &Ledger<'_>, (id, team): (TeamId, i64), key: KeyHash, now: Time) -> Result<Option<Bound>> {
+    let row = key_row(ledger, team, key)?;
+    Ok(row.map(|row| bound_by_on(ledger.conn, id, team, &row, now)).transpose()?.flatten())
 }
 
 /// What a row's key is bound to and remembered for, on any connection.
@@ -248,7 +268,7 @@ fn stands_for(ledger: &Ledger<'_>, team: TeamId, number: i64, row: Option<&KeyRo
 /// Whether an email to this key's one recipient alone is remembered.
 fn bound_alone(ledger: &Ledger<'_>, team: TeamId, number: i64, row: Option<&KeyRow>, now: Time) -> Result<bool> {
     let Some(row) = row else { return Ok(false) };
-    let bound = bound_by(ledger, team, number, row, now)?;
+    let bound = bound_by_on(ledger.conn, team, number, row, now)?;
     Ok(matches!(bound, Some(Bound::Email(email)) if email.occupies_slots(now)))
 }
 
@@ -280,8 +300,8 @@ pub(super) fn accept_batch(
 fn contradiction(ledger: &Ledger<'_>, item: &Prepared, now: Time) -> Result<Option<Bound>> {
     let Email { team: id, digest, .. } = &item.email;
     let team = ledger.team_number(*id).ok_or_else(|| no_team(*id))?;
-    let Some(row) = item.key.map(|key| key_row(ledger, team, key)).transpose()?.flatten() else { return Ok(None) };
-    Ok(bound_by(ledger, *id, team, &row, now)?.filter(|bound| bound.contradicts(digest, item.first_wins)))
+    let bound = item.key.map(|key| bound(ledger, (*id, team), key, now)).transpose()?.flatten();
+    Ok(bound.filter(|bound| bound.contradicts(digest, item.first_wins)))
 }
 
 /// What the ledger said to a batch.
@@ -297,8 +317,7 @@ pub(super) enum SaidBatch {
 /// The answer to an operation whose key is bound already. `None` when it is free.
 pub(super) fn repeat_of<T>(ledger: &Ledger<'_>, operation: &Operation, now: Time) -> Result<Option<Once<T>>> {
     let team = ledger.team_number(operation.team).ok_or_else(|| no_team(operation.team))?;
-    let Some(row) = key_row(ledger, team, operation.key)? else { return Ok(None) };
-    match bound_by(ledger, operation.team, team, &row, now)? {
+    match bound(ledger, (operation.team, team), operation.key, now)? {
         Some(Bound::Operation { digest }) if digest == operation.digest => {
             let key = params![team, operation.key.0];
             let answer = ledger.conn.prepare_cached(ANSWER).and_then(|mut s| s.query_row(key, |row| row.get(0)));

@@ -152,8 +152,7 @@ pub(super) fn note_suppressed(ledger: &mut Ledger<'_>, calls: Vec<Suppressed>, n
 
 /// The email that a key is bound to and remembered for.
 fn bound_email(ledger: &Ledger<'_>, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
-    let Some(row) = accept::key_row(ledger, number, key)? else { return Ok(None) };
-    match accept::bound_by_on(ledger.conn, team, number, &row, now)? {
+    match accept::bound(ledger, (team, number), key, now)? {
         Some(Bound::Email(email)) => Ok(Some(email)),
         Some(Bound::Operation { .. }) | None => Ok(None),
     }

@@ -1,6 +1,8 @@
-//! Clearing: rows of suppressed deliveries, keys that are known no longer, and what removed inboxes left.
+//! Clearing: rows of suppressed deliveries, keys that are known no longer, counts that no cap asks about, and what
+//! removed inboxes left.
 
 use mailonce_core::{
+    conversation::caps::DAY_MS,
     id::{from_bits, ordered_bits},
     limits,
     port::store::Result,
@@ -9,13 +11,15 @@ use mailonce_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
-use super::{delivery, ledger::Ledger, schema::told};
+use super::{delivery, ledger::Ledger, likeness, schema::told};
 
 const KEYS: &str = "SELECT team, hash, known_until FROM delivery_keys WHERE (team, hash) > (?1, ?2) \
      ORDER BY team, hash LIMIT ?3";
 const DROP_KEY: &str = "DELETE FROM delivery_keys WHERE team = ?1 AND hash = ?2 AND known_until <= ?3";
 const OLD: &str = "SELECT team, delivery, raw FROM deliveries WHERE state IN ('duplicate', 'refused') \
      AND received_at <= ?1 ORDER BY received_at LIMIT ?2";
+const STALE: &str = "DELETE FROM tallies WHERE (team, person) IN \
+     (SELECT team, person FROM tallies WHERE latest_at <= ?1 LIMIT ?2)";
 const LEFT: &str = "SELECT inbox, tail FROM inboxes WHERE removed = 1 ORDER BY inbox";
 const MESSAGES: &str = "SELECT message, team, delivery FROM messages WHERE inbox = ?1 ORDER BY seq LIMIT ?2";
 const RAW: &str = "SELECT raw FROM deliveries WHERE team = ?1 AND delivery = ?2";
@@ -25,12 +29,16 @@ const ENDED: &str = "SELECT team, delivery, raw FROM deliveries WHERE inbox = ?1
 const WAITS: &str = "SELECT 1 FROM deliveries WHERE state = 'waiting' AND due_at IS NOT NULL AND inbox = ?1";
 const DROP: &str = "DELETE FROM deliveries WHERE team = ?1 AND delivery = ?2";
 /// What else a removed inbox leaves, a piece at a time.
-const REST: [&str; 4] = [
+const REST: [&str; 6] = [
     "DELETE FROM message_names WHERE inbox = ?1 AND name IN \
      (SELECT name FROM message_names WHERE inbox = ?1 LIMIT ?2)",
     "DELETE FROM message_contents WHERE inbox = ?1 AND (name, content) IN \
      (SELECT name, content FROM message_contents WHERE inbox = ?1 LIMIT ?2)",
     "DELETE FROM artifacts WHERE artifact IN (SELECT artifact FROM artifacts WHERE inbox = ?1 LIMIT ?2)",
+    "DELETE FROM thread_emails WHERE thread IN \
+     (SELECT thread FROM threads WHERE inbox = ?1 ORDER BY latest_at, thread LIMIT ?2)",
+    "DELETE FROM threads WHERE thread IN \
+     (SELECT thread FROM threads WHERE inbox = ?1 ORDER BY latest_at, thread LIMIT ?2)",
     "DELETE FROM watches WHERE watch IN (SELECT watch FROM watches WHERE inbox = ?1 LIMIT ?2)",
 ];
 
@@ -64,6 +72,8 @@ pub(super) fn sweep(ledger: &Ledger<'_>, expired: &[KeyPlace], max: usize, now: 
     for (team, hash) in expired {
         ledger.execute(DROP_KEY, params![team, hash, now.0])?;
     }
+    ledger.execute(STALE, params![now.plus(-DAY_MS).0, max as i64])?;
+    likeness::sweep(ledger, now)?;
     let old = now.plus(-limits::DUPLICATE_KEPT_MS);
     let mut swept = drop_deliveries(ledger, &rows(ledger, OLD, params![old.0, max as i64])?)?;
     let inboxes: Vec<(i64, i64)> = {

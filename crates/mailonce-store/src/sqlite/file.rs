@@ -20,6 +20,7 @@ use super::{
     ledger::Ledger,
     rows::{maybe_id, to_json},
     schema::told,
+    thread,
 };
 
 const INBOX: &str = "SELECT tail, seq FROM inboxes WHERE inbox = ?1 AND team = ?2 AND removed IS NULL";
@@ -84,12 +85,12 @@ pub(super) fn file(
         delivery::end(ledger, number, kept, now)?;
         return Ok(Filed::Known(id, why));
     }
-    let thread = thread(ledger, inbox, message, &own)?;
+    let thread = thread_id(ledger, inbox, message, &own)?;
     let ground = Ground {
         inbox,
         seq,
         thread,
-        row: None,
+        row: thread.map(|id| thread::one(ledger.conn, (team, number), id)).transpose()?.flatten(),
         reused: novelty == Novelty::Reused,
         known: artifact::known(ledger.conn, number, inbox, message, team)?,
     };
@@ -133,7 +134,7 @@ fn name_bytes(name: Option<&[u8; 32]>) -> &[u8] {
 }
 
 /// The thread of the first of its names that the inbox knows.
-fn thread(ledger: &Ledger<'_>, inbox: InboxId, message: &NewMessage, own: &Name) -> Result<Option<ThreadId>> {
+fn thread_id(ledger: &Ledger<'_>, inbox: InboxId, message: &NewMessage, own: &Name) -> Result<Option<ThreadId>> {
     for name in &message.names {
         let thread = if message.name.as_ref() == Some(name) { own.thread } else { named(ledger, inbox, name)?.thread };
         if thread.is_some() {
@@ -162,6 +163,10 @@ fn file_new(
     if name.is_none() || reused {
         let (bits, id) = (ordered_bits(inbox.0), filing.message.id.0.as_bytes());
         ledger.execute(NAME_OTHER, params![bits, name_bytes(name.as_ref()), content, id])?;
+    }
+    thread::save(ledger, team, &filing.thread)?;
+    if let Some(email) = filing.email {
+        thread::add_email(ledger, filing.thread.id, email)?;
     }
     for filed in &filing.artifacts {
         artifact::save(ledger, team, filed)?;

@@ -9,6 +9,7 @@ use mailonce_core::{
     time::Time,
 };
 use rusqlite::{Connection, params};
+use uuid::Uuid;
 
 use super::{
     accept::{self, KeyRow},
@@ -22,6 +23,13 @@ const ALL: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email
 const RARE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 \
      AND (state = 'held' OR state = 'unknown' OR state = 'failed' OR state = 'bounced' OR state = 'complained' \
      OR state = 'abandoned' OR state = 'cancelled') ORDER BY email DESC LIMIT ?4";
+
+/// Teams that have something held or unknown, from one of them on. Each state is implied by `handoffs_rare`.
+const STUCK_TEAMS: &str = "SELECT number, id FROM teams t WHERE id >= ?1 AND \
+     (EXISTS (SELECT 1 FROM handoffs WHERE team = t.number AND state = 'held') \
+     OR EXISTS (SELECT 1 FROM handoffs WHERE team = t.number AND state = 'unknown')) ORDER BY id";
+const STUCK: &str = "SELECT email FROM handoffs WHERE team = ?1 AND state = 'held' AND email > ?2 \
+     UNION SELECT email FROM handoffs WHERE team = ?1 AND state = 'unknown' AND email > ?2 ORDER BY email LIMIT ?3";
 
 /// Everything about one email.
 pub(super) fn detail(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<EmailDetail>> {
@@ -117,6 +125,25 @@ fn by_key(
     Ok(Page { rows: email.into_iter().filter(wanted).collect(), next: None })
 }
 
+/// Emails that are held or unknown, whosever they are, in the order of team and id.
+pub(super) fn stuck(conn: &Connection, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+    let from = after.as_ref().map_or(&[][..], |(team, _)| team.0.as_bytes());
+    let mut statement = conn.prepare_cached(STUCK_TEAMS).map_err(told)?;
+    let teams = statement.query_map([from], |row| Ok((row.get(0)?, TeamId(Uuid::from_bytes(row.get(1)?)))));
+    let teams: Vec<(i64, TeamId)> = teams.and_then(Iterator::collect).map_err(told)?;
+    let mut found = Vec::new();
+    for (number, team) in teams {
+        let behind = after.filter(|(last, _)| *last == team).map_or(i64::MIN, |(_, id)| ordered_bits(id.0));
+        let mut statement = conn.prepare_cached(STUCK).map_err(told)?;
+        let asked = params![number, behind, (limit - found.len()) as i64];
+        let bits: Vec<i64> = statement.query_map(asked, |row| row.get(0)).and_then(Iterator::collect).map_err(told)?;
+        for bits in bits {
+            found.extend(rows::email(conn, team, number, bits)?);
+        }
+    }
+    Ok(found)
+}
+
 /// What a key is, forgotten or not.
 pub(super) fn key(
     conn: &Connection,
@@ -160,6 +187,18 @@ mod tests {
         let plan: String =
             conn.query_row(&format!("EXPLAIN QUERY PLAN {RARE}"), params![1, "held", 9, 9], |row| row.get(3)).unwrap();
         assert!(plan.contains("handoffs_rare (team=? AND state=? AND email<?)"), "{plan}");
+    }
+
+    #[test]
+    fn what_is_stuck_is_found_by_its_index() {
+        let (_home, conn) = ledger();
+        for (sql, index) in [(STUCK, "(team=? AND state=? AND email>?)"), (STUCK_TEAMS, "(team=? AND state=?)")] {
+            let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = explain.raw_query().mapped(|row| row.get::<_, String>(3)).collect::<Vec<_>>();
+            let steps: Vec<String> = steps.into_iter().map(rusqlite::Result::unwrap).collect();
+            let index = format!("handoffs_rare {index}");
+            assert_eq!(steps.iter().filter(|step| step.contains(&index)).count(), 2, "{steps:?}");
+        }
     }
 
     #[test]

@@ -12,13 +12,17 @@ use std::sync::Arc;
 
 use super::{
     delivery,
-    rows::{json, split_id, whole_id, word},
+    ledger::Ledger,
+    rows::{json, split_id, to_json, whole_id, word},
     schema::told,
 };
 
 /// A row of a message whose inbox is there.
 const MESSAGE: &str = "SELECT m.message, m.tail, i.inbox, i.tail, m.seq, m.rev, m.thread, m.delivery, m.received_at, m.state, \
      m.marks, m.head FROM messages m JOIN inboxes i ON i.inbox = m.inbox WHERE i.removed IS NULL AND m.team = ?1";
+/// Spelt like the index, so that it is used.
+const UNANSWERED: &str = "AND m.inbox = ?2 AND m.state = 'unanswered' AND m.seq > ?3 ORDER BY m.seq LIMIT ?4";
+const SAVE: &str = "UPDATE messages SET rev = ?2, state = ?3, marks = ?4 WHERE message = ?1";
 
 fn message_row(row: &Row<'_>, team: TeamId) -> Result<Message> {
     Ok(Message {
@@ -42,6 +46,32 @@ pub(super) fn one(conn: &Connection, team: TeamId, number: i64, id: MessageId) -
     let mut rows = statement.query(params![number, ordered_bits(id.0)]).map_err(told)?;
     let found = rows.next().map_err(told)?.map(|row| message_row(row, team)).transpose()?;
     Ok(found.filter(|message| message.id == id))
+}
+
+/// Unanswered messages of an inbox behind a number, oldest first.
+pub(super) fn unanswered(
+    conn: &Connection,
+    (team, number): (TeamId, i64),
+    inbox: InboxId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Message>> {
+    let mut statement = conn.prepare_cached(&format!("{MESSAGE} {UNANSWERED}")).map_err(told)?;
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![number, ordered_bits(inbox.0), after, limit as i64]).map_err(told)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(told)? {
+        found.push(message_row(row, team)?);
+    }
+    // Another id with the same ordered bits is nobody's.
+    found.retain(|message| message.inbox == inbox);
+    Ok(found)
+}
+
+/// Writes where a message stands.
+pub(super) fn save(ledger: &Ledger<'_>, message: &Message) -> Result<()> {
+    let Message { id, rev, state, marks, .. } = message;
+    ledger.execute(SAVE, params![ordered_bits(id.0), rev, state.word(), to_json(marks)?]).map(drop)
 }
 
 /// The packed bytes of a message, while they are kept.
@@ -81,4 +111,21 @@ pub(super) fn list(
     }
     page.next = None;
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{Sqlite, schema};
+
+    #[test]
+    fn unanswered_messages_are_found_by_their_index() {
+        let home = tempfile::tempdir().unwrap();
+        drop(Sqlite::open(home.path(), [7; 32]).unwrap());
+        let conn = schema::open_reader(&home.path().join("ledger.db")).unwrap();
+        let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {MESSAGE} {UNANSWERED}")).unwrap();
+        let steps = explain.query_map(params![1, 2, 3, 4], |row| row.get::<_, String>(3)).unwrap();
+        let steps: Vec<String> = steps.map(rusqlite::Result::unwrap).collect();
+        assert!(steps.iter().any(|step| step.contains("messages_unanswered (inbox=? AND seq>?")), "{steps:?}");
+    }
 }

@@ -2,6 +2,7 @@
 //! own, and a thread that moves the log into the file so that no commit has to.
 
 mod accept;
+mod answer;
 mod arrivals;
 mod artifact;
 mod change;
@@ -14,13 +15,16 @@ mod fresh;
 mod handoff;
 mod inbox;
 mod ledger;
+mod likeness;
 mod look;
 mod message;
+mod offer;
 mod receive;
 mod record;
 mod rows;
 mod schema;
 mod team;
+mod thread;
 mod upkeep;
 mod watch;
 mod writer;
@@ -409,8 +413,8 @@ impl Store for Sqlite {
         self.look(move |conn| look::list(conn, &fresh, (team, number), &query)).await
     }
 
-    async fn stuck(&self, _after: Option<(TeamId, EmailId)>, _limit: usize) -> Result<Vec<Email>> {
-        Err(StoreError::Unreachable("not yet".into()))
+    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        self.look(move |conn| look::stuck(conn, after, limit)).await
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {

@@ -86,7 +86,7 @@ fn shelf(ledger: &Ledger<'_>, team: TeamId, kind: RecordKind) -> Option<Shelf> {
 }
 
 /// Makes a record, unless its name is taken.
-pub(super) fn create(ledger: &Ledger<'_>, record: &Record, operation: Option<&Operation>) -> Result<Once<Created>> {
+pub(super) fn create(ledger: &mut Ledger<'_>, record: &Record, operation: Option<&Operation>) -> Result<Once<Created>> {
     let shelf = shelf(ledger, record.team, record.kind).ok_or_else(|| no_team(record.team))?;
     if let Some(operation) = operation
         && let Some(answer) = accept::repeat_of(ledger, operation, record.created_at)?
@@ -107,12 +107,13 @@ pub(super) fn create(ledger: &Ledger<'_>, record: &Record, operation: Option<&Op
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }
+    record.told(None, record.created_at).iter().for_each(|event| ledger.emit(shelf.number, event));
     Ok(Once::Done(Created::Made(record.clone())))
 }
 
 /// Changes what a record says, if it is still as it was seen.
 pub(super) fn change(
-    ledger: &Ledger<'_>,
+    ledger: &mut Ledger<'_>,
     edit: RecordEdit,
     operation: Option<&Operation>,
     now: Time,
@@ -131,8 +132,10 @@ pub(super) fn change(
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }
+    let before = record.clone();
     record.rev += 1;
     record.about = edit.about;
+    record.told(Some(&before), now).iter().for_each(|event| ledger.emit(shelf.number, event));
     Ok(Once::Done(RecordChange::Changed(record)))
 }
 

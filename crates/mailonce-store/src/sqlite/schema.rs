@@ -5,12 +5,13 @@ use rusqlite::{Connection, OpenFlags};
 use std::{fs::File, path::Path};
 
 /// Migrations in order. A landed one never changes.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
     include_str!("../../migrations/sqlite/0004_accepts.sql"),
     include_str!("../../migrations/sqlite/0005_arrivals.sql"),
+    include_str!("../../migrations/sqlite/0006_conversations.sql"),
 ];
 
 /// The schema this binary writes.
@@ -130,7 +131,7 @@ fn migrate(conn: &mut Connection) -> Result<()> {
 }
 
 /// Rows that belong to an email which is not there, or an email without what was committed with it.
-const HALVES: [(&str, &str); 4] = [
+const HALVES: [(&str, &str); 6] = [
     (
         "emails without a handoff",
         "SELECT count(*) FROM emails e WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = e.email)",
@@ -146,6 +147,15 @@ const HALVES: [(&str, &str); 4] = [
     (
         "attempts without a handoff",
         "SELECT count(*) FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = a.email AND h.number = a.handoff)",
+    ),
+    (
+        "messages without their thread",
+        "SELECT count(*) FROM messages m JOIN inboxes i ON i.inbox = m.inbox WHERE i.removed IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread = m.thread)",
+    ),
+    (
+        "emails in no thread",
+        "SELECT count(*) FROM thread_emails e WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread = e.thread)",
     ),
 ];
 
@@ -192,7 +202,13 @@ pub(super) fn told(error: rusqlite::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use super::{faults, open_writer};
+    use super::{MIGRATIONS, faults, open_writer};
+    use mailonce_core::{
+        conversation::{caps::Tally, thread::AboutThread},
+        id::{MessageId, from_bits},
+        time::Time,
+    };
+    use rusqlite::{Connection, params};
 
     #[test]
     fn half_rows_are_found() {
@@ -205,5 +221,55 @@ mod tests {
         let key = "INSERT INTO keys (team, hash, bind, email) VALUES (1, x'01', 1, 2)";
         conn.execute_batch(&format!("{email}; {key}")).unwrap();
         assert_eq!(faults(&path).unwrap(), ["1 emails without a handoff", "1 keys without their email"]);
+    }
+
+    /// A ledger as it was before there were threads, with these messages: seq, thread, time and head.
+    fn before_threads(path: &std::path::Path, messages: &[(i64, u8, i64, &str)]) {
+        let conn = Connection::open(path).unwrap();
+        for (number, sql) in (1..).zip(&MIGRATIONS[..5]) {
+            conn.execute_batch(sql).unwrap();
+            conn.pragma_update(None, "user_version", number).unwrap();
+        }
+        let inbox = "INSERT INTO inboxes (inbox, tail, team, rev, seq, address, created_at, about, removed) \
+             VALUES (?1, 1, 1, 1, 9, 'a', 1, '{}', ?2)";
+        conn.execute(inbox, params![5, None::<i64>]).unwrap();
+        let message = "INSERT INTO messages (message, tail, team, inbox, seq, rev, thread, delivery, received_at, state, \
+             marks, head) VALUES (?1, ?2, 1, 5, ?3, 1, ?4, x'', ?5, 'unanswered', '{}', ?6)";
+        for (seq, thread, at, head) in messages {
+            conn.execute(message, params![id_of(*seq).0, id_of(*seq).1, seq, [*thread; 16], at, head]).unwrap();
+        }
+    }
+
+    /// Bits of an id that use every place.
+    fn id_of(seq: i64) -> (i64, i64) {
+        (1_731_628_800_123 << 12 | 0xf00 | seq, 0x3eef_0000_dead_0000 | seq)
+    }
+
+    #[test]
+    fn messages_that_are_there_get_their_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let (hello, re) = (r#"{"subject":"Hällo \"x\""}"#, r#"{"subject":"Re"}"#);
+        let robot = r#"{"subject":"Away","automatic":["auto-submitted",true]}"#;
+        let own = r#"{"subject":"Copy","own":"own_address"}"#;
+        before_threads(&path, &[(2, 7, 20, re), (1, 7, 10, hello), (3, 7, 30, robot), (4, 8, 40, own), (5, 7, 50, re)]);
+        let conn = open_writer(&path, [7; 32]).unwrap();
+        assert_eq!(faults(&path).unwrap(), [""; 0]);
+        let thread = |id: u8| {
+            let sql = "SELECT team, inbox, rev, latest_at, about FROM threads WHERE thread = ?1";
+            let row = conn.query_row(sql, [[id; 16]], |row| {
+                Ok(((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?), row.get::<_, String>(4)?))
+            });
+            let (row, about): ((i64, i64, i64, i64), String) = row.unwrap();
+            (row, serde_json::from_str::<AboutThread>(&about).unwrap())
+        };
+        let person = |seq: i64| (seq as u64, MessageId(from_bits(id_of(seq).0, id_of(seq).1)));
+        let (row, about) = thread(7);
+        assert_eq!(row, (1, 5, 4, 50));
+        assert_eq!((about.subject.as_str(), about.created_at, about.messages), ("Hällo \"x\"", Time(10), 4));
+        assert_eq!(about.people, [person(1), person(2), person(5)]);
+        assert_eq!((about.emails, about.fence, &about.lease, about.sends), (0, 0, &None, Tally::default()));
+        let (row, about) = thread(8);
+        assert_eq!((row.2, about.messages, about.people.len()), (1, 1, 0));
     }
 }

@@ -1,0 +1,109 @@
+//! Answers: a reply or a forward passes its guards and is accepted with them in one step.
+
+use mailonce_core::{
+    conversation::{
+        answer::{AnswerWish, Answered, Ground, Judged},
+        caps::Tally,
+    },
+    email::Email,
+    event::NewEvent,
+    id::{EmailId, TeamId},
+    port::store::{Accept, Result},
+    time::Time,
+};
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{
+    accept::{self, Prepared, no_team},
+    ledger::Ledger,
+    message,
+    rows::{self, damaged, to_json},
+    schema::told,
+    thread,
+};
+
+const TALLY: &str = "SELECT times FROM tallies WHERE team = ?1 AND person = ?2";
+const COUNT: &str = "INSERT INTO tallies (team, person, latest_at, times) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT DO UPDATE SET latest_at = MAX(latest_at, ?3), times = ?4";
+
+/// Accepts an answer with every guard, or says which refused it.
+pub(super) fn answer(ledger: &mut Ledger<'_>, wish: &AnswerWish, now: Time) -> Result<Answered> {
+    let id = wish.wish.team;
+    let team = ledger.team_number(id).ok_or_else(|| no_team(id))?;
+    if let Some(key) = wish.wish.key
+        && let Some(bound) = accept::bound(ledger, (id, team), key, now)?
+    {
+        return Ok(Answered::Bound(bound));
+    }
+    let Some(ground) = ground(ledger, team, wish, now)? else { return Ok(Answered::Missing) };
+    match wish.judge(&ground, now) {
+        Judged::Refuse(guard, newer) => {
+            ledger.emit(team, &wish.refused(guard, &ground, now));
+            Ok(Answered::Refused(guard, newer, ground.message, ground.thread))
+        }
+        Judged::Already(id) => Ok(Answered::Already(id, ground.before, ground.thread)),
+        Judged::Accept(guard) => {
+            let mut inner = wish.wish.clone();
+            inner.care.hold = guard.or(inner.care.hold);
+            let mut prepared = Prepared::new(inner, now)?;
+            let said = accept::accept(ledger, &mut prepared, now)?;
+            match prepared.answer(said) {
+                Accept::First(email) => answered(ledger, team, wish, ground, email, now),
+                Accept::Bound(bound) => Ok(Answered::Bound(bound)),
+            }
+        }
+    }
+}
+
+/// What the ledger has to say about an answer. `None` when the team has no such message.
+fn ground(ledger: &Ledger<'_>, team: i64, wish: &AnswerWish, now: Time) -> Result<Option<Ground>> {
+    let id = wish.wish.team;
+    let Some(message) = message::one(ledger.conn, id, team, wish.message)? else { return Ok(None) };
+    let thread = thread::of_message(ledger.conn, team, &message, now)?;
+    let taken = message.marks.turn.answered_by(&wish.slot);
+    let before = taken.map(|email| latest_version(ledger, (id, team), email)).transpose()?.flatten();
+    let person = wish.person.map(|person| tally(ledger, team, person)).transpose()?.unwrap_or_default();
+    Ok(Some(Ground { message, thread, before, person }))
+}
+
+/// The email, or what it was sent again as.
+fn latest_version(ledger: &Ledger<'_>, (id, team): (TeamId, i64), first: EmailId) -> Result<Option<Email>> {
+    let mut found = rows::email_by_id(ledger.conn, id, team, first)?;
+    while let Some(next) = found.as_ref().and_then(|email| email.resent_as)
+        && let Some(email) = rows::email_by_id(ledger.conn, id, team, next)?
+    {
+        found = Some(email);
+    }
+    Ok(found)
+}
+
+/// When a person was answered.
+fn tally(ledger: &Ledger<'_>, team: i64, person: [u8; 16]) -> Result<Tally> {
+    let mut statement = ledger.conn.prepare_cached(TALLY).map_err(told)?;
+    let times: Option<String> =
+        statement.query_row(params![team, person], |row| row.get(0)).optional().map_err(told)?;
+    let Some(times) = times else { return Ok(Tally::default()) };
+    serde_json::from_str(&times).map_err(|e| damaged(&format!("a tally: {e}")))
+}
+
+/// Writes what an accepted answer changes besides its own rows.
+fn answered(
+    ledger: &mut Ledger<'_>,
+    team: i64,
+    wish: &AnswerWish,
+    mut ground: Ground,
+    email: Email,
+    now: Time,
+) -> Result<Answered> {
+    let before = ground.person.clone();
+    let events: Vec<NewEvent> = wish.apply(&mut ground, &email, now);
+    message::save(ledger, &ground.message)?;
+    thread::save(ledger, team, &ground.thread)?;
+    thread::add_email(ledger, ground.thread.id, email.id)?;
+    if let Some(person) = wish.person.filter(|_| ground.person != before) {
+        ledger.execute(COUNT, params![team, person, now.0, to_json(&ground.person)?])?;
+    }
+    events.iter().for_each(|event| ledger.emit(team, event));
+    ledger.note_changed(email.clone());
+    Ok(Answered::First(email, ground.thread))
+}
