@@ -142,7 +142,8 @@ impl Engine {
             }
             Mode::Hold => {
                 let likeness = likeness_of(team, content);
-                let alike = self.look_alike(team, &likeness, content, (None, now)).await.map_err(unavailable)?;
+                let alike = Box::pin(self.look_alike(team, &likeness, content, (None, now))).await;
+                let alike = alike.map_err(unavailable)?;
                 let hold = hold.or(alike.map(|_| Guard::LooksDuplicate));
                 Ok(Care { hold, flag: None, likeness: Some(likeness) })
             }

@@ -71,8 +71,9 @@ impl Engine {
 
     /// Asks a person about an email that is held or unknown. Nothing for any other.
     pub(crate) async fn ask_about(&self, email: &Email) {
+        // On the heap: of all the emails that are accepted, few are asked about.
         if reason_of(email).is_some()
-            && let Err(error) = self.question_about(email).await
+            && let Err(error) = Box::pin(self.question_about(email)).await
         {
             tracing::warn!(%error, email = %email.id, "asking a person about an email");
         }

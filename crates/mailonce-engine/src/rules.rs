@@ -251,7 +251,7 @@ impl Engine {
             subject: Some(&content.subject),
             headers: Some(&content.headers),
             dmarc: None,
-            flags: self.outbound_flags(team, &rules, content).await.map_err(unavailable)?,
+            flags: Box::pin(self.outbound_flags(team, &rules, content)).await.map_err(unavailable)?,
         };
         let evaluated = rule::evaluate(&rules, Direction::Outbound, &facts);
         match evaluated.blocks() {

@@ -93,7 +93,7 @@ impl Engine {
         self.metrics.attempted(caller.channel);
         let named = name(caller, request, None);
         if let Some(token) = &named.request.distinct_token {
-            return self.send_distinct(caller, &named, token).await;
+            return Box::pin(self.send_distinct(caller, &named, token)).await;
         }
         // A bound key is looked up before anything else is checked, so that a retry is never refused. The cache
         // answers most; the accept itself looks up the rest; only a wish that fails a check has to ask first.

@@ -11,6 +11,7 @@ mod out;
 mod prove;
 mod send;
 mod simulate;
+mod talk;
 
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
@@ -74,6 +75,14 @@ enum Verb {
     Wait(inbox::WaitArgs),
     /// Take a code or link, once
     Take(inbox::TakeArgs),
+    /// Answer a message, once
+    Reply(Box<talk::ReplyArgs>),
+    /// Work with threads
+    #[command(subcommand)]
+    Thread(talk::ThreadVerb),
+    /// Questions for people: list, show, resolve
+    #[command(subcommand)]
+    Escalations(talk::EscalationsVerb),
     /// Let something happen, to try things out
     #[command(subcommand)]
     Simulate(simulate::SimulateVerb),
@@ -142,6 +151,9 @@ pub async fn run(cli: Cli) -> ExitCode {
         Verb::Inbox(verb) => inbox::inbox(&out, verb).await,
         Verb::Wait(args) => inbox::wait(&out, args).await,
         Verb::Take(args) => inbox::take(&out, args).await,
+        Verb::Reply(args) => talk::reply(&out, *args).await,
+        Verb::Thread(verb) => talk::thread(&out, verb).await,
+        Verb::Escalations(verb) => talk::escalations(&out, verb).await,
         Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
         Verb::Keys(verb) => admin::keys(&out, verb).await,
         Verb::Team(verb) => admin::team(&out, verb).await,

@@ -58,6 +58,23 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("get", "/v1/artifacts/{id}", Kind::Named),
     ("post", "/v1/artifacts/{id}/consume", Kind::Named),
     ("post", "/v1/artifacts/{id}/applied", Kind::Named),
+    ("post", "/v1/messages/{id}/reply", Kind::Named),
+    ("post", "/v1/messages/{id}/forward", Kind::Named),
+    ("post", "/v1/messages/{id}/ack", Kind::Named),
+    ("post", "/v1/messages/{id}/nack", Kind::Named),
+    ("post", "/v1/messages/{id}/extend", Kind::Named),
+    ("post", "/v1/inboxes/{id}/next", Kind::Named),
+    ("get", "/v1/threads", Kind::Own),
+    ("get", "/v1/threads/{id}", Kind::Named),
+    ("patch", "/v1/threads/{id}", Kind::Named),
+    ("post", "/v1/threads/{id}/lease", Kind::Named),
+    ("delete", "/v1/threads/{id}/lease", Kind::Named),
+    ("get", "/v1/escalations", Kind::Own),
+    ("post", "/v1/escalations", Kind::Own),
+    ("get", "/v1/escalations/{id}", Kind::Named),
+    ("post", "/v1/escalations/{id}/resolve", Kind::Named),
+    ("get", "/v1/settings", Kind::Own),
+    ("patch", "/v1/settings", Kind::Own),
     ("get", "/v1/deliveries", Kind::Own),
     ("get", "/v1/deliveries/{id}", Kind::Named),
     ("post", "/v1/deliveries/{id}/replay", Kind::Named),
@@ -111,6 +128,8 @@ struct Owned {
     delivery: String,
     watch: String,
     rule: String,
+    thread: String,
+    escalation: String,
 }
 
 /// A mail for the first team's inbox.
@@ -149,11 +168,14 @@ impl Owned {
         let message = first(format!("/v1/inboxes/{inbox}/messages")).await;
         let artifact = first(format!("/v1/messages/{message}/artifacts")).await;
         let delivery = first("/v1/deliveries".into()).await;
+        let thread = first("/v1/threads".into()).await;
+        let question = json!({ "question": "Shall I?", "thread": thread });
+        let escalation = world.post("/v1/escalations", &question).await.is(201).word("id");
         let key = "k".into();
-        Self { email, key, api_key, team, domain, source, inbox, message, artifact, delivery, watch, rule }
+        Self { thread, escalation, email, key, api_key, team, domain, source, inbox, message, artifact, delivery, watch, rule }
     }
 
-    fn ids(&self) -> [&String; 11] {
+    fn ids(&self) -> [&String; 13] {
         [
             &self.email,
             &self.api_key,
@@ -166,6 +188,8 @@ impl Owned {
             &self.delivery,
             &self.watch,
             &self.rule,
+            &self.thread,
+            &self.escalation,
         ]
     }
 
@@ -183,6 +207,8 @@ impl Owned {
             Some("deliveries") => &self.delivery,
             Some("watches") => &self.watch,
             Some("rules") => &self.rule,
+            Some("threads") => &self.thread,
+            Some("escalations") => &self.escalation,
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
@@ -212,6 +238,16 @@ impl Owned {
             ("get", "/v1/inboxes/{id}/wait") => Call::new(method, &format!("{}?timeout=0", self.fill(path))),
             ("post", "/v1/inboxes/{id}/consume") => call.json(&json!({ "type": "code", "for": "x" })),
             ("post", "/v1/artifacts/{id}/consume" | "/v1/artifacts/{id}/applied") => call.json(&json!({ "for": "x" })),
+            ("post", "/v1/messages/{id}/reply") => call.json(&json!({ "text": "x" })),
+            ("post", "/v1/messages/{id}/forward") => call.json(&json!({ "to": "x@example.com" })),
+            ("post", "/v1/messages/{id}/ack" | "/v1/messages/{id}/nack" | "/v1/messages/{id}/extend") => {
+                call.json(&json!({ "lease": "lt_x" }))
+            }
+            ("patch", "/v1/threads/{id}") => call.json(&json!({ "labels": ["x"] })),
+            ("delete", "/v1/threads/{id}/lease") => call.json(&json!({ "token": "lt_x" })),
+            ("post", "/v1/escalations") => call.json(&json!({ "question": "own?" })),
+            ("post", "/v1/escalations/{id}/resolve") => call.json(&json!({ "as": "reject", "rev": 1 })),
+            ("patch", "/v1/settings") => call.json(&json!({ "content_guard": { "keyed": "off" } })),
             ("patch", "/v1/teams/{id}") => call.json(&json!({ "require_keys": true })),
             _ => call,
         }
@@ -231,6 +267,9 @@ impl Owned {
             format!("/v1/artifacts/{}", self.artifact),
             format!("/v1/watches/{}", self.watch),
             format!("/v1/deliveries/{}", self.delivery),
+            format!("/v1/threads/{}", self.thread),
+            format!("/v1/escalations/{}", self.escalation),
+            "/v1/settings".into(),
             "/v1/keys/k".into(),
             "/v1/teams".into(),
             "/v1/events".into(),
