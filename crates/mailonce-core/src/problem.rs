@@ -108,6 +108,18 @@ codes! {
     /// The delivery is not dead.
     NotDead = "not_dead", 409, Never, "This delivery needs no replay",
         "Only deliveries in the state `dead` are read again; read it to see its state.";
+    /// The message was answered by an email that is no longer kept.
+    AlreadyAnswered = "already_answered", 409, Never, "This message was already answered",
+        "Do not answer again; if you must add something, reply with the next `follow_up` number.";
+    /// Another agent holds the thread, or took it since.
+    Leased = "leased", 409, Later, "Another agent works on this thread",
+        "Leave it to the agent named in `holder`; after `expires_at` take the lease anew and read the thread first.";
+    /// A person wrote again meanwhile.
+    NewerMessage = "newer_message", 409, Never, "A newer message is in this thread",
+        "Read the message named in `message`, word your answer anew, and name it in `seen`.";
+    /// The question was answered, by a person, by time or by itself.
+    NotOpen = "not_open", 409, Never, "This question is no longer open",
+        "Nothing is left to decide; read the escalation to see what was decided.";
     /// A cursor of another epoch, or one that is too old.
     CursorReset = "cursor_reset", 410, Never, "The cursor is no longer valid",
         "Read again from `after=0` and skip what you already know by its id.";
@@ -129,6 +141,12 @@ codes! {
     /// A rule of the team blocks it.
     BlockedByRule = "blocked_by_rule", 422, Never, "A rule does not let this mail out",
         "Do not send it another way: read the rule named in `rule`, and ask a person if it should go out all the same.";
+    /// The message is our own.
+    Itself = "self", 422, Never, "This message comes from one of your own agents",
+        "Do not answer it: your agents would talk to each other for ever. A person was asked.";
+    /// A machine wrote the message.
+    Automatic = "automatic", 422, Never, "A machine wrote this message",
+        "Do not answer it: machines that answer each other never stop. A person was asked.";
     /// Too many calls.
     RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
         "Wait for the seconds in Retry-After, then send the same call again.";

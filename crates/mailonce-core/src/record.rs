@@ -28,6 +28,8 @@ words! {
         Rule = "rule",
         /// A question for a person.
         Escalation = "escalation",
+        /// How the team wants things done.
+        Settings = "settings",
     }
 }
 

@@ -66,6 +66,8 @@ words! {
         SkipAgent = "skip_agent",
         /// The message counts as read.
         MarkRead = "mark_read",
+        /// A mail that goes out waits for a person.
+        Approve = "approve",
     }
 }
 
@@ -89,6 +91,22 @@ pub enum Field {
     Header(String),
     /// What DMARC says.
     Dmarc,
+    /// Something that is so or not.
+    Flag(Flag),
+}
+
+words! {
+    /// What is so or not about a mail that goes out. Its value is `true` or `false`.
+    Flag {
+        /// Somebody among the recipients was never written to.
+        NewRecipient = "recipient.is_new",
+        /// Somebody among the recipients is at a domain that is not the team's.
+        OutsideRecipient = "recipient.is_outside",
+        /// Files go with it.
+        Attachments = "has_attachments",
+        /// Nothing was ever sent from its address.
+        First = "is_first",
+    }
 }
 
 impl TryFrom<String> for Field {
@@ -103,11 +121,12 @@ impl TryFrom<String> for Field {
             "recipient.domain" => Ok(Self::RecipientDomain),
             "subject" => Ok(Self::Subject),
             "auth.dmarc" => Ok(Self::Dmarc),
-            other => match other.strip_prefix("header.") {
-                Some(name) if is_field_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
+            other => match (other.strip_prefix("header."), Flag::parse(other)) {
+                (Some(name), _) if is_field_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
+                (_, Some(flag)) => Ok(Self::Flag(flag)),
                 _ => {
                     Err("is one of from.address, from.domain, from.tld, recipient.address, recipient.domain, subject, \
-                     auth.dmarc and header.NAME"
+                     auth.dmarc, header.NAME, recipient.is_new, recipient.is_outside, has_attachments and is_first"
                         .into())
                 }
             },
@@ -130,6 +149,7 @@ impl From<Field> for String {
             Field::Subject => "subject".into(),
             Field::Header(name) => format!("header.{name}"),
             Field::Dmarc => "auth.dmarc".into(),
+            Field::Flag(flag) => flag.word().into(),
         }
     }
 }
@@ -197,6 +217,8 @@ pub struct Facts<'a> {
     pub headers: Option<&'a [(String, String)]>,
     /// What DMARC says.
     pub dmarc: Option<&'a str>,
+    /// What is so or not.
+    pub flags: Vec<(Flag, bool)>,
 }
 
 /// That a rule matched, as it is recorded.
@@ -226,6 +248,11 @@ impl Evaluated {
         self.matched.iter().flat_map(|hit| &hit.actions)
     }
 
+    /// Whether a rule wants a person to look first.
+    pub fn wants_approval(&self) -> bool {
+        self.actions().any(|action| action.kind == ActionKind::Approve)
+    }
+
     /// The rule that blocks, if one does.
     pub fn blocks(&self) -> Option<&RuleHit> {
         self.matched.iter().find(|hit| hit.actions.iter().any(|action| action.kind == ActionKind::Block))
@@ -245,6 +272,10 @@ impl Condition {
             Field::RecipientDomain => facts.recipients.iter().map(|address| domain(address)).collect(),
             Field::Subject => vec![facts.subject?.to_owned()],
             Field::Dmarc => vec![facts.dmarc?.to_owned()],
+            Field::Flag(flag) => {
+                let (_, is) = facts.flags.iter().find(|(known, _)| known == flag)?;
+                vec![is.to_string()]
+            }
             Field::Header(name) => {
                 let named = facts.headers?.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
                 named.map(|(_, value)| value.clone()).collect()
@@ -293,7 +324,11 @@ impl AboutRule {
                 fault(path.clone(), if one { "is one text" } else { "is a list of 1 to 1000 texts" });
             }
             if condition.values.iter().any(|value| value.is_empty() || value.chars().count() > VALUE_CHARS) {
-                fault(path, "is 1 to 512 characters");
+                fault(path.clone(), "is 1 to 512 characters");
+            }
+            let yes_or_no = |value: &String| value == "true" || value == "false";
+            if matches!(condition.field, Field::Flag(_)) && !condition.values.iter().all(yes_or_no) {
+                fault(path, "is true or false");
             }
         }
         if self.actions.is_empty() || self.actions.len() > ACTIONS {
@@ -302,6 +337,9 @@ impl AboutRule {
         for (at, action) in self.actions.iter().enumerate() {
             let path = format!("actions[{at}].value");
             let wants = matches!(action.kind, ActionKind::Folder | ActionKind::Label);
+            if action.kind == ActionKind::Approve && self.direction == Direction::Inbound {
+                fault(format!("actions[{at}].type"), "is for mail that goes out");
+            }
             match &action.value {
                 None if wants => fault(path, "names the folder or label"),
                 Some(_) if !wants => fault(path, "is not for this action"),
@@ -359,6 +397,7 @@ mod tests {
             subject: Some("Your INVOICE 17"),
             headers: Some(headers),
             dmarc: Some("fail"),
+            flags: vec![(Flag::Attachments, true)],
         }
     }
 
@@ -379,6 +418,8 @@ mod tests {
             ("header.x-none", Operator::Contains, &["x"], false),
             ("header.x-none", Operator::IsNot, &["x"], true),
             ("auth.dmarc", Operator::Is, &["fail"], true),
+            ("has_attachments", Operator::Is, &["true"], true),
+            ("has_attachments", Operator::Is, &["false"], false),
         ] {
             let condition = condition(field, operator, values);
             assert_eq!(condition.holds(&facts), Some(holds), "{field} {operator:?} {values:?}");
@@ -423,8 +464,22 @@ mod tests {
         let faults = rule.about.check().unwrap_err();
         let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
         assert_eq!(paths, ["match.conditions[0].value", "actions[0].value", "actions[1].value"]);
-        for bad in ["form.address", "header.", "header.a b", "auth.spf"] {
+        for bad in ["form.address", "header.", "header.a b", "auth.spf", "has_files"] {
             assert!(Field::try_from(bad.to_owned()).is_err(), "{bad}");
         }
+    }
+    #[test]
+    fn approval_is_for_mail_that_goes_out() {
+        let first = || vec![condition("is_first", Operator::Is, &["true"])];
+        let mut rule = rule(1, 0, Together::All, first(), ActionKind::Approve);
+        assert_eq!(rule.about.check().unwrap_err()[0].path, "actions[0].type");
+        rule.about.direction = Direction::Outbound;
+        assert_eq!(rule.about.check(), Ok(()));
+        let known = Facts { flags: vec![(Flag::First, true)], ..Facts::default() };
+        assert!(evaluate(std::slice::from_ref(&rule), Direction::Outbound, &known).wants_approval());
+        // Nobody looked, so nobody knows.
+        assert!(!evaluate(&[rule.clone()], Direction::Outbound, &Facts::default()).wants_approval());
+        rule.about.conditions = vec![condition("is_first", Operator::Is, &["yes"])];
+        assert_eq!(rule.about.check().unwrap_err()[0].path, "match.conditions[0].value");
     }
 }

@@ -10,7 +10,7 @@ use mailonce_core::{
     team::{AboutApiKey, ApiKey, Team},
     time::Time,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     sync::{
@@ -20,7 +20,7 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::{Asked, Caller, Engine, change::taken, operation, seal, unavailable};
+use crate::{Asked, Caller, Engine, change::taken, operation, unavailable};
 
 /// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
 const SHARED_MS: i64 = 2_000;
@@ -202,7 +202,7 @@ impl Engine {
         let secret = self.new_secret();
         let key = self.api_key(caller.team.id, about, &secret, now);
         let new = NewApiKey { id: key.id, team: key.team, secret, created_at: now };
-        let operation = operation(caller, asked.as_ref(), self.sealed_answer(asked.as_ref(), &new), now);
+        let operation = operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
         let answer = self.store.create_api_key(key, operation).await.map_err(unavailable)?;
         self.shown_once(answer, asked.as_ref(), new)
     }
@@ -217,7 +217,7 @@ impl Engine {
     ) -> Result<NewApiKey, Problem> {
         let now = self.now();
         let (team, key, new) = self.team_with_key(name, about, self.new_secret(), now);
-        let operation = operation(caller, asked.as_ref(), self.sealed_answer(asked.as_ref(), &new), now);
+        let operation = operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
         let answer = self.store.create_team(team, key, operation).await.map_err(unavailable)?;
         self.shown_once(answer, asked.as_ref(), new)
     }
@@ -229,29 +229,10 @@ impl Engine {
         (team, key, new)
     }
 
-    /// What to answer when a call comes again, readable only for who brings its key.
-    pub(crate) fn sealed_answer<T: Serialize>(&self, asked: Option<&Asked>, new: &T) -> Vec<u8> {
-        let Some(asked) = asked else { return Vec::new() };
-        let mut nonce = [0; 12];
-        self.chance.fill(&mut nonce);
-        seal::seal(&self.secret, &asked.name, nonce, &serde_json::to_vec(new).unwrap_or_default())
-    }
-
-    /// What the first call was answered with.
-    pub(crate) fn opened_answer<T: DeserializeOwned>(
-        &self,
-        asked: Option<&Asked>,
-        sealed: &[u8],
-    ) -> Result<T, Problem> {
-        let opened = asked.and_then(|asked| seal::open(&self.secret, &asked.name, sealed));
-        let first = opened.and_then(|json| serde_json::from_slice(&json).ok());
-        first.ok_or_else(|| Problem::new(Code::Internal, "the first answer can no longer be read"))
-    }
-
     fn shown_once(&self, answer: Once<()>, asked: Option<&Asked>, new: NewApiKey) -> Result<NewApiKey, Problem> {
         match answer {
             Once::Done(()) => Ok(new),
-            Once::Repeated(sealed) => self.opened_answer(asked, &sealed),
+            Once::Repeated(sealed) => self.unsealed(asked, &sealed),
             Once::Mismatch(bound) => Err(taken(&bound)),
         }
     }

@@ -1,8 +1,8 @@
 //! Changing what was accepted: taking back, moving, sending again on purpose.
 
 use mailonce_core::{
-    email::{Email, EmailHead, Refusal},
-    id::EmailId,
+    email::{Channel, Email, EmailHead, Refusal},
+    id::{ApiKeyId, EmailId},
     key::{Key, KeyName},
     port::store::{Bound, Care, Change, Envelope, Once, Resend, Wish},
     problem::{Code, Problem},
@@ -60,7 +60,8 @@ impl Engine {
         if envelopes.is_empty() && detail.email.resent_as.is_none() {
             return Err(Problem::new(Code::NotFound, "the body of this email cannot be read; send it anew"));
         }
-        let mut wish = self.next_version(caller, &detail.email, body.into(), envelopes, now);
+        let by = (Some(caller.key.id), caller.channel);
+        let mut wish = self.next_version(by, &detail.email, body.into(), envelopes, now);
         wish.head.reason = reason;
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {
@@ -95,7 +96,7 @@ impl Engine {
 
     /// The envelopes of the next version: by the way the email was to take last, divided anew. The old handoffs say
     /// too much, because an email that changed its way has the envelopes of both.
-    fn envelopes_again(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
+    pub(crate) fn envelopes_again(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
         let Some(content) = pack::unpack(body) else { return Vec::new() };
         let last = email.handoffs.last().map(|handoff| handoff.transport.as_str()).filter(|name| !ways::is_inner(name));
         let known = last.filter(|name| self.ways.names().contains(name)).map(str::to_owned);
@@ -104,9 +105,9 @@ impl Engine {
     }
 
     /// The wish for version n+1 of version n. An intent counts on; any other email gets a name no caller can say.
-    fn next_version(
+    pub(crate) fn next_version(
         &self,
-        caller: &Caller,
+        (by, channel): (Option<ApiKeyId>, Channel),
         email: &Email,
         body: std::sync::Arc<[u8]>,
         envelopes: Vec<Envelope>,
@@ -116,8 +117,8 @@ impl Engine {
         head.version += 1;
         head.resend_of = Some(email.id);
         head.created_at = now;
-        head.caller = Some(caller.key.id);
-        head.channel = caller.channel;
+        head.caller = by;
+        head.channel = channel;
         let counted_on = head.intent.as_mut().and_then(|intent| {
             intent.version += 1;
             let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();

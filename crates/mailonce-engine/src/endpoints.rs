@@ -196,7 +196,7 @@ impl Engine {
             return Err(fault("url", "is missing"));
         }
         self.apply(&mut about, wish, (team, id))?;
-        let kept = self.sealed_answer(asked.as_ref(), &Kept { id, secret: secret.clone() });
+        let kept = self.sealed(asked.as_ref(), &Kept { id, secret: secret.clone() });
         let operation = operation(caller, asked.as_ref(), kept, now);
         let endpoint = Endpoint::new(id, team, about, now);
         match self.store.create_endpoint(endpoint, start, operation).await.map_err(unavailable)? {
@@ -210,7 +210,7 @@ impl Engine {
     }
 
     async fn shown_again(&self, caller: &Caller, asked: Option<&Asked>, sealed: &[u8]) -> Result<Shown, Problem> {
-        let Kept { id, secret } = self.opened_answer(asked, sealed)?;
+        let Kept { id, secret } = self.unsealed(asked, sealed)?;
         Ok(Shown { endpoint: self.endpoint(caller, id).await?, secret, first: false })
     }
 
@@ -342,7 +342,7 @@ impl Engine {
         let now = self.now();
         let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
         let sealed = self.sealed_secret(caller.team.id, id, &secret)?;
-        let kept = self.sealed_answer(asked.as_ref(), &Kept { id, secret: secret.clone() });
+        let kept = self.sealed(asked.as_ref(), &Kept { id, secret: secret.clone() });
         let change = |endpoint: &Endpoint| {
             let mut about = endpoint.about.clone();
             about.rotate(sealed.clone(), overlap_ms, now);

@@ -1,7 +1,9 @@
 //! Frozen bytes: what every attempt by a transport sends, made once and kept with the first marker.
 
 use mailonce_core::{
+    content::Content,
     email::Email,
+    id::TeamId,
     mutant,
     port::{
         store::Leased,
@@ -9,13 +11,41 @@ use mailonce_core::{
     },
 };
 use mailonce_mail::{
-    compose::{self, Letter},
+    compose::{self, AutoSubmitted, LOOP_FIELD, Letter},
     return_path::Tag,
 };
 use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::{Engine, pack, signers::Unsigned, ways::Way};
+
+/// What of an answer's head the composer writes itself.
+#[derive(Default)]
+struct AnswerHead {
+    in_reply_to: Vec<String>,
+    references: Vec<String>,
+    automatic: bool,
+}
+
+/// Takes from an answer's headers what was put there when it was accepted. Other mails keep what their callers wrote.
+fn answer_head(email: &Email, content: &mut Content) -> AnswerHead {
+    if email.head.answers.is_none() {
+        return AnswerHead::default();
+    }
+    let mut take = |name: &str| {
+        let at = content.headers.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        Some(content.headers.remove(at).1)
+    };
+    let ids = |text: Option<String>| -> Vec<String> {
+        let text = text.unwrap_or_default();
+        text.split_whitespace().filter(|id| compose::is_message_id(id)).map(str::to_owned).collect()
+    };
+    AnswerHead {
+        in_reply_to: ids(take("In-Reply-To")),
+        references: ids(take("References")),
+        automatic: take("Auto-Submitted").is_some(),
+    }
+}
 
 impl Engine {
     /// The bytes for a handoff's transport, and whether they were made just now.
@@ -25,21 +55,28 @@ impl Engine {
         }
         let never = |why: &str| Unsigned::Never(why.to_owned());
         let packed = leased.body.as_deref().ok_or_else(|| never("the body is no longer kept"))?;
-        let content = pack::unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
+        let mut content = pack::unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
         let email = &leased.email;
+        let loop_mark = self.loop_mark(email.team);
         let message_id = self.message_id(email);
         let date = if mutant!("bytes-made-anew") { self.now() } else { email.head.created_at };
         let mime = match way.capability().wire {
-            Wire::Content => None,
+            // The provider writes the mail, so it is told what to put into its head.
+            Wire::Content => {
+                content.headers.push((LOOP_FIELD.to_owned(), loop_mark));
+                None
+            }
             Wire::Mime => {
+                let answer = answer_head(email, &mut content);
                 let letter = Letter {
                     content: &content,
                     message_id: &message_id,
                     date,
                     id: email.id,
-                    in_reply_to: &[],
-                    references: &[],
-                    auto_submitted: None,
+                    in_reply_to: &answer.in_reply_to,
+                    references: &answer.references,
+                    auto_submitted: answer.automatic.then_some(AutoSubmitted::Replied),
+                    loop_mark: Some(&loop_mark),
                 };
                 let plain = compose::compose(&letter)
                     .map_err(|error| never(&format!("the mail cannot be composed: {error}")))?;
@@ -56,6 +93,13 @@ impl Engine {
         };
         let bytes = way.transport.freeze(&mail).map_err(|unfit| never(&unfit.to_string()))?;
         Ok((bytes.into(), true))
+    }
+
+    /// By which a team's own mail is known when it comes round. The same for every mail, so that it is the same again
+    /// after a restore, and of no use to whoever copies it: it can only keep an answer from being sent.
+    pub(crate) fn loop_mark(&self, team: TeamId) -> String {
+        let mac = self.secret.mac("loop", &[team.0.as_bytes()]);
+        crate::hex(&mac[..16])
     }
 
     /// The key passed downstream: a UUID, which fits every provider's limits. The same again for the same key and

@@ -130,7 +130,7 @@ impl Waiters {
         Waiting { waiters: self, inbox, notify }
     }
 
-    fn wake(&self, inbox: InboxId) {
+    pub(crate) fn wake(&self, inbox: InboxId) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(notify) = all.get(&inbox).and_then(Weak::upgrade) {
             notify.notify_waiters();

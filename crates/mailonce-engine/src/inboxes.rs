@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     address::Address,
+    conversation::caps::Caps,
     id::InboxId,
     inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade},
     port::store::{Once, StoreError},
@@ -65,6 +66,12 @@ pub struct InboxPatch {
     pub catch_all: Option<bool>,
     /// Domains whose links are allowed.
     pub link_domains: Option<Vec<String>>,
+    /// How many answers are too many.
+    pub caps: Option<Option<Caps>>,
+    /// Whether mail that only looks automatic may be answered.
+    pub answers_soft: Option<bool>,
+    /// Whether its answers say that a machine wrote them.
+    pub says_automatic: Option<bool>,
     /// The caller's own words.
     pub metadata: Option<BTreeMap<String, String>>,
 }
@@ -78,9 +85,9 @@ impl InboxPatch {
             expires_at: self.expires_at.unwrap_or(old.expires_at),
             catch_all: self.catch_all.unwrap_or(old.catch_all),
             link_domains: self.link_domains.unwrap_or(old.link_domains),
-            caps: old.caps,
-            answers_soft: old.answers_soft,
-            says_automatic: old.says_automatic,
+            caps: self.caps.unwrap_or(old.caps),
+            answers_soft: self.answers_soft.unwrap_or(old.answers_soft),
+            says_automatic: self.says_automatic.unwrap_or(old.says_automatic),
             metadata: self.metadata.unwrap_or(old.metadata),
         }
     }

@@ -6,6 +6,7 @@
 //! [`receive`] keeps mail that comes in, [`collect`] fetches what was only told of, [`inboxes`], [`messages`], [`wait`]
 //! and [`artifacts`] are what agents do with it,
 //! [`endpoints`], [`notices`] and [`notify`] tell applications of events, [`tail`] those who follow them live,
+//! [`reply`], [`threads`] and [`next`] are conversations, [`escalations`] questions for people, [`settings`] their wishes,
 //! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
 //! holds the loops that run beside the requests.
 
@@ -13,11 +14,15 @@ pub mod access;
 pub mod artifacts;
 pub mod change;
 pub mod collect;
+mod content_guard;
 mod cursor;
+mod decisions;
+mod diff;
 mod dispatch;
 pub mod domains;
 pub mod doubts;
 pub mod endpoints;
+pub mod escalations;
 #[doc(hidden)]
 pub mod failpoint;
 mod freeze;
@@ -31,24 +36,32 @@ pub mod local;
 pub mod look;
 pub mod messages;
 pub mod metrics;
+pub mod next;
 pub mod notices;
 pub mod notify;
+mod outbound_facts;
+mod own;
 mod pack;
 mod poll;
 mod proofs;
+mod questions;
+mod quote;
 mod read;
 pub mod receive;
 pub mod records;
+pub mod reply;
 mod returned;
 pub mod rules;
 mod seal;
 mod seen;
 pub mod send;
+pub mod settings;
 mod signers;
 pub mod sources;
 mod suppressed;
 pub mod suppressions;
 pub mod tail;
+pub mod threads;
 mod time;
 pub mod told;
 pub mod upkeep;
@@ -150,6 +163,11 @@ pub struct Engine {
     news: Notify,
     /// Room for tests of endpoints.
     tests: Semaphore,
+    settings_book: settings::SettingsBook,
+    /// What was said of late, for the content guard.
+    window: content_guard::Window,
+    /// How far questions for people were looked after.
+    rounds: questions::Rounds,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -201,6 +219,9 @@ impl Engine {
             tails: tail::Tails::new(install.epoch),
             news: Notify::new(),
             tests: Semaphore::new(TESTS),
+            settings_book: settings::SettingsBook::default(),
+            window: content_guard::Window::default(),
+            rounds: questions::Rounds::default(),
             metrics: Metrics::default(),
         });
         local.belongs_to(&engine);

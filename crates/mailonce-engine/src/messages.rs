@@ -4,7 +4,7 @@ use mailonce_core::{
     artifact::Artifact,
     delivery::{Delivery, DeliveryQuery},
     id::{DeliveryId, InboxId, MessageId},
-    message::{Message, MessagePage, MessageQuery},
+    message::{Message, MessagePage, MessageQuery, MessageState},
     problem::{Code, Problem},
     team::Scope,
 };
@@ -112,15 +112,28 @@ impl Engine {
     pub async fn message(&self, caller: &Caller, id: MessageId) -> Result<Message, Problem> {
         caller.need(Scope::Read)?;
         let found = self.store.message(caller.team.id, id).await.map_err(unavailable)?;
-        let message = found.ok_or_else(|| missing(id))?;
+        let mut messages = [found.ok_or_else(|| missing(id))?];
+        self.derive_states(caller.team.id, &mut messages).await.map_err(unavailable)?;
+        let [message] = messages;
         self.inbox(caller, message.inbox).await.map_err(|_not_theirs| missing(id))?;
         Ok(message)
     }
 
     /// Messages of an inbox.
-    pub async fn messages(&self, caller: &Caller, inbox: InboxId, query: MessageQuery) -> Result<MessagePage, Problem> {
+    pub async fn messages(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        mut query: MessageQuery,
+    ) -> Result<MessagePage, Problem> {
         self.inbox(caller, inbox).await?;
-        self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)
+        let wanted = query.state;
+        // Whether somebody works on a message is written in its thread.
+        query.state = wanted.map(|state| if state == MessageState::Leased { MessageState::Unanswered } else { state });
+        let mut page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        self.derive_states(caller.team.id, &mut page.rows).await.map_err(unavailable)?;
+        page.rows.retain(|message| wanted.is_none_or(|state| message.state == state));
+        Ok(page)
     }
 
     /// A message in a view.
@@ -149,7 +162,7 @@ impl Engine {
         crate::hex(&bytes)
     }
 
-    async fn bytes_of(&self, message: &Message) -> Result<Option<Vec<u8>>, Problem> {
+    pub(crate) async fn bytes_of(&self, message: &Message) -> Result<Option<Vec<u8>>, Problem> {
         let packed = self.store.raw(message.team, message.id).await.map_err(unavailable)?;
         Ok(packed.and_then(|packed| pack::unpack_raw(&packed)))
     }
@@ -217,7 +230,7 @@ impl Engine {
 }
 
 /// Draws a view of the bytes. `hidden`: the reader may not see what was found.
-fn draw(raw: &[u8], view: View, hidden: bool, domains: Vec<String>, nonce: &str) -> Body {
+pub(crate) fn draw(raw: &[u8], view: View, hidden: bool, domains: Vec<String>, nonce: &str) -> Body {
     let parsed = parse::parse(raw);
     let page = parsed.html.as_deref().map(Page::read);
     let sender = parsed.from.first().map(|from| from.bare().domain().to_owned());

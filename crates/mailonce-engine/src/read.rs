@@ -7,7 +7,8 @@ use mailonce_core::{
     address::Mailbox,
     artifact::{ArtifactKind, FoundValue, NewArtifact},
     delivery::{Delivery, Form, Intake, Reading, Settle, Suppression, Target},
-    id::{ArtifactId, MessageId, TeamId, ThreadId},
+    email::Email,
+    id::{ArtifactId, EmailId, MessageId, ThreadId},
     inbox::Inbox,
     limits,
     message::{Filed, Handle, Marks, MessageFlag, MessageHead, MessageState, NewMessage, Party},
@@ -295,7 +296,12 @@ impl Engine {
         crate::failpoint!("mail-parsed");
         drafted.head.auth = auth;
         let parsed = std::mem::take(&mut drafted.parsed);
-        let mut message = self.new_message(delivery.team, drafted);
+        drafted.head.own = self.why_own(&inbox, &parsed).await?.map(str::to_owned);
+        let answered = self.answered_email(delivery.team, &parsed).await?;
+        if let Some(email) = &answered {
+            self.name_thread_of(email, &mut drafted.names).await?;
+        }
+        let mut message = self.new_message(&inbox, drafted, answered.map(|email| email.id));
         if let Some(settle) = self.run_rules(&inbox, &parsed, &mut message).await? {
             return Ok(Some(settle));
         }
@@ -310,10 +316,25 @@ impl Engine {
         Ok(None)
     }
 
-    fn new_message(&self, team: TeamId, drafted: Draft) -> NewMessage {
+    /// A mail that answers our answer belongs where that is, even when its writer's program names nothing older.
+    async fn name_thread_of(&self, email: &Email, names: &mut Vec<[u8; 32]>) -> Result<(), StoreError> {
+        let Some(message) = email.head.answers else { return Ok(()) };
+        let found = self.store.message(email.team, message).await?;
+        let name = found.and_then(|message| message.head.message_id.as_deref().map(name_hash));
+        if let Some(name) = name.filter(|name| !names.contains(name)) {
+            // In place of the oldest, which is the least likely to decide.
+            names.truncate(limits::THREAD_NAMES - 1);
+            names.push(name);
+        }
+        Ok(())
+    }
+
+    fn new_message(&self, inbox: &Inbox, drafted: Draft, email: Option<EmailId>) -> NewMessage {
         let now = self.now();
+        let team = inbox.team;
         let Draft { head, content, names, found, .. } = drafted;
-        let automatic = head.automatic.is_some();
+        let stopped = |(_, hard): &(String, bool)| *hard || !inbox.about.answers_soft;
+        let no_answer = head.own.is_some() || head.automatic.as_ref().is_some_and(stopped);
         let artifacts = found.decided.iter().map(|value| NewArtifact {
             id: ArtifactId(self.new_id(now)),
             kind: kind_of(value.kind),
@@ -333,10 +354,10 @@ impl Engine {
             name: head.message_id.as_deref().map(name_hash),
             content,
             names,
-            email: None,
+            email,
             artifacts: artifacts.collect(),
             marks: Marks::default(),
-            state: if automatic { MessageState::Skipped } else { MessageState::Unanswered },
+            state: if no_answer { MessageState::Skipped } else { MessageState::Unanswered },
             head,
         }
     }

@@ -4,6 +4,7 @@ use mailonce_core::{
     address::{Address, Mailbox},
     content::Content,
     delivery::{Settle, Suppression},
+    email::Guard,
     id::TeamId,
     inbox::Inbox,
     message::{MessageState, NewMessage},
@@ -224,6 +225,7 @@ impl Engine {
             subject: Some(&parsed.subject),
             headers: Some(&headers),
             dmarc: Some(message.head.auth.dmarc.word()),
+            flags: Vec::new(),
         };
         let evaluated = rule::evaluate(&rules, Direction::Inbound, &facts);
         if evaluated.blocks().is_some() {
@@ -234,11 +236,11 @@ impl Engine {
         Ok(None)
     }
 
-    /// Refuses a send that a rule of its team blocks.
-    pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<(), Problem> {
+    /// Refuses a send that a rule of its team blocks. `Some` when one wants a person to look first.
+    pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<Option<Guard>, Problem> {
         let rules = self.rules_of(team).await.map_err(unavailable)?;
         if !rules.iter().any(|rule| rule.about.direction == Direction::Outbound) {
-            return Ok(());
+            return Ok(None);
         }
         let from = content.from.bare();
         let recipients: Vec<_> =
@@ -249,10 +251,11 @@ impl Engine {
             subject: Some(&content.subject),
             headers: Some(&content.headers),
             dmarc: None,
+            flags: Box::pin(self.outbound_flags(team, &rules, content)).await.map_err(unavailable)?,
         };
         let evaluated = rule::evaluate(&rules, Direction::Outbound, &facts);
         match evaluated.blocks() {
-            None => Ok(()),
+            None => Ok(evaluated.wants_approval().then_some(Guard::Approval)),
             Some(hit) => {
                 let detail = format!("the rule {} does not let this mail out", hit.name);
                 Err(Problem::new(Code::BlockedByRule, detail).with("rule", hit.id.to_string()))

@@ -4,7 +4,13 @@
 //! a credential that was shown once does not lie in the ledger for whoever reads the file.
 
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, aead::Aead as _};
-use mailonce_core::key::{InstallSecret, KeyName};
+use mailonce_core::{
+    key::{InstallSecret, KeyName},
+    problem::{Code, Problem},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{Asked, Engine};
 
 const NONCE: usize = 12;
 
@@ -14,16 +20,33 @@ fn cipher(secret: &InstallSecret, name: &KeyName) -> ChaCha20Poly1305 {
 }
 
 /// Seals an answer.
-pub(crate) fn seal(secret: &InstallSecret, name: &KeyName, nonce: [u8; NONCE], answer: &[u8]) -> Vec<u8> {
+fn seal(secret: &InstallSecret, name: &KeyName, nonce: [u8; NONCE], answer: &[u8]) -> Vec<u8> {
     // Encryption of a short text cannot fail; an empty answer would only mean that a repeat is refused.
     let sealed = cipher(secret, name).encrypt(&nonce.into(), answer).unwrap_or_default();
     [nonce.as_slice(), &sealed].concat()
 }
 
 /// Opens a sealed answer. `None` when it was sealed under another key, or damaged.
-pub(crate) fn open(secret: &InstallSecret, name: &KeyName, sealed: &[u8]) -> Option<Vec<u8>> {
+fn open(secret: &InstallSecret, name: &KeyName, sealed: &[u8]) -> Option<Vec<u8>> {
     let (nonce, rest) = sealed.split_first_chunk::<NONCE>()?;
     cipher(secret, name).decrypt(&(*nonce).into(), rest).ok()
+}
+
+impl Engine {
+    /// What to answer when the same is asked again, so that only the same key opens it. Nothing without a key.
+    pub(crate) fn sealed<T: Serialize>(&self, asked: Option<&Asked>, answer: &T) -> Vec<u8> {
+        let Some(asked) = asked else { return Vec::new() };
+        let mut nonce = [0; NONCE];
+        self.chance.fill(&mut nonce);
+        seal(&self.secret, &asked.name, nonce, &serde_json::to_vec(answer).unwrap_or_default())
+    }
+
+    /// What was answered the first time.
+    pub(crate) fn unsealed<T: DeserializeOwned>(&self, asked: Option<&Asked>, sealed: &[u8]) -> Result<T, Problem> {
+        let opened = asked.and_then(|asked| open(&self.secret, &asked.name, sealed));
+        let first = opened.and_then(|json| serde_json::from_slice(&json).ok());
+        first.ok_or_else(|| Problem::new(Code::Internal, "the first answer can no longer be read"))
+    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,11 @@ impl From<&Email> for Glimpse {
 }
 
 impl Glimpse {
+    /// Whether its sender may say that it is meant.
+    pub(crate) fn is_held_look_alike(&self) -> bool {
+        self.state == EmailState::Held && self.guard == Some(Guard::LooksDuplicate)
+    }
+
     /// Whether its key is still remembered.
     pub(crate) fn is_remembered(&self, now: Time) -> bool {
         self.expires_at.is_none_or(|at| now < at)

@@ -3,8 +3,8 @@
 use mailonce_core::{
     content::Content,
     digest::{Digest, Field},
-    email::{Channel, Email, EmailHead, OnUnknown},
-    id::EmailId,
+    email::{Channel, Email, EmailHead, Guard, OnUnknown},
+    id::{EmailId, MessageId},
     intent::Intent,
     key::{Key, KeyHash, KeyName},
     limits, mutant,
@@ -53,15 +53,22 @@ pub struct SendRequest {
 }
 
 /// A wish with its name and meaning worked out.
-struct Named {
-    request: SendRequest,
-    name: Option<KeyName>,
-    hash: Option<KeyHash>,
-    digest: Digest,
+pub(crate) struct Named {
+    pub(crate) request: SendRequest,
+    pub(crate) name: Option<KeyName>,
+    pub(crate) hash: Option<KeyHash>,
+    pub(crate) digest: Digest,
     on_mismatch: OnMismatch,
+    /// The message it answers: an answer is named by what it answers, even without a key.
+    pub(crate) answers: Option<MessageId>,
 }
 
 impl Named {
+    /// Whether a retry of it can be told from another wish.
+    fn is_keyed(&self) -> bool {
+        self.name.is_some() || self.answers.is_some()
+    }
+
     /// Whether a difference in these fields leaves the first wording standing.
     fn forgives(&self, fields: &[Field]) -> bool {
         self.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.forgiven())
@@ -85,25 +92,77 @@ impl Engine {
         let now = self.now();
         self.metrics.attempted(caller.channel);
         let named = name(caller, request, None);
+        if let Some(token) = &named.request.distinct_token {
+            return Box::pin(self.send_distinct(caller, &named, token)).await;
+        }
         // A bound key is looked up before anything else is checked, so that a retry is never refused. The cache
         // answers most; the accept itself looks up the rest; only a wish that fails a check has to ask first.
         if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
             return self.replay(caller, &named, &glimpse, now);
         }
-        if let Err(problem) = self.check_policy(caller, &named, now).await {
-            return match self.bound(caller, &named, now).await? {
-                Some(glimpse) => self.replay(caller, &named, &glimpse, now),
-                None => Err(problem),
-            };
-        }
-        let wish = self.wish(caller, &named, now);
+        let wish = match self.careful_wish(caller, &named, now).await {
+            Ok(wish) => wish,
+            Err(problem) => return self.bound_or(caller, &named, problem, now).await,
+        };
+        let body = Arc::clone(&wish.body);
         match self.store.accept(wish, now).await.map_err(unavailable)? {
-            Accept::First(email) => Ok(self.first(caller, &email)),
+            Accept::First(email) => {
+                self.window.note(caller.team.id, &named.request.content, &body, now);
+                self.ask_about(&email).await;
+                Ok(self.first(caller, &email))
+            }
             Accept::Bound(bound) => self.answer_bound(caller, &named, bound, now),
         }
     }
 
-    fn glimpse(&self, hash: KeyHash, now: Time) -> Option<Arc<Glimpse>> {
+    /// The wish with what rules and guards say before it is accepted.
+    pub(crate) async fn careful_wish(&self, caller: &Caller, named: &Named, now: Time) -> Result<Wish, Problem> {
+        let hold = self.check_policy(caller, named, now).await?;
+        let mut wish = self.wish(caller, named, now);
+        let SendRequest { content, intent, .. } = &named.request;
+        let keyed = (named.is_keyed(), intent.as_ref());
+        wish.care = self.care(caller.team.id, content, keyed, hold, now).await?;
+        Ok(wish)
+    }
+
+    /// The answer that the key is bound to, or else the problem.
+    pub(crate) async fn bound_or(
+        &self,
+        caller: &Caller,
+        named: &Named,
+        problem: Problem,
+        now: Time,
+    ) -> Result<Sent, Problem> {
+        match self.bound(caller, named, now).await? {
+            Some(glimpse) => self.replay(caller, named, &glimpse, now),
+            None => Err(problem),
+        }
+    }
+
+    /// Its sender says that a held look-alike is meant: that very email goes, and never another.
+    async fn send_distinct(&self, caller: &Caller, named: &Named, token: &str) -> Result<Sent, Problem> {
+        let unknown = || Problem::from(vec![FieldError::new("distinct_token", "belongs to no held email")]);
+        let team = caller.team.id;
+        Self::may_send_from(caller, named.request.content.from.bare().as_str())?;
+        let id = self.by_distinct_token(team, token).ok_or_else(unknown)?;
+        let found = self.store.email(team, id).await.map_err(unavailable)?;
+        let email = found.filter(|email| email.guard == Some(Guard::LooksDuplicate)).ok_or_else(unknown)?;
+        let glimpse = Glimpse::from(&email);
+        let fields = differences(named, &glimpse);
+        let own = email.head.key.as_ref().map(|name| name.hash(team));
+        if named.hash.is_some() && named.hash != own {
+            let detail = format!("the token belongs to email {id}, which has another key or none");
+            return Err(Problem::new(Code::KeyMismatch, detail).with("original", id.to_string()));
+        }
+        if !fields.iter().all(|field| field.forgiven()) {
+            return Err(mismatch(named.name.as_ref(), &glimpse, &fields));
+        }
+        let released = self.release(team, id).await.map_err(unavailable)?.ok_or_else(unknown)?;
+        self.close_moot(&released).await;
+        Ok(self.sent(caller, &Glimpse::from(&released), false, !fields.is_empty(), 0))
+    }
+
+    pub(crate) fn glimpse(&self, hash: KeyHash, now: Time) -> Option<Arc<Glimpse>> {
         if self.alone { self.seen.get(hash, now) } else { None }
     }
 
@@ -116,7 +175,13 @@ impl Engine {
         }
     }
 
-    fn answer_bound(&self, caller: &Caller, named: &Named, bound: Bound, now: Time) -> Result<Sent, Problem> {
+    pub(crate) fn answer_bound(
+        &self,
+        caller: &Caller,
+        named: &Named,
+        bound: Bound,
+        now: Time,
+    ) -> Result<Sent, Problem> {
         match bound {
             Bound::Email(email) => self.replay(caller, named, &Glimpse::from(&email), now),
             Bound::Operation { .. } => Err(bound_elsewhere(named.name.as_ref())),
@@ -124,7 +189,7 @@ impl Engine {
     }
 
     /// The answer to the call that made the email.
-    fn first(&self, caller: &Caller, email: &Email) -> Sent {
+    pub(crate) fn first(&self, caller: &Caller, email: &Email) -> Sent {
         // Whoever lets the hand-off go on wakes every way, so while it rests none needs to be woken.
         if !self.is_paused() {
             email.handoffs.iter().for_each(|handoff| self.ways.wake_one(&handoff.transport));
@@ -135,7 +200,7 @@ impl Engine {
     }
 
     /// The answer to a call whose key was bound before.
-    fn replay(&self, caller: &Caller, named: &Named, glimpse: &Glimpse, now: Time) -> Result<Sent, Problem> {
+    pub(crate) fn replay(&self, caller: &Caller, named: &Named, glimpse: &Glimpse, now: Time) -> Result<Sent, Problem> {
         let fields = differences(named, glimpse);
         let reason = match (fields.is_empty(), named.forgives(&fields)) {
             (true, _) => SuppressedReason::KeyReplay,
@@ -172,10 +237,13 @@ impl Engine {
             expires_at: glimpse.expires_at,
             suppressed: glimpse.suppressed + waiting,
             payload_differs,
+            distinct_token: glimpse.is_held_look_alike().then(|| self.distinct_token(caller.team.id, glimpse.id)),
+            thread: glimpse.head.thread,
+            fence: None,
         }
     }
 
-    fn wish(&self, caller: &Caller, named: &Named, now: Time) -> Wish {
+    pub(crate) fn wish(&self, caller: &Caller, named: &Named, now: Time) -> Wish {
         let content = &named.request.content;
         let bare =
             |list: &[mailonce_core::address::Mailbox]| list.iter().map(|m| m.bare().as_str().to_owned()).collect();
@@ -196,7 +264,7 @@ impl Engine {
             transport: named.request.transport.clone(),
             resend_of: None,
             reason: None,
-            answers: None,
+            answers: named.answers,
             thread: None,
         };
         let transport = named.request.transport.clone().unwrap_or_else(|| {
@@ -220,25 +288,26 @@ impl Engine {
     }
 
     /// Checks that depend on the moment, the caller, the configuration or what the team owns. A retry of what was
-    /// accepted skips them.
-    async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
+    /// accepted skips them. `Some` when a rule wants a person to look first.
+    async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<Option<Guard>, Problem> {
         self.check_rules(caller, named, now)?;
         let content = &named.request.content;
-        self.check_sender(caller.team.id, content.from.bare().as_str()).await?;
+        let from = content.from.bare();
+        // An answer comes from an inbox of the team, and inboxes may be at the installation's own domains.
+        let own = named.answers.is_some() && self.inbound.domains.iter().any(|domain| domain == from.domain());
+        if !own {
+            self.check_sender(caller.team.id, from.as_str()).await?;
+        }
         self.check_recipients(caller.team.id, content).await?;
         self.check_team_rules(caller.team.id, content).await
     }
 
     fn check_rules(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
         let request = &named.request;
-        if named.name.is_none() && caller.team.require_keys {
+        if !named.is_keyed() && caller.team.require_keys {
             return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
         }
-        let from = request.content.from.bare();
-        if !caller.key.may_send_from(from.as_str()) {
-            let detail = format!("this API key may not send from {}", from.as_str());
-            return Err(Problem::field(Code::SenderNotAllowed, "from", detail));
-        }
+        Self::may_send_from(caller, request.content.from.bare().as_str())?;
         let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
         if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.fits(now)) {
             return fault(
@@ -255,7 +324,7 @@ impl Engine {
             }
         }
         if request.distinct_token.is_some() {
-            return fault("distinct_token", "belongs to no held email");
+            return fault("distinct_token", "is not for a batch: send that mail by itself");
         }
         Ok(())
     }
@@ -272,12 +341,13 @@ impl Engine {
         let caller = &Caller { channel: Channel::Batch, ..caller.clone() };
         let digest = batch_digest(&items, strict);
         let mut faults = Vec::new();
-        let mut named = BTreeMap::new();
+        let (mut named, mut held) = (BTreeMap::new(), BTreeMap::new());
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
             self.metrics.attempted(Channel::Batch);
             match self.name_item(caller, key.as_ref(), index, item, now).await {
-                Ok(item) => {
+                Ok((item, hold)) => {
+                    held.extend(hold.map(|guard| (index, guard)));
                     named.insert(index, item);
                 }
                 Err(problem) if strict => return Err(at_item(index, problem)),
@@ -299,7 +369,14 @@ impl Engine {
             answer: Vec::new(),
             expires_at: now.plus(ttl::DEFAULT.0),
         });
-        let wishes = named.values().map(|item| self.wish(caller, item, now)).collect();
+        let mut wishes = Vec::with_capacity(named.len());
+        for (index, item) in &named {
+            let mut wish = self.wish(caller, item, now);
+            let keyed = (item.is_keyed(), item.request.intent.as_ref());
+            let hold = held.get(index).copied();
+            wish.care = self.care(caller.team.id, &item.request.content, keyed, hold, now).await?;
+            wishes.push(wish);
+        }
         let batch = BatchWish { team: caller.team.id, operation, items: wishes, strict };
         match self.store.accept_batch(batch, now).await.map_err(unavailable)? {
             AcceptBatch::Items(answers) => Ok(self.answer_batch(caller, (count, named), answers, faults, now)),
@@ -316,22 +393,22 @@ impl Engine {
         index: usize,
         item: Result<SendRequest, Problem>,
         now: Time,
-    ) -> Result<Named, Problem> {
+    ) -> Result<(Named, Option<Guard>), Problem> {
         let named = name(caller, item?, batch.map(|key| (key.clone(), index as u32)));
         let checked = self.check_policy(caller, &named, now).await;
-        if checked.is_ok() && named.request.intent.is_none() {
-            return Ok(named);
+        if let (Ok(hold), None) = (&checked, &named.request.intent) {
+            return Ok((named, *hold));
         }
         match self.bound(caller, &named, now).await? {
             Some(glimpse) => {
                 let fields = differences(&named, &glimpse);
                 if fields.is_empty() || named.forgives(&fields) {
-                    Ok(named)
+                    Ok((named, None))
                 } else {
                     Err(mismatch(named.name.as_ref(), &glimpse, &fields))
                 }
             }
-            None => checked.map(|()| named),
+            None => checked.map(|hold| (named, hold)),
         }
     }
 
@@ -402,7 +479,7 @@ fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32
 }
 
 /// Works out the name of a wish: its header, its intent, or its place in a batch.
-fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Named {
+pub(crate) fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Named {
     let derive = |intent: &Intent| Key::parse(&intent.key(&request.content.bare_to())).ok();
     let derived = request.intent.as_ref().and_then(derive);
     // A header equal to the derived key counts as the intent.
@@ -420,6 +497,7 @@ fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Nam
         name,
         digest: Digest::of(&request.content),
         on_mismatch: request.on_mismatch.unwrap_or(default),
+        answers: None,
         request,
     }
 }

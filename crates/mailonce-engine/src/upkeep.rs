@@ -13,6 +13,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// One `email.duplicate` event a second and key at most.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How often it is looked whether a person must be asked, or what one decided is still to be done.
+const ASK_EVERY: Duration = Duration::from_secs(5);
 const TOUCH_EVERY: Duration = Duration::from_secs(30);
 /// How often a process says that it lives.
 const LIVE_EVERY: Duration = Duration::from_secs(3);
@@ -110,12 +112,14 @@ impl Engine {
         let mut notes = tokio::time::interval(NOTE_EVERY);
         let mut sweeps = tokio::time::interval(SWEEP_EVERY);
         let mut touches = tokio::time::interval(TOUCH_EVERY);
+        let mut questions = tokio::time::interval(ASK_EVERY);
         while !*stop.borrow() {
             tokio::select! {
                 biased;
                 _ = notes.tick() => self.write_suppressed().await,
                 _ = sweeps.tick() => self.sweep().await,
                 _ = touches.tick() => self.touch().await,
+                _ = questions.tick() => self.tend_questions().await,
                 _ = stop.changed() => {}
             }
         }

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     email::{Email, EmailState, Guard},
-    id::{EmailId, TeamId},
+    id::{EmailId, TeamId, ThreadId},
     key::InstallSecret,
     time::Time,
 };
@@ -34,6 +34,12 @@ pub struct Sent {
     pub suppressed: u64,
     /// Whether this call said something else than the first one.
     pub payload_differs: bool,
+    /// By which its sender says that a held look-alike is meant.
+    pub distinct_token: Option<String>,
+    /// The thread it belongs to.
+    pub thread: Option<ThreadId>,
+    /// The fence of that thread, for an answer.
+    pub fence: Option<u64>,
 }
 
 /// The Message-ID of an email.
@@ -48,6 +54,9 @@ impl Sent {
     pub fn now(&mut self, email: &Email) {
         (self.state, self.rev, self.guard) = (email.state(), email.rev, email.guard);
         self.expires_at = email.expires_at();
+        if self.state != EmailState::Held {
+            self.distinct_token = None;
+        }
     }
 
     /// One sentence that says what the answer means and what to do.
@@ -56,9 +65,11 @@ impl Sent {
             return "This wish was already accepted with other words; the first version stands, so do not send again.";
         }
         match (self.first, self.state) {
-            (true, EmailState::Held) => {
-                "Accepted but held: the same intent already goes to some of these recipients, so a person must decide."
+            _ if self.guard == Some(Guard::AlreadyAnswered) => {
+                "This message was already answered, by this email; do not answer it again."
             }
+            (true, EmailState::Held) => next_of_held(self.guard),
+            (false, EmailState::Held) if self.distinct_token.is_some() => next_of_held(self.guard),
             (true, EmailState::Sent | EmailState::Delivered) => "Sent; there is nothing more to do.",
             (true, EmailState::Bounced) => "Sent, and it bounced; check the address.",
             (true, EmailState::Complained) => "Sent, and the recipient complained; do not write again.",
@@ -70,6 +81,20 @@ impl Sent {
             (true, _) => "Accepted; it will be sent once, so do not send it again.",
             (false, state) => next_of_replay(state),
         }
+    }
+}
+
+fn next_of_held(guard: Option<Guard>) -> &'static str {
+    match guard {
+        Some(Guard::LooksDuplicate) => {
+            "Accepted but held: it looks like a mail that was just sent. If it is meant, post it again with the \
+             distinct_token; otherwise do nothing."
+        }
+        Some(Guard::Cap) => {
+            "Accepted but held: this thread was answered too often, so a person must decide; do not send again."
+        }
+        Some(Guard::Approval) => "Accepted but held: a person must approve it first; do not send again.",
+        _ => "Accepted but held: the same intent already goes to some of these recipients, so a person must decide.",
     }
 }
 

@@ -110,6 +110,9 @@ impl Engine {
             if let Some(message) = found {
                 crate::failpoint!("mail-told");
                 let cursor = self.cursor(message.seq);
+                let mut messages = [message];
+                self.derive_states(caller.team.id, &mut messages).await.map_err(unavailable)?;
+                let [message] = messages;
                 return Ok(Some(Arrived { message, cursor }));
             }
             let pause = if self.inbound.told.load(Ordering::Relaxed) { ASK_ANYWAY } else { ASK_EVERY };

@@ -104,6 +104,59 @@ pub fn base_subject(subject: &str) -> String {
     rest.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// What answers put before a subject; the rest of [`PREFIXES`] is of forwards.
+const ANSWERS: &[&str] = &[
+    "re",
+    "aw",
+    "antw",
+    "antwort",
+    "sv",
+    "vs",
+    "res",
+    "resp",
+    "rif",
+    "r",
+    "odp",
+    "ynt",
+    "cevap",
+    "ref",
+    "отв",
+    "ответ",
+    "回复",
+    "回覆",
+    "答复",
+    "返信",
+    "답장",
+    "회신",
+    "رد",
+];
+/// What forwards put before it, where it is sure.
+const FORWARDS: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "doorst", "转发", "轉寄", "転送", "전달"];
+
+/// The subject of an answer: `Re: ` once, whatever stood there before.
+pub fn answer_subject(subject: &str) -> String {
+    format!("Re: {}", without(subject, ANSWERS)).trim_end().to_owned()
+}
+
+/// The subject of a mail that is passed on: `Fwd: ` once.
+pub fn forward_subject(subject: &str) -> String {
+    format!("Fwd: {}", without(subject, FORWARDS)).trim_end().to_owned()
+}
+
+/// The subject without these prefixes, as it was written otherwise.
+fn without<'a>(subject: &'a str, prefixes: &[&str]) -> &'a str {
+    let mut rest = subject.trim();
+    while let Some((head, tail)) = rest.split_once([':', '：']) {
+        let lower = head.trim_end().to_lowercase();
+        let counted = lower.trim_end_matches(|c: char| c.is_ascii_digit() || "[]()^* ".contains(c));
+        if !prefixes.contains(&counted) {
+            break;
+        }
+        rest = tail.trim_start();
+    }
+    rest
+}
+
 /// `re: `, `re[2]: `, `re (3): `, `re^2: `.
 fn strip(text: &str) -> Option<&str> {
     let (head, rest) = text.split_once(':')?;
@@ -134,6 +187,22 @@ mod tests {
         assert_eq!(place(&mail, |_| None::<u8>), Place::Begins);
         let own = parse(b"Message-ID: <d@x>\nIn-Reply-To: <d@x>\n\n");
         assert_eq!(place(&own, known), Place::Begins);
+    }
+
+    #[test]
+    fn an_answer_says_re_once_and_a_forward_fwd() {
+        for (subject, answer, forward) in [
+            ("Hello", "Re: Hello", "Fwd: Hello"),
+            ("RE: AW: Re[2]: Hello", "Re: Hello", "Fwd: RE: AW: Re[2]: Hello"),
+            ("Fwd: Hello", "Re: Fwd: Hello", "Fwd: Hello"),
+            ("Reminder: pay", "Re: Reminder: pay", "Fwd: Reminder: pay"),
+            ("回复：发票", "Re: 发票", "Fwd: 回复：发票"),
+            ("", "Re:", "Fwd:"),
+        ] {
+            assert_eq!(answer_subject(subject), answer);
+            assert_eq!(forward_subject(subject), forward);
+            assert_eq!(answer_subject(&answer_subject(subject)), answer);
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ words! {
         Asked = "asked",
         /// Machines seem to be talking to each other.
         Loop = "loop",
+        /// A message was offered to agents too often, and none answered it.
+        Unanswered = "unanswered",
     }
 }
 
@@ -52,7 +54,7 @@ impl Reason {
             }
             Self::Unknown => &[Decision::Sent, Decision::Resend, Decision::Abandon],
             // There is nothing to release: whoever asked reads the reason.
-            Self::Asked | Self::Loop => &[Decision::Release, Decision::Reject],
+            Self::Asked | Self::Loop | Self::Unanswered => &[Decision::Release, Decision::Reject],
         }
     }
 }

@@ -372,6 +372,8 @@ crate::words::words! {
         PayloadDiffers = "payload_differs",
         /// The same key, another meaning, refused.
         Mismatch = "mismatch",
+        /// Another answer to a message that was answered.
+        AlreadyAnswered = "already_answered",
     }
 }
 

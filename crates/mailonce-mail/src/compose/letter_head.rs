@@ -4,7 +4,7 @@ use jiff::{Timestamp, fmt::rfc2822, tz::TimeZone};
 use mailonce_core::{address::Mailbox, limits, time::Time};
 
 use super::{
-    AutoSubmitted, ComposeError, Letter, REFERENCES, WORD_OCTETS,
+    AutoSubmitted, ComposeError, LOOP_FIELD, Letter, REFERENCES, WORD_OCTETS,
     field::{Field, is_plain},
     no_control,
 };
@@ -35,6 +35,10 @@ pub(super) fn write(out: &mut Vec<u8>, letter: &Letter<'_>) -> Result<(), Compos
     }
     Field::text(out, "MIME-Version", "1.0");
     Field::text(out, "X-Mailonce-Id", &letter.id.to_string());
+    if let Some(mark) = letter.loop_mark {
+        no_control(LOOP_FIELD, mark)?;
+        Field::text(out, LOOP_FIELD, mark);
+    }
     custom(out, letter)
 }
 

@@ -42,7 +42,12 @@ pub struct Letter<'a> {
     pub references: &'a [String],
     /// Whether a machine wrote it by itself.
     pub auto_submitted: Option<AutoSubmitted>,
+    /// By which we know our own mail when it comes round.
+    pub loop_mark: Option<&'a str>,
 }
+
+/// The field that holds [`Letter::loop_mark`].
+pub const LOOP_FIELD: &str = "X-Mailonce-Loop";
 
 /// Why a machine wrote a mail (RFC 3834).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

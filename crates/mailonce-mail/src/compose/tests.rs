@@ -25,6 +25,7 @@ fn letter(content: &Content) -> Letter<'_> {
         in_reply_to: &[],
         references: &[],
         auto_submitted: None,
+        loop_mark: None,
     }
 }
 

@@ -32,6 +32,7 @@ impl Owned {
             in_reply_to: &self.in_reply_to,
             references: &self.references,
             auto_submitted: self.auto_submitted.then_some(AutoSubmitted::Generated),
+            loop_mark: None,
         })
     }
 

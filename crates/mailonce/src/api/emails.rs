@@ -9,7 +9,7 @@ use axum::{
 use mailonce_core::{
     address::Address,
     email::EmailState,
-    id::EmailId,
+    id::{EmailId, TeamId},
     key::{Key, KeyName},
     limits,
     port::store::EmailQuery,
@@ -75,10 +75,15 @@ pub(super) async fn send(State(app): State<App>, door: Door, Prefers(wait): Pref
     // It lies in the connection's own buffer, which is free for the next read once nobody looks at it.
     drop(body);
     mailonce_core::failpoint!("api-before-send");
-    let mut answer = app.engine.send(&door.caller, request).await?;
+    let answer = app.engine.send(&door.caller, request).await?;
     mailonce_core::failpoint!("api-after-send");
+    when_settled(&app, door.caller.team.id, answer, patience).await
+}
+
+/// The answer to a send, at once or when it is settled.
+pub(super) async fn when_settled(app: &App, team: TeamId, mut answer: Sent, patience: Option<Duration>) -> Answer {
     if let Some(patience) = patience
-        && let Some(email) = app.engine.settled(door.caller.team.id, answer.id, patience).await?
+        && let Some(email) = app.engine.settled(team, answer.id, patience).await?
     {
         answer.now(&email);
     }
@@ -86,7 +91,7 @@ pub(super) async fn send(State(app): State<App>, door: Door, Prefers(wait): Pref
 }
 
 /// What a caller prefers, or what is wrong with it. Told only to those who may send.
-pub(super) struct Prefers(Result<Option<Duration>, Problem>);
+pub(super) struct Prefers(pub(super) Result<Option<Duration>, Problem>);
 
 impl FromRequestParts<App> for Prefers {
     type Rejection = Infallible;
@@ -184,7 +189,7 @@ pub(super) fn page_limit(text: Option<&str>, most: usize, usual: usize) -> Resul
 }
 
 impl ListQuery {
-    fn read(&self, team: mailonce_core::id::TeamId) -> Result<EmailQuery, Problem> {
+    fn read(&self, team: TeamId) -> Result<EmailQuery, Problem> {
         let time = |field: &str, text: &Option<String>| {
             let parsed = text.as_deref().map(|text| Time::parse(text).ok_or(()));
             parsed.transpose().map_err(|()| query_fault(field, format!("{field} is an RFC 3339 time with an offset")))

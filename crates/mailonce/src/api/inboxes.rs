@@ -8,6 +8,7 @@ use axum::{
 };
 use mailonce_core::{
     artifact::ArtifactKind,
+    conversation::caps::Caps,
     event::Cursor,
     id::{InboxId, WatchId},
     inbox::{AboutInbox, Inbox},
@@ -71,8 +72,68 @@ pub(super) struct NewInboxBody {
     /// Registrable domains whose links are allowed; without any, links are judged by their sender.
     #[serde(default)]
     link_domains: Vec<String>,
+    /// How many answers are too many here.
+    #[serde(default)]
+    caps: Option<CapsBody>,
+    /// Whether mail that only looks automatic may be answered.
+    #[serde(default)]
+    answers_soft: bool,
+    /// Whether its answers say that a machine wrote them (`Auto-Submitted`).
+    #[serde(default)]
+    says_automatic: bool,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
+}
+
+/// How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person.
+#[derive(Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CapsBody {
+    /// Answers in a thread within the window; the next is held.
+    #[serde(default)]
+    per_window: Option<u32>,
+    /// Seconds, at most a day.
+    #[serde(default)]
+    window_s: Option<u32>,
+    /// Answers in a thread within a day.
+    #[serde(default)]
+    per_day: Option<u32>,
+    /// Answers to one person within a day, over all threads.
+    #[serde(default)]
+    per_person: Option<u32>,
+}
+
+impl From<Caps> for CapsBody {
+    fn from(caps: Caps) -> Self {
+        Self {
+            per_window: Some(caps.per_window),
+            window_s: u32::try_from(caps.window_ms / 1000).ok(),
+            per_day: Some(caps.per_day),
+            per_person: Some(caps.per_person),
+        }
+    }
+}
+
+impl CapsBody {
+    fn read(self) -> Result<Caps, Problem> {
+        let usual = Caps::default();
+        let count = |field: &str, given: Option<u32>, usual: u32| match given {
+            Some(most) if most > Caps::MOST => {
+                Err(fault(&format!("caps.{field}"), format!("is at most {}", Caps::MOST)))
+            }
+            given => Ok(given.unwrap_or(usual)),
+        };
+        let window_ms = self.window_s.map_or(usual.window_ms, |seconds| i64::from(seconds) * 1000);
+        if !(1_000..=86_400_000).contains(&window_ms) {
+            return Err(fault("caps.window_s", "is 1 to 86400"));
+        }
+        Ok(Caps {
+            per_window: count("per_window", self.per_window, usual.per_window)?,
+            window_ms,
+            per_day: count("per_day", self.per_day, usual.per_day)?,
+            per_person: count("per_person", self.per_person, usual.per_person)?,
+        })
+    }
 }
 
 /// What to change. Absent members stay; `null` takes away.
@@ -93,6 +154,14 @@ pub(super) struct InboxPatchBody {
     catch_all: Option<bool>,
     #[serde(default)]
     link_domains: Option<Vec<String>>,
+    /// `null` makes them the usual ones.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<CapsBody>)]
+    caps: Option<Option<CapsBody>>,
+    #[serde(default)]
+    answers_soft: Option<bool>,
+    #[serde(default)]
+    says_automatic: Option<bool>,
     #[serde(default)]
     metadata: Option<BTreeMap<String, String>>,
     /// The rev that was seen; a stale one is refused.
@@ -114,6 +183,9 @@ pub(super) struct InboxBody {
     expires_at: Option<String>,
     catch_all: bool,
     link_domains: Vec<String>,
+    caps: CapsBody,
+    answers_soft: bool,
+    says_automatic: bool,
     metadata: BTreeMap<String, String>,
     /// Messages that arrived.
     messages: u64,
@@ -123,7 +195,8 @@ pub(super) struct InboxBody {
 
 impl InboxBody {
     pub(super) fn of(app: &App, inbox: Inbox) -> Self {
-        let AboutInbox { agent, name, expires_at, catch_all, link_domains, metadata, .. } = inbox.about;
+        let about = inbox.about;
+        let AboutInbox { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, .. } = about;
         Self {
             id: inbox.id.to_string(),
             address: inbox.address,
@@ -135,7 +208,10 @@ impl InboxBody {
             expires_at: expires_at.map(|at| at.to_string()),
             catch_all,
             link_domains,
-            metadata,
+            caps: CapsBody::from(caps.unwrap_or_default()),
+            answers_soft,
+            says_automatic: about.says_automatic,
+            metadata: about.metadata,
             messages: inbox.seq,
             cursor: app.engine.cursor(inbox.seq).to_string(),
         }
@@ -149,16 +225,16 @@ pub(super) struct InboxPage {
     next_cursor: Option<String>,
 }
 
-fn fault(path: &str, message: impl Into<String>) -> Problem {
+pub(super) fn fault(path: &str, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
-fn span(path: &str, text: &str, longest: i64) -> Result<i64, Problem> {
+pub(super) fn span(path: &str, text: &str, longest: i64) -> Result<i64, Problem> {
     let ms = parse_span(text).filter(|ms| (0..=longest).contains(ms));
     ms.ok_or_else(|| fault(path, format!("is a time such as 30m, 24h or 7d, at most {} d", longest / 86_400_000)))
 }
 
-fn check_texts(texts: &[(&str, Option<&String>)]) -> Result<(), Problem> {
+pub(super) fn check_texts(texts: &[(&str, Option<&String>)]) -> Result<(), Problem> {
     texts.iter().try_for_each(|(at, text)| text.map_or(Ok(()), |text| words(at, text)))
 }
 
@@ -207,8 +283,10 @@ impl NewInboxBody {
                 expires_at: None,
                 catch_all: self.catch_all,
                 link_domains: self.link_domains,
+                caps: self.caps.map(CapsBody::read).transpose()?,
+                answers_soft: self.answers_soft,
+                says_automatic: self.says_automatic,
                 metadata: self.metadata,
-                ..AboutInbox::default()
             },
         })
     }
@@ -267,7 +345,8 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Read)?;
     let inbox = inbox_of(&app, &door, &id).await?;
-    let InboxPatchBody { agent, name, ttl, catch_all, link_domains, metadata, rev } = body.parse()?;
+    let body: InboxPatchBody = body.parse()?;
+    let InboxPatchBody { agent, name, ttl, catch_all, link_domains, metadata, rev, .. } = body;
     check_texts(&[
         ("agent", agent.as_ref().and_then(Option::as_ref)),
         ("name", name.as_ref().and_then(Option::as_ref)),
@@ -279,7 +358,10 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
         Some(None) => Some(None),
         Some(Some(ttl)) => Some(Some(app.engine.now().plus(span("ttl", &ttl, TTL_MS)?))),
     };
-    let patch = InboxPatch { agent, name, expires_at, catch_all, link_domains, metadata };
+    let caps = body.caps.map(|caps| caps.map(CapsBody::read).transpose()).transpose()?;
+    let InboxPatchBody { answers_soft, says_automatic, .. } = body;
+    let patch =
+        InboxPatch { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, says_automatic, metadata };
     let inbox = app.engine.change_inbox(&door.caller, inbox.id, patch, rev).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }

@@ -137,6 +137,10 @@ pub(super) struct MessageBody {
     state: &'static str,
     auth: AuthBody,
     automatic: Option<AutomaticBody>,
+    /// Why it counts as our own: `address loop_mark message_id`.
+    own: Option<String>,
+    /// Emails that answered it or passed it on.
+    answers: Vec<String>,
     /// `message_id_reused no_message_id unreadable cut ambiguous`.
     flags: Vec<&'static str>,
     labels: Vec<String>,
@@ -173,6 +177,8 @@ impl MessageBody {
             state: message.state.word(),
             auth: AuthBody::from(&head.auth),
             automatic: head.automatic.clone().map(|(reason, hard)| AutomaticBody { reason, hard }),
+            own: head.own.clone(),
+            answers: message.marks.turn.answers.iter().map(|(_, email)| email.to_string()).collect(),
             flags: head.flags.iter().map(|flag| flag.word()).collect(),
             labels: message.marks.labels.clone(),
             folder: message.marks.folder.clone(),

@@ -8,20 +8,25 @@ mod door;
 mod emails;
 mod endpoints;
 mod error_pages;
+mod escalations;
 mod events;
 mod handoff;
 mod hooks;
 mod inboxes;
 mod keys;
 mod messages;
+mod next;
 mod notices;
 mod problem;
 mod records;
+mod replies;
 mod rules;
+mod settings;
 mod sources;
 mod stream;
 mod suppressions;
 mod system;
+mod threads;
 mod wire;
 
 use axum::{
@@ -97,6 +102,19 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(artifacts::consume))
         .routes(routes!(artifacts::consume_match))
         .routes(routes!(artifacts::applied))
+        // Conversations
+        .routes(routes!(replies::reply))
+        .routes(routes!(replies::forward))
+        .routes(routes!(next::next))
+        .routes(routes!(next::ack))
+        .routes(routes!(next::nack))
+        .routes(routes!(next::extend))
+        .routes(routes!(threads::list))
+        .routes(routes!(threads::read, threads::change))
+        .routes(routes!(threads::lease, threads::release))
+        .routes(routes!(escalations::list, escalations::ask))
+        .routes(routes!(escalations::read))
+        .routes(routes!(escalations::resolve))
         // Administrators
         .routes(routes!(access::create_api_key, access::list_api_keys))
         .routes(routes!(access::revoke_api_key))
@@ -123,6 +141,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(notices::replay))
         .routes(routes!(rules::create, rules::list))
         .routes(routes!(rules::read, rules::change, rules::remove))
+        .routes(routes!(settings::read, settings::change))
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::read, sources::remove))
         .routes(routes!(sources::rotate))

@@ -55,7 +55,7 @@ pub(super) struct RuleMatchBody {
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ActionBody {
-    /// `block folder label skip_agent mark_read`.
+    /// `block folder label skip_agent mark_read`; for mail that goes out `block` and `approve`.
     #[serde(rename = "type")]
     kind: String,
     /// The folder or label.
@@ -178,7 +178,8 @@ fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>), Problem
 
 fn actions(bodies: Vec<ActionBody>) -> Result<Vec<Action>, Problem> {
     let action = |(at, body): (usize, ActionBody)| {
-        let wrong = || fault(format!("actions[{at}].type"), "is block, folder, label, skip_agent or mark_read");
+        let wrong =
+            || fault(format!("actions[{at}].type"), "is block, folder, label, skip_agent, mark_read or approve");
         Ok(Action { kind: ActionKind::parse(&body.kind).ok_or_else(wrong)?, value: body.value })
     };
     bodies.into_iter().enumerate().map(action).collect()

@@ -376,6 +376,15 @@ pub(crate) struct SentBody {
     /// The guard that spoke.
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<&'static str>,
+    /// Post the mail again with it if this held look-alike is meant; it goes, and never another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distinct_token: Option<String>,
+    /// The thread that an answer belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_id: Option<String>,
+    /// The fence of that thread's latest lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fence: Option<u64>,
     dedupe: DedupeBody,
 }
 
@@ -389,6 +398,9 @@ impl From<&Sent> for SentBody {
             created_at: sent.created_at.to_string(),
             next: sent.next(),
             guard: sent.guard.map(Guard::word),
+            distinct_token: sent.distinct_token.clone(),
+            thread_id: sent.thread.map(|id| id.to_string()),
+            fence: sent.fence,
             dedupe: DedupeBody {
                 outcome: if sent.first { "first" } else { "replayed" },
                 key: sent.key.clone(),
@@ -443,6 +455,11 @@ pub(crate) struct EmailBody {
     version: u32,
     resend_of: Option<String>,
     resent_as: Option<String>,
+    /// The message it answers or passes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_id: Option<String>,
     /// How many envelopes are in which state.
     #[schema(value_type = BTreeMap<String, u32>)]
     counts: BTreeMap<&'static str, u32>,
@@ -475,6 +492,8 @@ impl EmailBody {
             version: email.head.version,
             resend_of: email.head.resend_of.map(|id| id.to_string()),
             resent_as: email.resent_as.map(|id| id.to_string()),
+            answers: email.head.answers.map(|id| id.to_string()),
+            thread_id: email.head.thread.map(|id| id.to_string()),
             counts,
             suppressed: email.suppressed,
         }
@@ -496,7 +515,7 @@ pub(crate) struct SuppressedBody {
     /// The id of the API key it came with.
     caller: Option<String>,
     channel: &'static str,
-    /// `key_replay payload_differs mismatch`
+    /// `key_replay payload_differs mismatch already_answered`
     reason: &'static str,
 }
 

@@ -113,7 +113,7 @@ fn inbox_path(inbox: &str) -> String {
     format!("/v1/inboxes/{}", escaped(inbox))
 }
 
-fn show(out: &Out, value: &Value, names: &[&str]) {
+pub(super) fn show(out: &Out, value: &Value, names: &[&str]) {
     if out.is_json() {
         return out.value(value);
     }
@@ -121,7 +121,7 @@ fn show(out: &Out, value: &Value, names: &[&str]) {
     out.facts(&facts);
 }
 
-fn rows(out: &Out, page: &Value, heads: &[&str], row: impl Fn(&Value) -> Vec<String>) {
+pub(super) fn rows(out: &Out, page: &Value, heads: &[&str], row: impl Fn(&Value) -> Vec<String>) {
     if out.is_json() {
         return out.value(page);
     }

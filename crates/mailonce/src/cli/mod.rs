@@ -12,6 +12,7 @@ mod prove;
 mod send;
 mod simulate;
 mod tail;
+mod talk;
 mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
@@ -81,6 +82,14 @@ enum Verb {
     /// Receive webhooks on this machine, and tell receivers again
     #[command(subcommand)]
     Webhooks(webhooks::WebhooksVerb),
+    /// Answer a message, once
+    Reply(Box<talk::ReplyArgs>),
+    /// Work with threads
+    #[command(subcommand)]
+    Thread(talk::ThreadVerb),
+    /// Questions for people: list, show, resolve
+    #[command(subcommand)]
+    Escalations(talk::EscalationsVerb),
     /// Let something happen, to try things out
     #[command(subcommand)]
     Simulate(simulate::SimulateVerb),
@@ -151,6 +160,9 @@ pub async fn run(cli: Cli) -> ExitCode {
         Verb::Take(args) => inbox::take(&out, args).await,
         Verb::Tail(args) => tail::tail(&out, args).await,
         Verb::Webhooks(verb) => webhooks::webhooks(&out, verb).await,
+        Verb::Reply(args) => talk::reply(&out, *args).await,
+        Verb::Thread(verb) => talk::thread(&out, verb).await,
+        Verb::Escalations(verb) => talk::escalations(&out, verb).await,
         Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
         Verb::Keys(verb) => admin::keys(&out, verb).await,
         Verb::Team(verb) => admin::team(&out, verb).await,

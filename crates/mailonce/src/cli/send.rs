@@ -58,11 +58,7 @@ pub(super) async fn send(out: &Out, args: SendArgs) -> anyhow::Result<ExitCode> 
         say("mailonce: no --key and no --type/--entity: a retry of this command would be another email");
     }
     let (_, answer) = client.ask(Method::POST, "/v1/emails", args.key.as_deref(), Some(&body(&args)?)).await?;
-    if out.is_json() {
-        out.value(&answer);
-    } else {
-        show(out, &answer);
-    }
+    show(out, &answer);
     Ok(ExitCode::from(exit_code(&answer)))
 }
 
@@ -94,12 +90,17 @@ fn body(args: &SendArgs) -> anyhow::Result<Value> {
     Ok(body)
 }
 
-fn show(out: &Out, answer: &Value) {
+/// Shows what became of a send or an answer.
+pub(super) fn show(out: &Out, answer: &Value) {
+    if out.is_json() {
+        return out.value(answer);
+    }
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let outcome = text(&answer["dedupe"]["outcome"]);
     out.facts(&[
         ("email", text(&answer["id"])),
         ("state", text(&answer["state"])),
+        ("guard", text(&answer["guard"])),
         ("outcome", if outcome == "first" { out.good(&outcome) } else { outcome }),
         ("key", text(&answer["dedupe"]["key"])),
         ("suppressed", answer["dedupe"]["suppressed"].to_string()),
@@ -108,7 +109,7 @@ fn show(out: &Out, answer: &Value) {
 }
 
 /// 0 done or replayed, 3 held, 4 in flight, 5 failed, 7 unknown.
-fn exit_code(answer: &Value) -> u8 {
+pub(super) fn exit_code(answer: &Value) -> u8 {
     let replayed = answer["dedupe"]["outcome"] == "replayed";
     match answer["state"].as_str().unwrap_or_default() {
         "held" => exit::HELD,

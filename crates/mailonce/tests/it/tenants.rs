@@ -72,6 +72,23 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("get", "/v1/artifacts/{id}", Kind::Named),
     ("post", "/v1/artifacts/{id}/consume", Kind::Named),
     ("post", "/v1/artifacts/{id}/applied", Kind::Named),
+    ("post", "/v1/messages/{id}/reply", Kind::Named),
+    ("post", "/v1/messages/{id}/forward", Kind::Named),
+    ("post", "/v1/messages/{id}/ack", Kind::Named),
+    ("post", "/v1/messages/{id}/nack", Kind::Named),
+    ("post", "/v1/messages/{id}/extend", Kind::Named),
+    ("post", "/v1/inboxes/{id}/next", Kind::Named),
+    ("get", "/v1/threads", Kind::Own),
+    ("get", "/v1/threads/{id}", Kind::Named),
+    ("patch", "/v1/threads/{id}", Kind::Named),
+    ("post", "/v1/threads/{id}/lease", Kind::Named),
+    ("delete", "/v1/threads/{id}/lease", Kind::Named),
+    ("get", "/v1/escalations", Kind::Own),
+    ("post", "/v1/escalations", Kind::Own),
+    ("get", "/v1/escalations/{id}", Kind::Named),
+    ("post", "/v1/escalations/{id}/resolve", Kind::Named),
+    ("get", "/v1/settings", Kind::Own),
+    ("patch", "/v1/settings", Kind::Own),
     ("get", "/v1/deliveries", Kind::Own),
     ("get", "/v1/deliveries/{id}", Kind::Named),
     ("post", "/v1/deliveries/{id}/replay", Kind::Named),
@@ -127,6 +144,8 @@ struct Owned {
     rule: String,
     endpoint: String,
     notice: String,
+    thread: String,
+    escalation: String,
 }
 
 /// A mail for the first team's inbox.
@@ -171,6 +190,9 @@ impl Owned {
         let notice = first(format!("/v1/endpoints/{endpoint}/notices")).await;
         // A stream that has no end could not be read to its end.
         world.engine.end_streams();
+        let thread = first("/v1/threads".into()).await;
+        let question = json!({ "question": "Shall I?", "thread": thread });
+        let escalation = world.post("/v1/escalations", &question).await.is(201).word("id");
         Self {
             email,
             key: "k".into(),
@@ -184,12 +206,14 @@ impl Owned {
             delivery,
             watch,
             rule,
+            thread,
+            escalation,
             endpoint,
             notice,
         }
     }
 
-    fn ids(&self) -> [&String; 13] {
+    fn ids(&self) -> [&String; 15] {
         [
             &self.email,
             &self.api_key,
@@ -204,6 +228,8 @@ impl Owned {
             &self.rule,
             &self.endpoint,
             &self.notice,
+            &self.thread,
+            &self.escalation,
         ]
     }
 
@@ -223,6 +249,8 @@ impl Owned {
             Some("rules") => &self.rule,
             Some("endpoints") => &self.endpoint,
             Some("notices") => &self.notice,
+            Some("threads") => &self.thread,
+            Some("escalations") => &self.escalation,
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
@@ -255,6 +283,16 @@ impl Owned {
             ("get", "/v1/inboxes/{id}/wait") => Call::new(method, &format!("{}?timeout=0", self.fill(path))),
             ("post", "/v1/inboxes/{id}/consume") => call.json(&json!({ "type": "code", "for": "x" })),
             ("post", "/v1/artifacts/{id}/consume" | "/v1/artifacts/{id}/applied") => call.json(&json!({ "for": "x" })),
+            ("post", "/v1/messages/{id}/reply") => call.json(&json!({ "text": "x" })),
+            ("post", "/v1/messages/{id}/forward") => call.json(&json!({ "to": "x@example.com" })),
+            ("post", "/v1/messages/{id}/ack" | "/v1/messages/{id}/nack" | "/v1/messages/{id}/extend") => {
+                call.json(&json!({ "lease": "lt_x" }))
+            }
+            ("patch", "/v1/threads/{id}") => call.json(&json!({ "labels": ["x"] })),
+            ("delete", "/v1/threads/{id}/lease") => call.json(&json!({ "token": "lt_x" })),
+            ("post", "/v1/escalations") => call.json(&json!({ "question": "own?" })),
+            ("post", "/v1/escalations/{id}/resolve") => call.json(&json!({ "as": "reject", "rev": 1 })),
+            ("patch", "/v1/settings") => call.json(&json!({ "content_guard": { "keyed": "off" } })),
             ("patch", "/v1/teams/{id}") => call.json(&json!({ "require_keys": true })),
             _ => call,
         }
@@ -276,6 +314,9 @@ impl Owned {
             format!("/v1/artifacts/{}", self.artifact),
             format!("/v1/watches/{}", self.watch),
             format!("/v1/deliveries/{}", self.delivery),
+            format!("/v1/threads/{}", self.thread),
+            format!("/v1/escalations/{}", self.escalation),
+            "/v1/settings".into(),
             "/v1/keys/k".into(),
             "/v1/teams".into(),
             "/v1/events".into(),

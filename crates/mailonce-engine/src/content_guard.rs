@@ -1,0 +1,285 @@
+//! The content guard: mails between the same people that say the same within minutes.
+//!
+//! Where a look-alike is only flagged, nothing is read and nothing is compared until a second mail between the same
+//! people comes: what was said of late is in the memory of this process. Where it is held, the ledger is asked, and
+//! decides between two that come at once.
+
+use mailonce_core::{
+    address::Mailbox,
+    content::Content,
+    conversation::likeness::{self, Likeness, Mode},
+    dispatch::Act,
+    email::{Email, EmailState, Guard},
+    id::{EmailId, TeamId},
+    intent::Intent,
+    port::store::{Acted, Care, EmailQuery, Once, StoreError},
+    problem::Problem,
+    time::Time,
+};
+use mailonce_mail::html::Page;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+use subtle::ConstantTimeEq as _;
+
+use crate::{Caller, Engine, pack, unavailable};
+
+const SHARDS: usize = 16;
+/// Pairs of people in one generation of a shard.
+const PAIRS: usize = 128;
+/// Larger bodies are not kept until they are needed, only what is compared of them.
+const KEPT_BYTES: usize = 4 * 1024;
+/// Emails of the ledger that are looked through for those between the same people.
+const LOOKED_AT: usize = 64;
+/// What a token begins with.
+const TOKEN: &str = "dt_";
+
+/// A mail that was said of late.
+#[derive(Clone)]
+struct Said {
+    at: Time,
+    body: Option<Arc<[u8]>>,
+    likeness: Arc<OnceLock<Option<Likeness>>>,
+}
+
+impl Said {
+    /// What is compared of it, worked out when it is first needed.
+    fn likeness(&self, team: TeamId) -> Option<&Likeness> {
+        let read = || pack::unpack(self.body.as_deref()?).map(|content| likeness_of(team, &content));
+        self.likeness.get_or_init(read).as_ref()
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    young: HashMap<u64, Vec<Said>>,
+    old: HashMap<u64, Vec<Said>>,
+}
+
+/// What was said of late, by who said it to whom. Bounded: two generations, the older of which is dropped.
+#[derive(Default)]
+pub(crate) struct Window {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+}
+
+impl Window {
+    fn pair(&self, team: TeamId, content: &Content) -> u64 {
+        let of = |mailbox: &Mailbox| self.hasher.hash_one(mailbox.address.to_ascii_lowercase());
+        // The order of the recipients means nothing.
+        let to = content.to.iter().map(of).fold(0, u64::wrapping_add);
+        self.hasher.hash_one((team, of(&content.from), to))
+    }
+
+    fn with<T>(&self, pair: u64, act: impl FnOnce(&mut Shard) -> T) -> T {
+        let at = (pair % SHARDS as u64) as usize;
+        act(&mut self.shards[at].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The latest between the same people.
+    fn latest(&self, team: TeamId, content: &Content, now: Time) -> Vec<Said> {
+        let pair = self.pair(team, content);
+        let found = self.with(pair, |shard| shard.young.get(&pair).or_else(|| shard.old.get(&pair)).cloned());
+        let recent = |said: &Said| now.since(said.at) < likeness::WINDOW_MS;
+        found.unwrap_or_default().into_iter().filter(recent).collect()
+    }
+
+    /// Remembers a mail that was accepted.
+    pub(crate) fn note(&self, team: TeamId, content: &Content, body: &Arc<[u8]>, now: Time) {
+        let pair = self.pair(team, content);
+        let small = body.len() <= KEPT_BYTES;
+        let likeness = Arc::new(OnceLock::new());
+        if !small {
+            likeness.get_or_init(|| Some(likeness_of(team, content)));
+        }
+        let said = Said { at: now, body: small.then(|| Arc::clone(body)), likeness };
+        self.with(pair, |shard| {
+            let mut all = shard.young.remove(&pair).or_else(|| shard.old.remove(&pair)).unwrap_or_default();
+            all.retain(|said| now.since(said.at) < likeness::WINDOW_MS);
+            let over = (all.len() + 1).saturating_sub(likeness::LATEST);
+            all.drain(..over);
+            all.push(said);
+            if shard.young.len() >= PAIRS {
+                shard.old = std::mem::take(&mut shard.young);
+            }
+            shard.young.insert(pair, all);
+        });
+    }
+}
+
+/// What is compared of a mail.
+pub(crate) fn likeness_of(team: TeamId, content: &Content) -> Likeness {
+    let from = content.from.bare();
+    let to: Vec<String> = content.bare_to().iter().map(|to| to.as_str().to_owned()).collect();
+    let page = content.text.is_none().then(|| content.html.as_deref().map(Page::read)).flatten();
+    let text = content.text.as_deref().or(page.as_ref().map(|page| page.text.as_str())).unwrap_or_default();
+    Likeness::of(team, from.as_str(), &to, &content.subject, text)
+}
+
+impl Engine {
+    /// What the guard has to say about a mail before it is accepted. `hold` is what others said.
+    pub(crate) async fn care(
+        &self,
+        team: TeamId,
+        content: &Content,
+        (keyed, intent): (bool, Option<&Intent>),
+        hold: Option<Guard>,
+        now: Time,
+    ) -> Result<Care, Problem> {
+        let settings = self.settings_of(team).await.map_err(unavailable)?;
+        let mode = match intent {
+            Some(intent) if intent.period.is_some() => Mode::Off,
+            _ if keyed => settings.keyed,
+            _ => settings.keyless,
+        };
+        match mode {
+            Mode::Off => Ok(Care { hold, ..Care::default() }),
+            Mode::Flag => {
+                let flag = self.sounds_alike(team, content, now).then_some(Guard::LooksDuplicate);
+                Ok(Care { hold, flag, likeness: None })
+            }
+            Mode::Hold => {
+                let likeness = likeness_of(team, content);
+                let alike = Box::pin(self.look_alike(team, &likeness, content, (None, now))).await;
+                let alike = alike.map_err(unavailable)?;
+                let hold = hold.or(alike.map(|_| Guard::LooksDuplicate));
+                Ok(Care { hold, flag: None, likeness: Some(likeness) })
+            }
+        }
+    }
+
+    /// Whether a mail of late says the same, as far as this process remembers.
+    fn sounds_alike(&self, team: TeamId, content: &Content, now: Time) -> bool {
+        let latest = self.window.latest(team, content, now);
+        if latest.is_empty() {
+            return false;
+        }
+        let likeness = likeness_of(team, content);
+        latest.iter().any(|said| said.likeness(team).is_some_and(|other| likeness.is_like(other)))
+    }
+
+    /// The latest email between the same people that says the same, with what it says: before an email, or before now.
+    pub(crate) async fn look_alike(
+        &self,
+        team: TeamId,
+        likeness: &Likeness,
+        content: &Content,
+        (before, now): (Option<EmailId>, Time),
+    ) -> Result<Option<(Email, Content)>, StoreError> {
+        let Some(to) = content.to.first().map(|to| to.bare().as_str().to_owned()) else { return Ok(None) };
+        let since = Some(now.plus(-likeness::WINDOW_MS));
+        let query = EmailQuery { to: Some(to), since, before, limit: LOOKED_AT, ..EmailQuery::default() };
+        let from = content.from.bare();
+        let people: Vec<String> = content.bare_to().iter().map(|to| to.as_str().to_owned()).collect();
+        let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+        let same = |email: &&Email| email.head.from == from.as_str() && email.head.to == people && stands(email);
+        let page = self.store.emails(team, query).await?;
+        for email in page.rows.iter().filter(same).take(likeness::LATEST) {
+            let Some(detail) = self.store.email_detail(team, email.id).await? else { continue };
+            let Some(said) = detail.body.as_deref().and_then(pack::unpack) else { continue };
+            if likeness_of(team, &said).is_like(likeness) {
+                return Ok(Some((detail.email, said)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The one-use token by which a sender says that a held look-alike is meant.
+    pub(crate) fn distinct_token(&self, team: TeamId, id: EmailId) -> String {
+        let mac = self.secret.mac("distinct", &[team.0.as_bytes(), id.0.as_bytes()]);
+        format!("{TOKEN}{}_{}", id.0.simple(), crate::hex(&mac[..16]))
+    }
+
+    /// The email that a token of this team names.
+    pub(crate) fn by_distinct_token(&self, team: TeamId, token: &str) -> Option<EmailId> {
+        let (id, _) = token.strip_prefix(TOKEN)?.split_once('_')?;
+        let id = EmailId(uuid::Uuid::try_parse(id).ok()?);
+        bool::from(self.distinct_token(team, id).as_bytes().ct_eq(token.as_bytes())).then_some(id)
+    }
+
+    /// Lets a held email go. What it is from then on; `None` when the team has no such email.
+    pub(crate) async fn release(&self, team: TeamId, id: EmailId) -> Result<Option<Email>, StoreError> {
+        let acted = self.store.act(team, id, Act::Release, None, self.now()).await?;
+        self.ways.wake();
+        match acted {
+            Once::Done(Acted::Email(_, email)) => Ok(Some(email)),
+            // No key was given.
+            Once::Done(Acted::Missing) | Once::Repeated(_) | Once::Mismatch(_) => Ok(None),
+        }
+    }
+
+    /// Whether a caller may send from an address.
+    pub(crate) fn may_send_from(caller: &Caller, address: &str) -> Result<(), Problem> {
+        if caller.key.may_send_from(address) {
+            return Ok(());
+        }
+        let detail = format!("this API key may not send from {address}");
+        Err(Problem::field(mailonce_core::problem::Code::SenderNotAllowed, "from", detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::content::RawContent;
+    use uuid::Uuid;
+
+    const TEAM: TeamId = TeamId(Uuid::from_u128(1));
+
+    fn content(to: &str, text: &str) -> Content {
+        let raw = RawContent {
+            from: "bot@example.org".into(),
+            to: vec![to.into()],
+            subject: "News".into(),
+            text: Some(text.into()),
+            ..RawContent::default()
+        };
+        Content::check(raw).unwrap()
+    }
+
+    fn note(window: &Window, content: &Content, at: i64) {
+        window.note(TEAM, content, &pack::pack(content).into(), Time(at));
+    }
+
+    #[test]
+    fn words_are_worked_out_only_for_a_second_mail_between_the_same_people() {
+        let window = Window::default();
+        let (one, other) = (content("a@x.test", "Hello there"), content("b@x.test", "Hello there"));
+        note(&window, &one, 0);
+        assert!(window.latest(TEAM, &other, Time(1)).is_empty());
+        let latest = window.latest(TEAM, &one, Time(1));
+        assert_eq!(latest.len(), 1);
+        assert!(latest[0].likeness.get().is_none());
+        assert!(latest[0].likeness(TEAM).is_some_and(|said| said.is_like(&likeness_of(TEAM, &one))));
+        assert!(window.latest(TEAM, &one, Time(likeness::WINDOW_MS)).is_empty());
+    }
+
+    #[test]
+    fn a_large_body_is_compared_and_not_kept() {
+        let window = Window::default();
+        let noise: String = (0..20_000_u64).map(|n| format!("w{} ", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        let large = content("a@x.test", &noise);
+        note(&window, &large, 0);
+        let latest = window.latest(TEAM, &large, Time(1));
+        assert!(latest[0].body.is_none() && latest[0].likeness(TEAM).is_some());
+    }
+
+    #[test]
+    fn the_window_stays_small() {
+        let window = Window::default();
+        for n in 0..20_000 {
+            note(&window, &content(&format!("u{n}@x.test"), "Hello"), 0);
+        }
+        for _ in 0..50 {
+            note(&window, &content("same@x.test", "Hello"), 0);
+        }
+        let kept = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap();
+            shard.young.len() + shard.old.len()
+        };
+        assert!(window.shards.iter().map(kept).sum::<usize>() <= 2 * SHARDS * PAIRS + SHARDS);
+        assert_eq!(window.latest(TEAM, &content("same@x.test", "Hello"), Time(0)).len(), likeness::LATEST);
+    }
+}

@@ -1,0 +1,287 @@
+//! Escalations: questions for a person, asked once and answered once. Agents may ask; people decide.
+
+use mailonce_core::{
+    content::{Content, RawContent},
+    conversation::escalation::{Decided, Decision, Edit, Escalation, EscalationState, Matter, Reason},
+    email::Email,
+    id::{EmailId, MessageId, ThreadId},
+    port::store::{Once, StoreError},
+    problem::{Code, FieldError, Problem},
+    record::{Record, RecordChange, RecordEdit, RecordKind},
+    team::Scope,
+    time::Time,
+};
+use uuid::Uuid;
+
+use crate::{
+    Asked, Caller, Engine,
+    change::{refused, taken},
+    content_guard::likeness_of,
+    diff, operation, pack,
+    records::{self, Listed, Made},
+    unavailable,
+};
+
+/// Pages of records that one page of a list is picked from.
+const PAGES: usize = 10;
+
+/// A question as people see it.
+#[derive(Clone, Debug)]
+pub struct EscalationView {
+    /// Its id.
+    pub id: Uuid,
+    /// Its rev.
+    pub rev: u32,
+    /// When it was asked.
+    pub created_at: Time,
+    /// What it says.
+    pub escalation: Escalation,
+    /// The email it is about, with what that says; only when one question is read.
+    pub draft: Option<(Email, Option<Content>)>,
+    /// The email that the draft looks like, and what differs.
+    pub alike: Option<(Email, Vec<String>)>,
+}
+
+/// Which questions to list.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EscalationQuery {
+    /// In this state.
+    pub state: Option<EscalationState>,
+    /// For this reason.
+    pub reason: Option<Reason>,
+}
+
+/// A question that an agent asks.
+#[derive(Clone, Debug)]
+pub struct NewQuestion {
+    /// In its own words.
+    pub question: String,
+    /// About this message.
+    pub message: Option<MessageId>,
+    /// About this thread.
+    pub thread: Option<ThreadId>,
+    /// About this email.
+    pub email: Option<EmailId>,
+}
+
+/// What a person decides.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What.
+    pub decision: Decision,
+    /// The rev that was seen.
+    pub rev: u32,
+    /// Other words.
+    pub edit: Option<Edit>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+fn view(record: &Record) -> Result<EscalationView, Problem> {
+    Ok(EscalationView {
+        id: record.id,
+        rev: record.rev,
+        created_at: record.created_at,
+        escalation: records::read(record)?,
+        draft: None,
+        alike: None,
+    })
+}
+
+fn fault(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+impl Engine {
+    /// An agent asks a person.
+    pub async fn ask_person(&self, caller: &Caller, new: NewQuestion) -> Result<Made<EscalationView>, Problem> {
+        caller.need(Scope::Reply)?;
+        let mut about = Matter { question: Some(new.question), ..Matter::default() };
+        if let Some(id) = new.message {
+            let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
+            let message = self.store.message(caller.team.id, id).await.map_err(unavailable)?.ok_or_else(missing)?;
+            let (_, inbox) = self.thread(caller, message.thread).await.map_err(|_not_theirs| missing())?;
+            (about.message, about.thread, about.inbox) = (Some(id), Some(message.thread), Some(inbox.id));
+        } else if let Some(id) = new.thread {
+            let (_, inbox) = self.thread(caller, id).await?;
+            (about.thread, about.inbox) = (Some(id), Some(inbox.id));
+        }
+        if let Some(id) = new.email {
+            about.email = Some(self.email(caller, id).await?.id);
+        }
+        let escalation = Escalation::open(Reason::Asked, about, Some(caller.key.id));
+        let made = self.open_escalation(caller.team.id, escalation).await.map_err(unavailable)?;
+        Ok(Made { thing: view(&made.thing)?, first: made.first })
+    }
+
+    /// Whether a caller may see a question: one tied to inboxes sees theirs and its own.
+    async fn may_see_question(&self, caller: &Caller, escalation: &Escalation) -> bool {
+        if caller.key.about.inboxes.is_empty() || escalation.asked_by == Some(caller.key.id) {
+            return true;
+        }
+        match escalation.about.inbox {
+            Some(inbox) => self.inbox(caller, inbox).await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// Questions, newest first.
+    pub async fn escalations(
+        &self,
+        caller: &Caller,
+        query: EscalationQuery,
+        mut before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<EscalationView>, Problem> {
+        caller.need(Scope::Read)?;
+        let mut rows = Vec::new();
+        for _ in 0..PAGES {
+            let page = self.own_records(caller, RecordKind::Escalation, before, limit - rows.len(), view).await?;
+            for row in page.rows {
+                let wanted = query.state.is_none_or(|state| row.escalation.state == state)
+                    && query.reason.is_none_or(|reason| row.escalation.reason == reason);
+                if wanted && self.may_see_question(caller, &row.escalation).await {
+                    rows.push(row);
+                }
+            }
+            before = page.next;
+            if before.is_none() || rows.len() == limit {
+                break;
+            }
+        }
+        Ok(Listed { rows, next: before })
+    }
+
+    /// One question, with the email it is about and what that looks like.
+    pub async fn escalation(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
+        caller.need(Scope::Read)?;
+        let record = self.own_record(caller, RecordKind::Escalation, id).await?;
+        let mut shown = view(&record)?;
+        if !self.may_see_question(caller, &shown.escalation).await {
+            return Err(records::missing(RecordKind::Escalation, &id.to_string()));
+        }
+        let Some(email) = shown.escalation.about.email else { return Ok(shown) };
+        let detail = self.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
+        let Some(detail) = detail else { return Ok(shown) };
+        let content = detail.body.as_deref().and_then(pack::unpack);
+        if let (Reason::LooksDuplicate, Some(content)) = (shown.escalation.reason, &content) {
+            shown.alike = self.alike_of(&detail.email, content).await.map_err(unavailable)?;
+        }
+        shown.draft = Some((detail.email, content));
+        Ok(shown)
+    }
+
+    /// The email that a held one looks like, and what differs.
+    async fn alike_of(&self, email: &Email, content: &Content) -> Result<Option<(Email, Vec<String>)>, StoreError> {
+        let likeness = likeness_of(email.team, content);
+        let place = (Some(email.id), email.head.created_at);
+        let Some((other, said)) = self.look_alike(email.team, &likeness, content, place).await? else {
+            return Ok(None);
+        };
+        let whole = |content: &Content| {
+            let words = content.text.as_deref().or(content.html.as_deref()).unwrap_or_default();
+            format!("{}\n{words}", content.subject)
+        };
+        Ok(Some((other, diff::lines(&whole(&said), &whole(content)))))
+    }
+
+    /// A person decides. What was decided is done before this returns, or soon after a crash.
+    pub async fn resolve_escalation(
+        &self,
+        caller: &Caller,
+        id: Uuid,
+        verdict: Verdict,
+        asked: Option<Asked>,
+    ) -> Result<EscalationView, Problem> {
+        caller.need(Scope::Admin)?;
+        let (team, kind, now) = (caller.team.id, RecordKind::Escalation, self.now());
+        let record = self.own_record(caller, kind, id).await?;
+        if !self.was_asked(caller, asked.as_ref()).await? {
+            let decided = Decided {
+                decision: verdict.decision,
+                at: now,
+                by: Some(caller.key.id),
+                reason: verdict.reason,
+                edit: verdict.edit,
+            };
+            let escalation = self.decided(&record, verdict.rev, decided).await?;
+            let edit = RecordEdit { team, kind, id, rev: record.rev, about: records::write(&escalation)? };
+            let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+            match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
+                Once::Done(RecordChange::Changed(_)) | Once::Repeated(_) => {}
+                Once::Done(RecordChange::Stale(record)) => return Err(stale(&record)),
+                Once::Done(RecordChange::Missing) => return Err(records::missing(kind, &id.to_string())),
+                Once::Mismatch(bound) => return Err(taken(&bound)),
+            }
+        }
+        let record = self.own_record(caller, kind, id).await?;
+        self.finish(&record).await.map_err(unavailable)?;
+        self.escalation(caller, id).await
+    }
+
+    /// The question with this answer, or why it cannot be.
+    async fn decided(&self, record: &Record, rev: u32, decided: Decided) -> Result<Escalation, Problem> {
+        let mut escalation: Escalation = records::read(record)?;
+        if escalation.state != EscalationState::Open {
+            let detail = format!("this escalation is {}", escalation.state.word());
+            let problem = Problem::new(Code::NotOpen, detail);
+            return Err(problem.with("state", escalation.state.word()).with("rev", record.rev));
+        }
+        if record.rev != rev {
+            return Err(stale(record));
+        }
+        let choices = escalation.reason.choices();
+        if !choices.contains(&decided.decision) {
+            let words: Vec<&str> = choices.iter().map(|choice| choice.word()).collect();
+            return Err(fault("as", format!("is one of {} here", words.join(", "))));
+        }
+        match (decided.decision, &decided.edit) {
+            (Decision::Edit, Some(edit)) => {
+                check_edit(edit)?;
+                self.check_next_version(record, &escalation).await?;
+            }
+            (Decision::Edit, None) => return Err(fault("edit", "is missing: it holds the other words")),
+            (_, Some(_)) => return Err(fault("edit", "goes with `as: edit` alone")),
+            (_, None) => {}
+        }
+        escalation.decide(decided);
+        Ok(escalation)
+    }
+
+    /// Other words are the next version of an email, of which there is one a day.
+    async fn check_next_version(&self, record: &Record, escalation: &Escalation) -> Result<(), Problem> {
+        let Some(id) = escalation.about.email else { return Ok(()) };
+        let Some(email) = self.store.email(record.team, id).await.map_err(unavailable)? else { return Ok(()) };
+        let mut cancelled = email.clone();
+        let now = self.now();
+        match cancelled.cancel(now).and_then(|_| cancelled.may_resend(now)) {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(refused(refusal, &email)),
+        }
+    }
+}
+
+fn stale(record: &Record) -> Problem {
+    Problem::new(Code::StaleRev, "this escalation changed since it was looked at").with("rev", record.rev)
+}
+
+/// Other words are words that could have been sent.
+fn check_edit(edit: &Edit) -> Result<(), Problem> {
+    if edit.subject.is_none() && edit.text.is_none() && edit.html.is_none() {
+        return Err(fault("edit", "changes nothing"));
+    }
+    let text = edit.text.clone().or_else(|| edit.html.is_none().then(|| "-".to_owned()));
+    let raw = RawContent {
+        from: "a@mailonce.test".into(),
+        to: vec!["b@mailonce.test".into()],
+        subject: edit.subject.clone().unwrap_or_default(),
+        text,
+        html: edit.html.clone(),
+        ..RawContent::default()
+    };
+    Content::check(raw).map_err(|mut faults| {
+        faults.iter_mut().for_each(|fault| fault.path = format!("edit.{}", fault.path));
+        Problem::from(faults)
+    })?;
+    Ok(())
+}

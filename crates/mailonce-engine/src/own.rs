@@ -1,0 +1,93 @@
+//! Our own mail when it comes round, and the email of ours that a mail answers.
+
+use mailonce_core::{
+    address::Address,
+    email::Email,
+    id::TeamId,
+    inbox::{self, Inbox},
+    port::store::{EmailQuery, StoreError},
+};
+use mailonce_mail::{compose::LOOP_FIELD, parse::Parsed, thread};
+use subtle::ConstantTimeEq as _;
+
+use crate::Engine;
+
+/// Emails that are looked through for the one that a mail answers.
+const LOOKED_AT: usize = 100;
+/// Emails older than this are not looked for, in milliseconds.
+const ANSWERED_MS: i64 = 60 * 86_400_000;
+/// Letters of a Message-ID of ours before its `@`.
+const OWN_LETTERS: usize = 28;
+
+/// Whether a Message-ID has the form of ours, so that it is worth to look for it.
+fn looks_ours(message_id: &str) -> bool {
+    let local = message_id.trim_start_matches('<').split('@').next().unwrap_or_default();
+    local.len() == OWN_LETTERS && local.bytes().all(|byte| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(&byte))
+}
+
+impl Engine {
+    /// Why a mail counts as our own: its sender is an inbox of the team, it carries our mark, or it is a mail of ours.
+    pub(crate) async fn why_own(&self, inbox: &Inbox, parsed: &Parsed) -> Result<Option<&'static str>, StoreError> {
+        let team = inbox.team;
+        if self.carries_our_mark(team, parsed) {
+            return Ok(Some("loop_mark"));
+        }
+        for from in parsed.from.iter().chain(&parsed.sender).take(2) {
+            if self.is_inbox_of(team, &from.address).await? {
+                return Ok(Some("address"));
+            }
+        }
+        let Some(message_id) = parsed.message_id.as_deref().filter(|id| looks_ours(id)) else { return Ok(None) };
+        let found = self.email_named(team, &inbox.address, &[message_id.to_owned()]).await?;
+        Ok(found.map(|_| "message_id"))
+    }
+
+    fn carries_our_mark(&self, team: TeamId, parsed: &Parsed) -> bool {
+        let mark = self.loop_mark(team);
+        let fields = parsed.headers.0.iter().filter(|field| field.name.eq_ignore_ascii_case(LOOP_FIELD));
+        fields.into_iter().any(|field| bool::from(field.value.trim().as_bytes().ct_eq(mark.as_bytes())))
+    }
+
+    /// Whether an address is that of an inbox of a team, its plus tag apart.
+    pub(crate) async fn is_inbox_of(&self, team: TeamId, address: &str) -> Result<bool, StoreError> {
+        let Ok(address) = Address::parse(address) else { return Ok(false) };
+        let mut places = inbox::places(address.as_str());
+        // A catch-all takes mail for addresses that are nobody's; that makes them not ours.
+        places.pop();
+        Ok(self.store.inbox_at(&places).await?.is_some_and(|inbox| inbox.team == team))
+    }
+
+    /// The email of ours that a mail answers.
+    pub(crate) async fn answered_email(&self, team: TeamId, parsed: &Parsed) -> Result<Option<Email>, StoreError> {
+        let ids: Vec<String> = thread::ancestors(parsed).into_iter().filter(|id| looks_ours(id)).collect();
+        let from = parsed.from.first().and_then(|from| Address::parse(&from.address).ok());
+        match from.filter(|_| !ids.is_empty()) {
+            Some(from) => self.email_named(team, from.as_str(), &ids).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The latest email to an address whose Message-ID is among these.
+    async fn email_named(&self, team: TeamId, to: &str, ids: &[String]) -> Result<Option<Email>, StoreError> {
+        let since = Some(self.now().plus(-ANSWERED_MS));
+        let query = EmailQuery { to: Some(to.to_owned()), since, limit: LOOKED_AT, ..EmailQuery::default() };
+        let page = self.store.emails(team, query).await?;
+        Ok(page.rows.into_iter().find(|email| ids.contains(&self.message_id(email))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::{id::EmailId, key::InstallSecret};
+    use uuid::Uuid;
+
+    #[test]
+    fn our_own_message_ids_have_their_form() {
+        let (team, id) = (TeamId(Uuid::from_u128(1)), EmailId(Uuid::from_u128(2)));
+        assert!(looks_ours(&InstallSecret([3; 32]).message_id(team, id, None, "x.test")));
+        for other in ["<CAF=abc123@mail.gmail.com>", "<>", "", "<0193a1b2-c3d4-7e5f-8a6b-0c1d@x.test>"] {
+            assert!(!looks_ours(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Asking people: questions are opened for what is stuck, told by mail where a team wants that, done when they were
+//! decided, and closed when time or the world has answered them.
+
+use mailonce_core::{
+    content::{Content, RawContent},
+    conversation::escalation::{Decided, Decision, Escalation, EscalationState, Matter, Reason},
+    email::{Channel, Email, EmailState},
+    handoff::State,
+    id::{ApiKeyId, EmailId, TeamId},
+    key::Key,
+    message::MessageState,
+    port::store::{Once, StoreError},
+    record::{Created, Record, RecordEdit, RecordKind},
+    team::{AboutApiKey, ApiKey, Scope},
+    time::Time,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+use uuid::Uuid;
+
+use crate::{
+    Caller, Engine,
+    records::Made,
+    send::{SendRequest, name},
+    settings::Notify,
+};
+
+/// Stuck emails, and questions, that are looked at in one round.
+const AT_ONCE: usize = 200;
+
+/// Where the rounds stand, so that each goes on where the last one ended.
+#[derive(Default)]
+pub(crate) struct Rounds(Mutex<Place>);
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    stuck: Option<(TeamId, EmailId)>,
+    team: Option<TeamId>,
+    before: Option<Uuid>,
+}
+
+impl Rounds {
+    fn place(&self) -> Place {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn go_on(&self, change: impl FnOnce(&mut Place)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Why a person must be asked about an email; `None` while nobody must.
+fn reason_of(email: &Email) -> Option<Reason> {
+    match email.state() {
+        EmailState::Held => email.guard.and_then(Reason::of),
+        // While something more is tried by itself, nobody is asked.
+        EmailState::Unknown => {
+            let given_up = |state: State, due: Option<Time>| state == State::Unknown && due.is_none();
+            email.handoffs.iter().any(|handoff| given_up(handoff.state, handoff.due_at)).then_some(Reason::Unknown)
+        }
+        _ => None,
+    }
+}
+
+impl Engine {
+    /// Asks a person; what could not be asked is asked in the next round, where it can be found again.
+    pub(crate) async fn ask(&self, team: TeamId, escalation: Escalation) {
+        if let Err(error) = self.open_escalation(team, escalation).await {
+            tracing::warn!(%error, "asking a person");
+        }
+    }
+
+    /// Asks a person about an email that is held or unknown. Nothing for any other.
+    pub(crate) async fn ask_about(&self, email: &Email) {
+        // On the heap: of all the emails that are accepted, few are asked about.
+        if reason_of(email).is_some()
+            && let Err(error) = Box::pin(self.question_about(email)).await
+        {
+            tracing::warn!(%error, email = %email.id, "asking a person about an email");
+        }
+    }
+
+    async fn question_about(&self, email: &Email) -> Result<(), StoreError> {
+        let Some(reason) = reason_of(email) else { return Ok(()) };
+        let about = self.matter_of(email, reason).await?;
+        let escalation = Escalation::open(reason, about, email.head.caller);
+        let known = self.store.record_named(email.team, RecordKind::Escalation, &escalation.name()).await?;
+        if known.is_none() {
+            self.open_escalation(email.team, escalation).await?;
+        }
+        Ok(())
+    }
+
+    async fn matter_of(&self, email: &Email, reason: Reason) -> Result<Matter, StoreError> {
+        let answered = match email.head.answers {
+            Some(message) => self.store.message(email.team, message).await?,
+            None => None,
+        };
+        let attempts = email.handoffs.iter().map(|handoff| handoff.attempts).sum();
+        Ok(Matter {
+            email: Some(email.id),
+            attempts: (reason == Reason::Unknown).then_some(attempts),
+            message: email.head.answers,
+            thread: email.head.thread,
+            inbox: answered.map(|message| message.inbox),
+            question: None,
+        })
+    }
+
+    /// Opens a question, or finds it.
+    pub(crate) async fn open_escalation(
+        &self,
+        team: TeamId,
+        mut escalation: Escalation,
+    ) -> Result<Made<Record>, StoreError> {
+        let now = self.now();
+        let name = escalation.name();
+        let settings = self.settings_of(team).await?;
+        // Only what is surely unsent may be given up by time.
+        let may_expire = escalation.reason.choices().contains(&Decision::Edit);
+        escalation.expiry = settings.expire_ms.filter(|_| may_expire).map(|ms| (now.plus(ms), Decision::Reject));
+        let about = serde_json::to_string(&escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let kind = RecordKind::Escalation;
+        let record = Record { team, kind, id: self.new_id(now), name, rev: 1, created_at: now, about };
+        match self.store.create_record(record, None).await? {
+            Once::Done(Created::Made(record)) => {
+                if let Some(notify) = &settings.notify {
+                    self.tell(&record, &escalation, notify).await;
+                }
+                Ok(Made { thing: record, first: true })
+            }
+            Once::Done(Created::Taken(record)) => Ok(Made { thing: record, first: false }),
+            // No key was given.
+            Once::Repeated(_) | Once::Mismatch(_) => Err(StoreError::Corrupt("a question under a key".into())),
+        }
+    }
+
+    /// One round: asks what must be asked, does what was decided, and closes what has answered itself.
+    pub async fn tend_questions(&self) {
+        if let Err(error) = self.ask_about_stuck().await {
+            tracing::warn!(%error, "looking for emails that are stuck");
+        }
+        if let Err(error) = self.tend_open().await {
+            tracing::warn!(%error, "looking after questions for people");
+        }
+    }
+
+    async fn ask_about_stuck(&self) -> Result<(), StoreError> {
+        let emails = self.store.stuck(self.rounds.place().stuck, AT_ONCE).await?;
+        for email in &emails {
+            self.question_about(email).await?;
+        }
+        let last = emails.last().filter(|_| emails.len() == AT_ONCE);
+        self.rounds.go_on(|place| place.stuck = last.map(|email| (email.team, email.id)));
+        Ok(())
+    }
+
+    async fn tend_open(&self) -> Result<(), StoreError> {
+        let mut teams: Vec<TeamId> = self.store.teams().await?.iter().map(|team| team.id).collect();
+        teams.sort_unstable();
+        let mut left = AT_ONCE;
+        let Place { team: from, mut before, .. } = self.rounds.place();
+        for team in teams.into_iter().filter(|team| from.is_none_or(|from| *team >= from)) {
+            while left > 0 {
+                let page = self.store.records(team, RecordKind::Escalation, before, left).await?;
+                for record in &page.rows {
+                    self.tend(record).await?;
+                }
+                left -= page.rows.len().min(left);
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+            if left == 0 {
+                self.rounds.go_on(|place| (place.team, place.before) = (Some(team), before));
+                return Ok(());
+            }
+        }
+        self.rounds.go_on(|place| (place.team, place.before) = (None, None));
+        Ok(())
+    }
+
+    async fn tend(&self, record: &Record) -> Result<(), StoreError> {
+        let Ok(mut escalation) = serde_json::from_str::<Escalation>(&record.about) else {
+            tracing::error!(id = %record.id, "an escalation cannot be read");
+            return Ok(());
+        };
+        if escalation.is_undone() {
+            return self.finish(record).await;
+        }
+        if escalation.state != EscalationState::Open {
+            return Ok(());
+        }
+        let now = self.now();
+        if self.is_moot(record, &escalation).await? {
+            escalation.state = EscalationState::Moot;
+        } else if let Some((_, decision)) = escalation.expiry.filter(|(at, _)| *at <= now && self.time_is_sure()) {
+            escalation.decide(Decided { decision, at: now, by: None, reason: None, edit: None });
+        } else {
+            return Ok(());
+        }
+        self.rewrite(record, &escalation).await?;
+        match self.store.record(record.team, record.kind, record.id).await? {
+            Some(record) => self.finish(&record).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what a question became, unless somebody was faster.
+    async fn rewrite(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
+        let about = serde_json::to_string(escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let edit = RecordEdit { team: record.team, kind: record.kind, id: record.id, rev: record.rev, about };
+        let _raced = self.store.change_record(edit, None, self.now()).await?;
+        Ok(())
+    }
+
+    /// Whether the world has answered a question.
+    async fn is_moot(&self, record: &Record, escalation: &Escalation) -> Result<bool, StoreError> {
+        let about = &escalation.about;
+        match (escalation.reason, about.email, about.message) {
+            (Reason::Asked | Reason::Loop, _, _) => Ok(false),
+            (Reason::Unanswered, _, Some(message)) => {
+                let found = self.store.message(record.team, message).await?;
+                Ok(found.is_none_or(|message| message.state == MessageState::Answered))
+            }
+            (reason, Some(email), _) => match self.store.email(record.team, email).await? {
+                Some(email) if reason_of(&email) == Some(reason) => {
+                    let now_about = self.matter_of(&email, reason).await?;
+                    Ok(now_about.attempts != about.attempts)
+                }
+                // While something is tried again by itself, the doubt is the same.
+                Some(email) => Ok(email.state() != EmailState::Unknown || reason != Reason::Unknown),
+                None => Ok(true),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    /// Closes the question about an email that its sender let go.
+    pub(crate) async fn close_moot(&self, email: &Email) {
+        let closed = async {
+            let Some(reason) = email.guard.and_then(Reason::of) else { return Ok(()) };
+            let about = self.matter_of(email, reason).await?;
+            let name = Escalation::open(reason, about, None).name();
+            match self.store.record_named(email.team, RecordKind::Escalation, &name).await? {
+                Some(record) => self.tend(&record).await,
+                None => Ok(()),
+            }
+        };
+        if let Err(error) = closed.await {
+            tracing::warn!(%error, email = %email.id, "closing a question that answered itself");
+        }
+    }
+
+    /// Tells people by mail, once for each question.
+    async fn tell(&self, record: &Record, escalation: &Escalation, notify: &Notify) {
+        if let Err(why) = self.send_notice(record, escalation, notify).await {
+            tracing::warn!(why, escalation = %record.id, "people could not be told of a question");
+        }
+    }
+
+    async fn send_notice(&self, record: &Record, escalation: &Escalation, notify: &Notify) -> Result<(), String> {
+        let reason = escalation.reason.word();
+        let question = escalation.about.question.as_deref().unwrap_or("A person must decide.");
+        let choices: Vec<&str> = escalation.reason.choices().iter().map(|choice| choice.word()).collect();
+        let text = format!(
+            "{question}\n\nReason: {reason}\nEscalation: {}\nChoices: {}\n\nmailonce escalations show {}\n",
+            record.id,
+            choices.join(", "),
+            record.id
+        );
+        let raw = RawContent {
+            from: notify.from.clone(),
+            to: notify.to.clone(),
+            subject: format!("mailonce asks: {reason}"),
+            text: Some(text),
+            ..RawContent::default()
+        };
+        let content = Content::check(raw).map_err(|faults| format!("{faults:?}"))?;
+        let from = content.from.bare();
+        self.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
+        let mac = self.secret.mac("escalation-notice", &[record.team.0.as_bytes(), record.id.as_bytes()]);
+        let key = Key::parse(&crate::hex(&mac)).map_err(|error| error.to_string())?;
+        let request = SendRequest {
+            content,
+            intent: None,
+            key: Some(key),
+            ttl: None,
+            on_mismatch: None,
+            on_unknown: None,
+            transport: None,
+            distinct_token: None,
+        };
+        let teams = self.store.teams().await.map_err(|error| error.to_string())?;
+        let team = teams.into_iter().find(|team| team.id == record.team).ok_or("the team is gone")?;
+        let now = self.now();
+        let caller = Caller { key: Arc::new(nobody(record.team, now)), team: Arc::new(team), channel: Channel::Http };
+        let mut wish = self.wish(&caller, &name(&caller, request, None), now);
+        wish.head.caller = None;
+        let _known = self.store.accept(wish, now).await.map_err(|error| error.to_string())?;
+        self.ways.wake();
+        Ok(())
+    }
+}
+
+/// A credential that is nobody's, for mail that mailonce sends by itself.
+fn nobody(team: TeamId, now: Time) -> ApiKey {
+    ApiKey {
+        id: ApiKeyId(Uuid::nil()),
+        team,
+        hash: [0; 32],
+        about: AboutApiKey {
+            name: "mailonce".into(),
+            hint: String::new(),
+            scopes: vec![Scope::Send],
+            senders: Vec::new(),
+            inboxes: Vec::new(),
+            rate_per_s: None,
+            expires_at: None,
+        },
+        created_at: now,
+        revoked_at: None,
+        last_used_at: None,
+    }
+}

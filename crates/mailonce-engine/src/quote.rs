@@ -1,0 +1,143 @@
+//! What of a message goes into an answer: its words quoted below, or all of it passed on. Codes and links that the
+//! caller may not see are not let out by an answer either.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mailonce_core::{
+    message::{Message, Party},
+    problem::{Code, Problem},
+    team::Scope,
+};
+use mailonce_mail::parse;
+
+use crate::{
+    Caller, Engine,
+    artifacts::may_see,
+    messages::{AttachmentBytes, Body, View, draw},
+    unavailable,
+};
+
+/// Octets of a message that are quoted.
+const QUOTED: usize = 64 * 1024;
+
+/// What an answer may say of the message it answers.
+pub(crate) struct Original {
+    /// Who wrote it, when, and about what.
+    from: String,
+    date: String,
+    subject: String,
+    to: String,
+    /// Its visible words.
+    text: String,
+    /// What is attached.
+    pub(crate) files: Vec<AttachmentBytes>,
+}
+
+impl Engine {
+    /// What a caller may let out of a message. `None` when its bytes are gone.
+    pub(crate) async fn original(&self, caller: &Caller, message: &Message) -> Result<Option<Original>, Problem> {
+        let Some(raw) = self.bytes_of(message).await? else { return Ok(None) };
+        let mut hidden = false;
+        for (_, id) in &message.head.artifacts {
+            let artifact = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
+            hidden |= artifact.is_some_and(|one| !may_see(caller, &one));
+        }
+        let hidden = hidden && !caller.key.may(Scope::Secrets);
+        let head = std::sync::Arc::clone(&message.head);
+        let received_at = message.received_at;
+        let drawn = tokio::task::spawn_blocking(move || {
+            let parsed = parse::parse(&raw);
+            let files = parsed.attachments.iter().map(|file| AttachmentBytes {
+                filename: file.filename.clone(),
+                content_type: file.content_type.clone(),
+                bytes: file.bytes(&raw),
+            });
+            let files = files.collect();
+            let Body::Plain { mut text } = draw(&raw, View::Plain, hidden, Vec::new(), "") else {
+                return None;
+            };
+            text.truncate(text.floor_char_boundary(QUOTED));
+            let name = |party: &Party| match &party.name {
+                Some(name) => format!("{name} <{}>", party.address),
+                None => party.address.clone(),
+            };
+            Some(Original {
+                from: head.from.as_ref().map(name).unwrap_or_default(),
+                date: head.date.unwrap_or(received_at).to_string(),
+                subject: head.subject.clone(),
+                to: head.to.iter().map(name).collect::<Vec<_>>().join(", "),
+                text,
+                files,
+            })
+        });
+        drawn.await.map_err(|_panicked| Problem::new(Code::Internal, "this message cannot be quoted"))
+    }
+}
+
+impl Original {
+    fn line(&self) -> String {
+        format!("On {}, {} wrote:", self.date, self.from)
+    }
+
+    /// Words with the original below them.
+    pub(crate) fn below(&self, text: &str) -> String {
+        let quoted: Vec<String> = self.text.trim_end().lines().map(|line| format!("> {line}")).collect();
+        format!("{}\n\n{}\n{}\n", text.trim_end(), self.line(), quoted.join("\n"))
+    }
+
+    /// A page with the original below it.
+    pub(crate) fn below_html(&self, html: &str) -> String {
+        let text = escaped(self.text.trim_end()).replace('\n', "<br>\n");
+        format!("{html}\n<p>{}</p>\n<blockquote>{text}</blockquote>\n", escaped(&self.line()))
+    }
+
+    /// Words with the original after them.
+    pub(crate) fn passed_on(&self, text: &str) -> String {
+        let Self { from, date, subject, to, text: original, .. } = self;
+        let head = format!(
+            "---------- Forwarded message ----------\nFrom: {from}\nDate: {date}\nSubject: {subject}\nTo: {to}"
+        );
+        let words = if text.trim().is_empty() { String::new() } else { format!("{}\n\n", text.trim_end()) };
+        format!("{words}{head}\n\n{}\n", original.trim_end())
+    }
+
+    /// The bytes of a file as a caller would give them.
+    pub(crate) fn encoded(&self, file: &AttachmentBytes) -> String {
+        STANDARD.encode(&file.bytes)
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn original() -> Original {
+        Original {
+            from: "Ann <ann@x.test>".into(),
+            date: "2026-11-15T10:00:00Z".into(),
+            subject: "Hello".into(),
+            to: "agent@x.test".into(),
+            text: "one\n<two>\n".into(),
+            files: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_original_stands_below_the_answer() {
+        let below = original().below("Thanks.\n");
+        assert_eq!(below, "Thanks.\n\nOn 2026-11-15T10:00:00Z, Ann <ann@x.test> wrote:\n> one\n> <two>\n");
+        let page = original().below_html("<p>Thanks.</p>");
+        assert!(page.contains("&lt;two&gt;") && !page.contains("<two>"), "{page}");
+    }
+
+    #[test]
+    fn what_is_passed_on_says_where_it_is_from() {
+        let text = original().passed_on("See below.");
+        assert!(text.starts_with("See below.\n\n---------- Forwarded message ----------\nFrom: Ann <ann@x.test>\n"));
+        assert!(text.ends_with("\n\none\n<two>\n"));
+        assert!(original().passed_on(" ").starts_with("----------"));
+    }
+}

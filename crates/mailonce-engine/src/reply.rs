@@ -1,0 +1,424 @@
+//! Answering: a reply or a forward becomes one email, or the answer that an earlier one got.
+
+use mailonce_core::{
+    address::Mailbox,
+    content::{Content, RawAttachment, RawContent},
+    conversation::{
+        answer::{AnswerWish, Answered},
+        escalation::{Escalation, Matter, Reason},
+        thread::Thread,
+        turn::Slot,
+    },
+    email::{Email, Guard},
+    id::{EmailId, MessageId},
+    inbox::Inbox,
+    key::Key,
+    limits,
+    message::{Message, Party},
+    port::store::{SuppressedCall, SuppressedReason},
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+    time::Time,
+};
+use mailonce_mail::{
+    compose,
+    thread::{answer_subject, forward_subject},
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Caller, Engine,
+    seen::Glimpse,
+    send::{Named, SendRequest, name},
+    unavailable,
+    view::Sent,
+};
+
+/// Ids of earlier messages that an answer names: the first and the latest.
+const REFERENCES: usize = 25;
+/// Characters of a subject that are kept: room for a prefix stays.
+const SUBJECT_CHARS: usize = 900;
+
+/// An answer as a caller words it.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyRequest {
+    /// Plain text.
+    pub text: Option<String>,
+    /// HTML.
+    pub html: Option<String>,
+    /// Whether everybody who got the message gets the answer.
+    pub reply_all: bool,
+    /// Which answer to the message it is; 0 is the first.
+    pub follow_up: u32,
+    /// Newer messages that its writer knows of.
+    pub seen: Vec<MessageId>,
+    /// The token of the lease that its writer holds.
+    pub lease: Option<String>,
+    /// Whether what is answered follows below.
+    pub quote: bool,
+    /// The key from the header.
+    pub key: Option<Key>,
+}
+
+/// A message to be passed on.
+#[derive(Clone, Debug, Default)]
+pub struct ForwardRequest {
+    /// To whom.
+    pub to: Vec<String>,
+    /// Copies.
+    pub cc: Vec<String>,
+    /// Words before it.
+    pub text: Option<String>,
+    /// The token of the lease that its writer holds.
+    pub lease: Option<String>,
+    /// The key from the header.
+    pub key: Option<Key>,
+}
+
+/// What an answer needs beside its content.
+struct Terms {
+    slot: Slot,
+    lease: Option<String>,
+    seen: Vec<MessageId>,
+    person: Option<[u8; 16]>,
+}
+
+/// The hash under which a lease's token is kept.
+pub(crate) fn token_hash(token: &str) -> String {
+    crate::hex(&Sha256::digest(token.as_bytes()))
+}
+
+/// Somebody as a caller would write them.
+fn written(name: Option<&str>, address: &str) -> String {
+    let name: String = name.map(clean).unwrap_or_default().trim().chars().take(limits::NAME_CHARS).collect();
+    if name.is_empty() {
+        return address.to_owned();
+    }
+    format!("\"{}\" <{address}>", name.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Words of a stranger on one line.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SUBJECT_CHARS).collect()
+}
+
+/// Who is answered: where answers are wanted, else who wrote it.
+fn addressees(message: &Message) -> Vec<Party> {
+    let head = &message.head;
+    if head.reply_to.is_empty() { head.from.iter().cloned().collect() } else { head.reply_to.clone() }
+}
+
+/// The ids of the thread so far and of the message, oldest first.
+fn references(message: &Message) -> Vec<&String> {
+    let head = &message.head;
+    let all: Vec<&String> =
+        head.references.iter().chain(&head.message_id).filter(|id| compose::is_message_id(id)).collect();
+    match all.split_first() {
+        Some((first, rest)) if all.len() > REFERENCES => {
+            std::iter::once(*first).chain(rest[rest.len() - (REFERENCES - 1)..].iter().copied()).collect()
+        }
+        _ => all,
+    }
+}
+
+fn joined(ids: &[&String]) -> String {
+    ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+impl Engine {
+    /// Answers a message, once.
+    pub async fn reply(&self, caller: &Caller, id: MessageId, request: ReplyRequest) -> Result<Sent, Problem> {
+        let (message, inbox) = self.answerable(caller, id).await?;
+        let (to, cc) = self.recipients(&message, &inbox, request.reply_all).await?;
+        let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, .. } = request;
+        if quote && let Some(original) = self.original(caller, &message).await? {
+            text = text.map(|text| original.below(&text));
+            html = html.map(|html| original.below_html(&html));
+        }
+        let raw = RawContent {
+            from: sender(&inbox),
+            to,
+            cc,
+            subject: answer_subject(&clean(&message.head.subject)),
+            text,
+            html,
+            ..RawContent::default()
+        };
+        let mut content = Content::check(raw)?;
+        let person = content.to.first().map(|to| person_hash(to.bare().as_str()));
+        let ids = references(&message);
+        let answered = message.head.message_id.iter().filter(|id| compose::is_message_id(id));
+        let mut heads: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
+        heads.push(("References".to_owned(), joined(&ids)));
+        content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
+        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, person };
+        self.answer(caller, (&message, &inbox), (content, key), terms).await
+    }
+
+    /// Passes a message on, once to the same people.
+    pub async fn forward(&self, caller: &Caller, id: MessageId, request: ForwardRequest) -> Result<Sent, Problem> {
+        let (message, inbox) = self.answerable(caller, id).await?;
+        let original = self.original(caller, &message).await?;
+        let original = original.ok_or_else(|| Problem::new(Code::NotFound, "the bytes of this message are gone"))?;
+        let ForwardRequest { to, cc, text, lease, key } = request;
+        let attached = |file: &crate::messages::AttachmentBytes| RawAttachment {
+            filename: file.filename.clone(),
+            content: original.encoded(file),
+            content_type: Some(file.content_type.clone()),
+            content_id: None,
+        };
+        let raw = RawContent {
+            from: sender(&inbox),
+            to,
+            cc,
+            subject: forward_subject(&clean(&message.head.subject)),
+            text: Some(original.passed_on(&text.unwrap_or_default())),
+            attachments: original.files.iter().map(attached).collect(),
+            ..RawContent::default()
+        };
+        let mut content = Content::check(raw)?;
+        let mut hash = Sha256::new();
+        for to in content.bare_to() {
+            hash.update((to.as_str().len() as u64).to_be_bytes());
+            hash.update(to.as_str());
+        }
+        let slot = Slot::Forward(crate::hex(&hash.finalize()[..16]));
+        let ids = joined(&references(&message));
+        content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
+        let terms = Terms { slot, lease, seen: Vec::new(), person: None };
+        self.answer(caller, (&message, &inbox), (content, key), terms).await
+    }
+
+    /// A message that the caller may answer, and its inbox.
+    async fn answerable(&self, caller: &Caller, id: MessageId) -> Result<(Message, Inbox), Problem> {
+        caller.need(Scope::Reply)?;
+        let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
+        let team = caller.team.id;
+        let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(missing)?;
+        let inbox = self.store.inbox(team, message.inbox).await.map_err(unavailable)?;
+        let inbox = inbox.filter(|inbox| crate::inboxes::may_use(caller, inbox)).ok_or_else(missing)?;
+        Ok((message, inbox))
+    }
+
+    /// Who gets a reply, and who gets copies of it. Our own addresses do not.
+    async fn recipients(
+        &self,
+        message: &Message,
+        inbox: &Inbox,
+        all: bool,
+    ) -> Result<(Vec<String>, Vec<String>), Problem> {
+        let first = addressees(message);
+        if first.is_empty() {
+            let fault = FieldError::new("message", "names nobody to answer");
+            return Err(Problem::from(vec![fault]));
+        }
+        let mut known: Vec<String> = vec![inbox.address.clone(), message.head.recipient.to_ascii_lowercase()];
+        let mut to: Vec<String> = Vec::new();
+        for party in &first {
+            known.push(party.address.clone());
+            to.push(written(party.name.as_deref(), &party.address));
+        }
+        let mut cc = Vec::new();
+        let others = message.head.to.iter().map(|party| (party, true));
+        let others = others.chain(message.head.cc.iter().map(|party| (party, false)));
+        for (party, direct) in others.filter(|_| all) {
+            let own = self.is_inbox_of(message.team, &party.address).await.map_err(unavailable)?;
+            if own || known.contains(&party.address) || Mailbox::parse(&party.address).is_err() {
+                continue;
+            }
+            known.push(party.address.clone());
+            if direct {
+                to.push(written(party.name.as_deref(), &party.address))
+            } else {
+                cc.push(written(party.name.as_deref(), &party.address))
+            }
+        }
+        Ok((to, cc))
+    }
+
+    async fn answer(
+        &self,
+        caller: &Caller,
+        (message, inbox): (&Message, &Inbox),
+        (content, key): (Content, Option<Key>),
+        terms: Terms,
+    ) -> Result<Sent, Problem> {
+        let now = self.now();
+        self.metrics.attempted(caller.channel);
+        let named = Self::named_answer(caller, message, inbox, content, key);
+        if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
+            return self.replay(caller, &named, &glimpse, now);
+        }
+        let mut wish = match self.careful_wish(caller, &named, now).await {
+            Ok(wish) => wish,
+            Err(problem) => return self.bound_or(caller, &named, problem, now).await,
+        };
+        wish.head.thread = Some(message.thread);
+        let body = std::sync::Arc::clone(&wish.body);
+        let wish = AnswerWish {
+            wish,
+            message: message.id,
+            slot: terms.slot,
+            lease: terms.lease.as_deref().map(token_hash),
+            seen: terms.seen,
+            answers_soft: inbox.about.answers_soft,
+            caps: inbox.about.caps.unwrap_or_default(),
+            person: terms.person,
+        };
+        match self.store.answer(wish, now).await.map_err(unavailable)? {
+            Answered::First(email, thread) => {
+                self.window.note(caller.team.id, &named.request.content, &body, now);
+                self.ask_about(&email).await;
+                Ok(with_fence(self.first(caller, &email), &thread))
+            }
+            Answered::Bound(bound) => self.answer_bound(caller, &named, bound, now),
+            Answered::Already(id, email, thread) => self.already(caller, message.id, (id, email), &thread, now),
+            Answered::Refused(guard, newer, message, thread) => {
+                if matches!(guard, Guard::Itself | Guard::Automatic) {
+                    self.ask_about_loop(caller, &message).await;
+                }
+                Err(refused(guard, newer, &message, &thread, now))
+            }
+            Answered::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),
+        }
+    }
+
+    /// The answer with its name and meaning. That it says a machine wrote it is a setting and not its meaning.
+    fn named_answer(caller: &Caller, message: &Message, inbox: &Inbox, content: Content, key: Option<Key>) -> Named {
+        let request = SendRequest {
+            content,
+            intent: None,
+            key,
+            ttl: None,
+            on_mismatch: None,
+            on_unknown: None,
+            transport: None,
+            distinct_token: None,
+        };
+        let mut named = name(caller, request, None);
+        named.answers = Some(message.id);
+        if inbox.about.says_automatic {
+            let stamps = [("Auto-Submitted", "auto-replied"), ("X-Auto-Response-Suppress", "OOF, AutoReply")];
+            let stamps = stamps.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            named.request.content.headers.extend(stamps);
+        }
+        named
+    }
+
+    /// The message was answered before: the caller gets that answer, and the call leaves a row.
+    fn already(
+        &self,
+        caller: &Caller,
+        message: MessageId,
+        (id, email): (EmailId, Option<Email>),
+        thread: &Thread,
+        now: Time,
+    ) -> Result<Sent, Problem> {
+        let Some(email) = email else {
+            let detail = format!("the message {message} was answered by email {id}, which is no longer kept");
+            return Err(Problem::new(Code::AlreadyAnswered, detail).with("email", id.to_string()));
+        };
+        let reason = SuppressedReason::AlreadyAnswered;
+        self.metrics.deduplicated(caller.channel, reason);
+        let call = SuppressedCall { at: now, caller: Some(caller.key.id), channel: caller.channel, reason };
+        let waiting = self.suppressions.note(caller.team.id, email.id, call);
+        let mut sent = self.sent(caller, &Glimpse::from(&email), false, false, waiting);
+        sent.guard = Some(Guard::AlreadyAnswered);
+        sent.distinct_token = None;
+        Ok(with_fence(sent, thread))
+    }
+
+    /// Asks a person about a thread in which machines seem to talk to each other.
+    async fn ask_about_loop(&self, caller: &Caller, message: &Message) {
+        let about = Matter {
+            message: Some(message.id),
+            thread: Some(message.thread),
+            inbox: Some(message.inbox),
+            ..Matter::default()
+        };
+        self.ask(caller.team.id, Escalation::open(Reason::Loop, about, Some(caller.key.id))).await;
+    }
+}
+
+/// Where an answer of an inbox comes from.
+fn sender(inbox: &Inbox) -> String {
+    written(inbox.about.name.as_deref(), &inbox.address)
+}
+
+/// The hash under which answers to the same person are counted, their plus tag apart.
+fn person_hash(address: &str) -> [u8; 16] {
+    let plain = match address.rsplit_once('@') {
+        Some((local, domain)) => format!("{}@{domain}", local.split('+').next().unwrap_or(local)),
+        None => address.to_owned(),
+    };
+    let mut half = [0; 16];
+    half.copy_from_slice(&Sha256::digest(plain.as_bytes())[..16]);
+    half
+}
+
+fn with_fence(mut sent: Sent, thread: &Thread) -> Sent {
+    (sent.thread, sent.fence) = (Some(thread.id), Some(thread.about.fence));
+    sent
+}
+
+/// The problem of a thread that another agent holds, or took.
+pub(crate) fn leased(thread: &Thread, now: Time) -> Problem {
+    let lease = thread.lease_at(now);
+    let detail = match lease {
+        Some(lease) => format!("the thread is held by {} until {}", lease.holder, lease.expires_at),
+        None => "the lease was lost: it lapsed or was given back, and is no longer the latest".to_owned(),
+    };
+    Problem::new(Code::Leased, detail)
+        .with("holder", lease.map(|lease| lease.holder.clone()))
+        .with("expires_at", lease.map(|lease| lease.expires_at.to_string()))
+        .with("fence", thread.about.fence)
+        .with("thread", thread.id.to_string())
+}
+
+fn refused(guard: Guard, newer: Option<MessageId>, message: &Message, thread: &Thread, now: Time) -> Problem {
+    let problem = match guard {
+        Guard::Itself => {
+            let why = message.head.own.clone().unwrap_or_default();
+            Problem::new(Code::Itself, format!("the message {} is your own ({why})", message.id)).with("why", why)
+        }
+        Guard::Automatic => {
+            let (why, hard) = message.head.automatic.clone().unwrap_or_default();
+            let detail = format!("the message {} is automatic ({why})", message.id);
+            Problem::new(Code::Automatic, detail).with("why", why).with("hard", hard)
+        }
+        Guard::NewerMessage => {
+            let newer = newer.map(|id| id.to_string()).unwrap_or_default();
+            let detail = format!("the thread has a newer message {newer}");
+            Problem::new(Code::NewerMessage, detail).with("message", newer)
+        }
+        _ => leased(thread, now),
+    };
+    problem.with("guard", guard.word()).with("fence", thread.about.fence).with("thread", thread.id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_the_same_with_and_without_a_tag() {
+        assert_eq!(person_hash("ann+1@x.test"), person_hash("ann@x.test"));
+        assert_ne!(person_hash("ann@x.test"), person_hash("ann@y.test"));
+    }
+
+    #[test]
+    fn people_are_written_as_they_are_read() {
+        for (name, shown) in
+            [(Some("Ann"), Some("Ann")), (None, None), (Some("A \"B\" \\C, D"), Some("A \"B\" \\C, D"))]
+        {
+            let read = Mailbox::parse(&written(name, "ann@x.test")).unwrap();
+            assert_eq!((read.name.as_deref(), read.address.as_str()), (shown, "ann@x.test"));
+        }
+    }
+
+    #[test]
+    fn only_the_hash_of_a_token_is_kept() {
+        assert_eq!(token_hash("a").len(), 64);
+        assert_ne!(token_hash("a"), token_hash("b"));
+    }
+}

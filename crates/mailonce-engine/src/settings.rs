@@ -1,0 +1,178 @@
+//! How a team wants things done: its content guard, who is told of questions, and when a question answers itself.
+
+use mailonce_core::{
+    address::Mailbox,
+    conversation::likeness::Mode,
+    id::TeamId,
+    port::store::{Once, StoreError},
+    problem::{FieldError, Problem},
+    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    team::Scope,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{Caller, Engine, records, unavailable};
+
+/// The name of the one record of a team.
+const NAME: &str = "team";
+/// How long settings may differ from what another node made of them, in milliseconds.
+const SHARED_MS: i64 = 2_000;
+/// Teams whose settings are kept at hand.
+const TEAMS: usize = 10_000;
+/// How often a change that raced with another is tried anew.
+const TRIES: usize = 4;
+/// People who are told of questions.
+pub const TOLD: usize = 10;
+
+/// How a team wants things done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// What to do about look-alikes among sends with a key.
+    pub keyed: Mode,
+    /// What to do about them among sends without one.
+    pub keyless: Mode,
+    /// Who is told by mail when a person is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notify: Option<Notify>,
+    /// After how many milliseconds a held email that nobody decided about is rejected; never without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expire_ms: Option<i64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { keyed: Mode::Flag, keyless: Mode::Hold, notify: None, expire_ms: None }
+    }
+}
+
+/// Who is told by mail when a person is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notify {
+    /// The sender.
+    pub from: String,
+    /// The people.
+    pub to: Vec<String>,
+}
+
+/// A change of settings. What is `None` stays; an inner `None` takes it away.
+#[derive(Clone, Debug, Default)]
+pub struct SettingsPatch {
+    /// Among sends with a key.
+    pub keyed: Option<Mode>,
+    /// Among sends without one.
+    pub keyless: Option<Mode>,
+    /// Who is told.
+    pub notify: Option<Option<Notify>>,
+    /// When a held email is rejected.
+    pub expire_ms: Option<Option<i64>>,
+}
+
+impl SettingsPatch {
+    fn on(self, old: Settings) -> Settings {
+        Settings {
+            keyed: self.keyed.unwrap_or(old.keyed),
+            keyless: self.keyless.unwrap_or(old.keyless),
+            notify: self.notify.unwrap_or(old.notify),
+            expire_ms: self.expire_ms.unwrap_or(old.expire_ms),
+        }
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let Some(Some(notify)) = &self.notify else { return Ok(()) };
+        let fault = |path: &str, message: String| Err(Problem::from(vec![FieldError::new(path, message)]));
+        if notify.to.is_empty() || notify.to.len() > TOLD {
+            return fault("notify.to", format!("names 1 to {TOLD} people"));
+        }
+        for (path, text) in notify.to.iter().map(|to| ("notify.to", to)).chain([("notify.from", &notify.from)]) {
+            if let Err(error) = Mailbox::parse(text) {
+                return fault(path, error.to_string());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The settings of teams, as they were last read.
+#[derive(Default)]
+pub(crate) struct SettingsBook(Mutex<HashMap<TeamId, (Arc<Settings>, i64)>>);
+
+impl SettingsBook {
+    fn get(&self, team: TeamId, since: i64) -> Option<Arc<Settings>> {
+        let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        book.get(&team).filter(|(_, read_at)| *read_at >= since).map(|(settings, _)| Arc::clone(settings))
+    }
+
+    fn put(&self, team: TeamId, settings: Arc<Settings>, even: i64) {
+        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if book.len() >= TEAMS {
+            book.clear();
+        }
+        book.insert(team, (settings, even));
+    }
+
+    fn forget(&self, team: TeamId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&team);
+    }
+}
+
+impl Engine {
+    /// A team's settings.
+    pub(crate) async fn settings_of(&self, team: TeamId) -> Result<Arc<Settings>, StoreError> {
+        let even = self.time.even();
+        let since = if self.alone { i64::MIN } else { even - SHARED_MS };
+        if let Some(settings) = self.settings_book.get(team, since) {
+            return Ok(settings);
+        }
+        let record = self.store.record_named(team, RecordKind::Settings, NAME).await?;
+        let settings = match record.map(|record| serde_json::from_str(&record.about)) {
+            None => Settings::default(),
+            Some(Ok(settings)) => settings,
+            Some(Err(error)) => return Err(StoreError::Corrupt(format!("the settings of team {team}: {error}"))),
+        };
+        let settings = Arc::new(settings);
+        self.settings_book.put(team, Arc::clone(&settings), even);
+        Ok(settings)
+    }
+
+    /// The settings of the caller's team.
+    pub async fn settings(&self, caller: &Caller) -> Result<Arc<Settings>, Problem> {
+        caller.need(Scope::Read)?;
+        self.settings_of(caller.team.id).await.map_err(unavailable)
+    }
+
+    /// Changes the settings of the caller's team.
+    pub async fn change_settings(&self, caller: &Caller, patch: SettingsPatch) -> Result<Arc<Settings>, Problem> {
+        caller.need(Scope::Admin)?;
+        patch.check()?;
+        let (team, kind) = (caller.team.id, RecordKind::Settings);
+        for _ in 0..TRIES {
+            let found = self.store.record_named(team, kind, NAME).await.map_err(unavailable)?;
+            let old = found.as_ref().map_or_else(|| Ok(Settings::default()), records::read)?;
+            let about = records::write(&patch.clone().on(old))?;
+            let now = self.now();
+            let done = match found {
+                Some(Record { id, rev, .. }) => {
+                    let edit = RecordEdit { team, kind, id, rev, about };
+                    let changed = self.store.change_record(edit, None, now).await.map_err(unavailable)?;
+                    matches!(changed, Once::Done(RecordChange::Changed(_)))
+                }
+                None => {
+                    let (id, name) = (self.new_id(now), NAME.to_owned());
+                    let record = Record { team, kind, id, name, rev: 1, created_at: now, about };
+                    let made = self.store.create_record(record, None).await.map_err(unavailable)?;
+                    matches!(made, Once::Done(Created::Made(_)))
+                }
+            };
+            self.settings_book.forget(team);
+            if done {
+                break;
+            }
+        }
+        self.settings(caller).await
+    }
+}

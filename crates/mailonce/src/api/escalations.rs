@@ -1,0 +1,298 @@
+//! Escalations: questions for a person.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    content::Content,
+    conversation::escalation::{Decided, Decision, Edit, EscalationState, Reason},
+    email::Email,
+    limits,
+    problem::{Code, Problem},
+    team::Scope,
+};
+use mailonce_engine::escalations::{EscalationQuery, EscalationView, NewQuestion, Verdict};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    emails::{email_id, page_limit},
+    inboxes::{bad_query, fault},
+    messages::message_id,
+    records::made,
+    wire::{EmailBody, words},
+};
+
+/// Characters of a question.
+const QUESTION_CHARS: usize = 4_000;
+
+/// What a question is about.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AboutBody {
+    email: Option<String>,
+    message: Option<String>,
+    thread: Option<String>,
+    inbox: Option<String>,
+    /// The agent's own words.
+    question: Option<String>,
+}
+
+/// What was decided.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DecidedBody {
+    /// `release edit reject sent resend abandon`.
+    #[serde(rename = "as")]
+    decision: &'static str,
+    at: String,
+    /// The id of the API key; null when time decided.
+    by: Option<String>,
+    reason: Option<String>,
+    edit: Option<EditBody>,
+}
+
+/// Other words for a held email. A `text` without `html`, or the other way round, replaces both.
+#[derive(Clone, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EditBody {
+    #[serde(default)]
+    subject: Option<String>,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    html: Option<String>,
+}
+
+impl From<&Decided> for DecidedBody {
+    fn from(decided: &Decided) -> Self {
+        let edit =
+            |edit: &Edit| EditBody { subject: edit.subject.clone(), text: edit.text.clone(), html: edit.html.clone() };
+        Self {
+            decision: decided.decision.word(),
+            at: decided.at.to_string(),
+            by: decided.by.map(|id| id.to_string()),
+            reason: decided.reason.clone(),
+            edit: decided.edit.as_ref().map(edit),
+        }
+    }
+}
+
+/// An email that waits, with what it says.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DraftBody {
+    #[serde(flatten)]
+    email: EmailBody,
+    text: Option<String>,
+    html: Option<String>,
+    /// Names of the files that go with it.
+    attachments: Vec<Option<String>>,
+}
+
+impl DraftBody {
+    fn of(app: &App, email: &Email, content: Option<&Content>) -> Self {
+        Self {
+            email: EmailBody::of(email, app.engine.message_id(email)),
+            text: content.and_then(|content| content.text.clone()),
+            html: content.and_then(|content| content.html.clone()),
+            attachments: content.map_or_else(Vec::new, |content| {
+                content.attachments.iter().map(|file| file.filename.clone()).collect()
+            }),
+        }
+    }
+}
+
+/// The email that a held one looks like.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AlikeBody {
+    email: EmailBody,
+    /// Subject and text line by line: `- ` only there, `+ ` only in the held one.
+    diff: Vec<String>,
+}
+
+/// A question for a person.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EscalationBody {
+    id: String,
+    rev: u32,
+    created_at: String,
+    /// `cap unknown looks_duplicate overlaps approval asked loop unanswered`.
+    reason: &'static str,
+    /// `open resolved expired moot`.
+    state: &'static str,
+    /// What may be decided.
+    choices: Vec<&'static str>,
+    about: AboutBody,
+    /// When it is decided without a person.
+    expires_at: Option<String>,
+    decided: Option<DecidedBody>,
+    /// When what was decided was done.
+    done_at: Option<String>,
+    /// The id of the API key that asked.
+    asked_by: Option<String>,
+    /// The email it is about; only when one question is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draft: Option<DraftBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looks_like: Option<AlikeBody>,
+}
+
+impl EscalationBody {
+    fn of(app: &App, view: &EscalationView) -> Self {
+        let escalation = &view.escalation;
+        let about = &escalation.about;
+        let alike = |(email, diff): &(Email, Vec<String>)| AlikeBody {
+            email: EmailBody::of(email, app.engine.message_id(email)),
+            diff: diff.clone(),
+        };
+        Self {
+            id: view.id.to_string(),
+            rev: view.rev,
+            created_at: view.created_at.to_string(),
+            reason: escalation.reason.word(),
+            state: escalation.state.word(),
+            choices: escalation.reason.choices().iter().map(|choice| choice.word()).collect(),
+            about: AboutBody {
+                email: about.email.map(|id| id.to_string()),
+                message: about.message.map(|id| id.to_string()),
+                thread: about.thread.map(|id| id.to_string()),
+                inbox: about.inbox.map(|id| id.to_string()),
+                question: about.question.clone(),
+            },
+            expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
+            decided: escalation.decided.as_ref().map(DecidedBody::from),
+            done_at: escalation.done_at.map(|at| at.to_string()),
+            asked_by: escalation.asked_by.map(|id| id.to_string()),
+            draft: view.draft.as_ref().map(|(email, content)| DraftBody::of(app, email, content.as_ref())),
+            looks_like: view.alike.as_ref().map(alike),
+        }
+    }
+}
+
+/// Questions, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EscalationPage {
+    data: Vec<EscalationBody>,
+    /// Pass it as `cursor`; null at the end. A page may be short and still have more behind it.
+    next_cursor: Option<String>,
+}
+
+/// Which questions.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// 1 to 100, 20 by default.
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+    /// `open resolved expired moot`.
+    state: Option<String>,
+    /// `cap unknown looks_duplicate overlaps approval asked loop unanswered`.
+    reason: Option<String>,
+}
+
+/// List questions, newest first.
+#[utoipa::path(get, path = "/v1/escalations", tag = "escalations", params(ListQuery),
+    responses((status = 200, description = "A page", body = EscalationPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<ListQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let ListQuery { limit, cursor, state, reason } = query.0;
+    let state = state.as_deref().map(|word| {
+        EscalationState::parse(word).ok_or_else(|| bad_query("state", "state is open, resolved, expired or moot"))
+    });
+    let reason = reason.as_deref().map(|word| {
+        let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
+        Reason::parse(word).ok_or_else(|| bad_query("reason", &format!("reason is one of {}", all.join(", "))))
+    });
+    let wanted = EscalationQuery { state: state.transpose()?, reason: reason.transpose()? };
+    let wrong = |_not_an_id| bad_query("cursor", "cursor is the next_cursor of another page");
+    let before = cursor.as_deref().map(|text| text.parse::<Uuid>().map_err(wrong)).transpose()?;
+    let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
+    let page = app.engine.escalations(&door.caller, wanted, before, limit).await?;
+    let data = page.rows.iter().map(|view| EscalationBody::of(&app, view)).collect();
+    Ok(Json(EscalationPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// A question that an agent asks.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskBody {
+    /// In your own words.
+    question: String,
+    /// About this message, thread or email.
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    thread: Option<String>,
+    #[serde(default)]
+    email: Option<String>,
+}
+
+/// Ask a person. The same question is asked once.
+#[utoipa::path(post, path = "/v1/escalations", tag = "escalations", request_body = AskBody,
+    responses((status = 201, description = "Asked", body = EscalationBody), (status = 200, description = "Asked before", body = EscalationBody)))]
+pub(super) async fn ask(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Reply)?;
+    let AskBody { question, message, thread, email } = body.parse()?;
+    if question.trim().is_empty() || question.chars().count() > QUESTION_CHARS {
+        return Err(fault("question", format!("is 1 to {QUESTION_CHARS} characters")).into());
+    }
+    let no_thread = |text: &str| Problem::new(Code::NotFound, format!("there is no thread {text}"));
+    let new = NewQuestion {
+        question,
+        message: message.as_deref().map(message_id).transpose()?,
+        thread: thread.as_deref().map(|text| text.parse().map_err(|_not_an_id| no_thread(text))).transpose()?,
+        email: email.as_deref().map(email_id).transpose()?,
+    };
+    let asked = app.engine.ask_person(&door.caller, new).await?;
+    Ok(made(asked.first, Json(EscalationBody::of(&app, &asked.thing))))
+}
+
+fn escalation_id(text: &str) -> Result<Uuid, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no escalation {text}")))
+}
+
+/// Read one question, with the email it is about and the one that looks like it.
+#[utoipa::path(get, path = "/v1/escalations/{id}", tag = "escalations", params(("id" = String, Path)),
+    responses((status = 200, description = "The question", body = EscalationBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let view = app.engine.escalation(&door.caller, escalation_id(&id)?).await?;
+    Ok(Json(EscalationBody::of(&app, &view)).into_response())
+}
+
+/// What a person decides.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResolveBody {
+    /// `release edit reject` of a held email, `sent resend abandon` of an unknown one; `choices` says which.
+    #[serde(rename = "as")]
+    decision: String,
+    /// The rev that was seen.
+    rev: u32,
+    /// The other words, with `edit`.
+    #[serde(default)]
+    edit: Option<EditBody>,
+    /// Why, for whoever reads it later.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// Decide a question. Needs the scope `admin`, which agents do not have.
+#[utoipa::path(post, path = "/v1/escalations/{id}/resolve", tag = "escalations", params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ResolveBody,
+    responses((status = 200, description = "The question as it is now", body = EscalationBody),
+        (status = 409, description = "It changed since it was looked at, or is no longer open", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn resolve(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let id = escalation_id(&id)?;
+    let asked = door.asked("escalations/resolve", &id.to_string(), &body.canonical()?);
+    let ResolveBody { decision, rev, edit, reason } = body.parse()?;
+    words("reason", reason.as_deref().unwrap_or_default())?;
+    let wrong = || fault("as", "is release, edit, reject, sent, resend or abandon");
+    let decision = Decision::parse(&decision).ok_or_else(wrong)?;
+    let edit = edit.map(|EditBody { subject, text, html }| Edit { subject, text, html });
+    let verdict = Verdict { decision, rev, edit, reason };
+    let view = app.engine.resolve_escalation(&door.caller, id, verdict, asked).await?;
+    Ok(Json(EscalationBody::of(&app, &view)).into_response())
+}

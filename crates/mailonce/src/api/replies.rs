@@ -1,0 +1,119 @@
+//! Answering messages and passing them on.
+
+use axum::extract::State;
+use mailonce_core::{id::MessageId, problem::Problem, team::Scope};
+use mailonce_engine::reply::{ForwardRequest, ReplyRequest};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App, PathOf,
+    door::{Door, RawBody},
+    emails::{Prefers, when_settled},
+    inboxes::fault,
+    messages::message_id,
+    wire::{OneOrMany, SentBody},
+};
+
+/// Messages that one call may name as seen.
+const SEEN: usize = 100;
+
+/// An answer to a message.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReplyBody {
+    /// Plain text. This or `html`, or both.
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    html: Option<String>,
+    /// Whether everybody who got the message gets the answer; our own addresses never do.
+    #[serde(default)]
+    reply_all: bool,
+    /// 0 is the answer, higher numbers are wanted follow-ups; each is sent once.
+    #[serde(default)]
+    follow_up: u32,
+    /// Ids of newer messages in the thread that you have read.
+    #[serde(default)]
+    seen: Vec<String>,
+    /// The token of the lease that you hold.
+    #[serde(default)]
+    lease: Option<String>,
+    /// Whether the message follows below your words.
+    #[serde(default)]
+    quote: bool,
+}
+
+impl ReplyBody {
+    fn seen(&self) -> Result<Vec<MessageId>, Problem> {
+        if self.seen.len() > SEEN {
+            return Err(fault("seen", format!("holds more than {SEEN} ids")));
+        }
+        let id = |text: &String| text.parse().map_err(|_not_an_id| fault("seen", "holds ids of messages"));
+        self.seen.iter().map(id).collect()
+    }
+}
+
+/// Answer a message, once.
+///
+/// A second answer to the same message is a duplicate, whatever its text: it is answered `200` with the first.
+#[utoipa::path(post, path = "/v1/messages/{id}/reply", tag = "conversations", request_body = ReplyBody,
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry"),
+        ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state")),
+    responses((status = 202, description = "Accepted, perhaps held", body = SentBody), (status = 200, description = "Answered before", body = SentBody),
+        (status = 409, description = "Another agent has the thread, or a newer message is in it", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn reply(
+    State(app): State<App>,
+    door: Door,
+    PathOf(id): PathOf,
+    Prefers(wait): Prefers,
+    body: RawBody,
+) -> Answer {
+    door.caller.need(Scope::Reply)?;
+    let (id, patience) = (message_id(&id)?, wait?);
+    let body: ReplyBody = body.parse()?;
+    let request = ReplyRequest {
+        seen: body.seen()?,
+        text: body.text,
+        html: body.html,
+        reply_all: body.reply_all,
+        follow_up: body.follow_up,
+        lease: body.lease,
+        quote: body.quote,
+        key: door.key.clone(),
+    };
+    let answer = app.engine.reply(&door.caller, id, request).await?;
+    when_settled(&app, door.caller.team.id, answer, patience).await
+}
+
+/// A message to be passed on.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForwardBody {
+    /// One address or a list.
+    #[schema(value_type = Vec<String>)]
+    to: OneOrMany,
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    cc: OneOrMany,
+    /// Words before it.
+    #[serde(default)]
+    text: Option<String>,
+    /// The token of the lease that you hold.
+    #[serde(default)]
+    lease: Option<String>,
+}
+
+/// Pass a message on with its attachments, once to the same people.
+#[utoipa::path(post, path = "/v1/messages/{id}/forward", tag = "conversations", request_body = ForwardBody,
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 202, description = "Accepted, perhaps held", body = SentBody), (status = 200, description = "Passed on before", body = SentBody),
+        (status = 409, description = "Another agent has the thread", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn forward(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Reply)?;
+    let id = message_id(&id)?;
+    let ForwardBody { to, cc, text, lease } = body.parse()?;
+    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: door.key.clone() };
+    let answer = app.engine.forward(&door.caller, id, request).await?;
+    when_settled(&app, door.caller.team.id, answer, None).await
+}

@@ -1,0 +1,112 @@
+//! How a team wants things done.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{conversation::likeness::Mode, problem::Problem, team::Scope};
+use mailonce_engine::settings::{Notify, Settings, SettingsPatch};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Answer, App,
+    door::{Door, RawBody},
+    inboxes::{fault, span},
+    wire::given,
+};
+
+/// The longest that a held email may wait for a person when it is to expire.
+const EXPIRE_MS: i64 = 30 * 86_400_000;
+
+/// What to do about mails that look like one that was just sent: `off`, `flag` or `hold`.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ContentGuardBody {
+    /// Among sends with a key or an intent, and among answers; `flag` by default.
+    #[serde(default)]
+    keyed: Option<String>,
+    /// Among sends without one; `hold` by default.
+    #[serde(default)]
+    keyless: Option<String>,
+}
+
+/// Who is told by mail when a person is asked.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NotifyBody {
+    from: String,
+    to: Vec<String>,
+}
+
+/// A team's settings.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SettingsBody {
+    content_guard: ContentGuardBody,
+    notify: Option<NotifyBody>,
+    /// Seconds after which a held email that nobody decided about is rejected; null: never.
+    held_expires_s: Option<i64>,
+}
+
+impl From<&Settings> for SettingsBody {
+    fn from(settings: &Settings) -> Self {
+        let word = |mode: Mode| Some(mode.word().to_owned());
+        let notify = settings.notify.clone().map(|Notify { from, to }| NotifyBody { from, to });
+        Self {
+            content_guard: ContentGuardBody { keyed: word(settings.keyed), keyless: word(settings.keyless) },
+            notify,
+            held_expires_s: settings.expire_ms.map(|ms| ms / 1000),
+        }
+    }
+}
+
+/// What to change. Absent members stay; `null` takes away.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SettingsPatchBody {
+    #[serde(default)]
+    content_guard: Option<ContentGuardBody>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<NotifyBody>)]
+    notify: Option<Option<NotifyBody>>,
+    /// A time such as `24h`, at most 30 days.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    held_expires: Option<Option<String>>,
+}
+
+impl SettingsPatchBody {
+    fn read(self) -> Result<SettingsPatch, Problem> {
+        let mode = |path: &str, word: Option<String>| {
+            let read = |word: String| Mode::parse(&word).ok_or_else(|| fault(path, "is off, flag or hold"));
+            word.map(read).transpose()
+        };
+        let (keyed, keyless) = self.content_guard.map_or((None, None), |guard| (guard.keyed, guard.keyless));
+        let expire_ms = match self.held_expires {
+            None => None,
+            Some(None) => Some(None),
+            Some(Some(text)) => Some(Some(span("held_expires", &text, EXPIRE_MS)?)),
+        };
+        Ok(SettingsPatch {
+            keyed: mode("content_guard.keyed", keyed)?,
+            keyless: mode("content_guard.keyless", keyless)?,
+            notify: self.notify.map(|notify| notify.map(|NotifyBody { from, to }| Notify { from, to })),
+            expire_ms,
+        })
+    }
+}
+
+/// Read the team's settings.
+#[utoipa::path(get, path = "/v1/settings", tag = "settings", responses((status = 200, description = "The settings", body = SettingsBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let settings = app.engine.settings(&door.caller).await?;
+    Ok(Json(SettingsBody::from(&*settings)).into_response())
+}
+
+/// Change the team's settings.
+#[utoipa::path(patch, path = "/v1/settings", tag = "settings", request_body = SettingsPatchBody,
+    responses((status = 200, description = "The settings as they are now", body = SettingsBody)))]
+pub(super) async fn change(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let patch = body.parse::<SettingsPatchBody>()?.read()?;
+    let settings = app.engine.change_settings(&door.caller, patch).await?;
+    Ok(Json(SettingsBody::from(&*settings)).into_response())
+}

@@ -1,0 +1,319 @@
+//! Conversations from a shell: answering, threads, and questions for people.
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use hyper::Method;
+use mailonce_transport::http::base::escaped;
+use serde_json::{Value, json};
+use std::{io::Read as _, process::ExitCode};
+
+use super::{
+    Reach, Usage,
+    client::Client,
+    inbox::{rows, show},
+    look::text,
+    out::Out,
+    send,
+};
+
+/// An answer to a message.
+#[derive(Debug, Args)]
+pub(crate) struct ReplyArgs {
+    #[command(flatten)]
+    reach: Reach,
+    /// The message's id
+    message: String,
+    /// Plain text; `-` reads it from stdin
+    #[arg(long)]
+    text: Option<String>,
+    /// HTML
+    #[arg(long)]
+    html: Option<String>,
+    /// Answer everybody who got the message
+    #[arg(long)]
+    all: bool,
+    /// Which answer it is: 0 is the first, others are wanted follow-ups
+    #[arg(long, default_value_t = 0)]
+    follow_up: u32,
+    /// A newer message that you have read; repeat for several
+    #[arg(long, value_name = "MESSAGE")]
+    seen: Vec<String>,
+    /// The token of the lease that you hold
+    #[arg(long, value_name = "TOKEN")]
+    lease: Option<String>,
+    /// Put the message below your words
+    #[arg(long)]
+    quote: bool,
+    /// The name of this wish, the same for every retry
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+}
+
+/// Answers a message and tells by the exit code how it stands.
+pub(super) async fn reply(out: &Out, args: ReplyArgs) -> anyhow::Result<ExitCode> {
+    let words = match args.text.as_deref() {
+        Some("-") => {
+            let mut words = String::new();
+            std::io::stdin().read_to_string(&mut words).context("reading the text from stdin")?;
+            Some(words)
+        }
+        words => words.map(str::to_owned),
+    };
+    if words.is_none() && args.html.is_none() {
+        return Err(Usage("an answer needs a body: --text, --text - or --html".into()).into());
+    }
+    let body = json!({
+        "text": words,
+        "html": args.html,
+        "reply_all": args.all,
+        "follow_up": args.follow_up,
+        "seen": args.seen,
+        "lease": args.lease,
+        "quote": args.quote,
+    });
+    let path = format!("/v1/messages/{}/reply", escaped(&args.message));
+    let client = Client::find(&args.reach)?;
+    let (_, answer) = client.ask(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
+    send::show(out, &answer);
+    Ok(ExitCode::from(send::exit_code(&answer)))
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ThreadVerb {
+    /// List threads, those with the latest news first
+    List {
+        #[command(flatten)]
+        reach: Reach,
+        /// Only of this inbox: its id or address
+        #[arg(long)]
+        inbox: Option<String>,
+        /// Only with this label
+        #[arg(long)]
+        label: Option<String>,
+        /// Only those in which something is left to do
+        #[arg(long)]
+        open: bool,
+    },
+    /// Show a thread: who works on it, and what was said in both directions
+    Show {
+        #[command(flatten)]
+        reach: Reach,
+        /// The thread's id
+        thread: String,
+    },
+    /// Take the lease of a thread, or renew it with its token
+    Lease {
+        #[command(flatten)]
+        reach: Reach,
+        /// The thread's id
+        thread: String,
+        /// Who asks, as people call it
+        #[arg(long)]
+        holder: Option<String>,
+        /// Seconds, 1 to 600
+        #[arg(long, default_value_t = 30)]
+        ttl: u32,
+        /// The token of your lease, to renew it
+        #[arg(long)]
+        token: Option<String>,
+    },
+    /// Give your lease back
+    Release {
+        #[command(flatten)]
+        reach: Reach,
+        /// The thread's id
+        thread: String,
+        /// The token of your lease
+        #[arg(long)]
+        token: String,
+    },
+    /// Say that nothing is left to do
+    Done {
+        #[command(flatten)]
+        reach: Reach,
+        /// The thread's id
+        thread: String,
+    },
+}
+
+const THREAD: &[&str] = &["id", "subject", "messages", "emails", "labels", "handled_at", "latest_at", "fence"];
+
+fn thread_path(thread: &str) -> String {
+    format!("/v1/threads/{}", escaped(thread))
+}
+
+/// Verbs about threads.
+pub(super) async fn thread(out: &Out, verb: ThreadVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        ThreadVerb::List { reach, inbox, label, open } => {
+            let handled = open.then(|| "false".to_owned());
+            let asked = [("inbox", inbox), ("label", label), ("handled", handled), ("limit", Some("100".into()))];
+            let page = Client::find(&reach)?.get(&format!("/v1/threads?{}", query(asked))).await?;
+            rows(out, &page, &["id", "latest", "messages", "emails", "holder", "subject"], |thread| {
+                let fields = ["id", "latest_at", "messages", "emails"].map(|name| text(&thread[name]));
+                [fields.as_slice(), &[text(&thread["lease"]["holder"]), text(&thread["subject"])]].concat()
+            });
+        }
+        ThreadVerb::Show { reach, thread } => {
+            let view = Client::find(&reach)?.get(&thread_path(&thread)).await?;
+            show(out, &view, THREAD);
+            if !out.is_json() {
+                show_said(out, &view);
+            }
+        }
+        ThreadVerb::Lease { reach, thread, holder, ttl, token } => {
+            let body = json!({ "holder": holder, "ttl_s": ttl, "token": token });
+            let path = format!("{}/lease", thread_path(&thread));
+            let (_, lease) = Client::find(&reach)?.ask(Method::POST, &path, None, Some(&body)).await?;
+            show(out, &lease, &["token", "fence", "holder", "expires_at"]);
+        }
+        ThreadVerb::Release { reach, thread, token } => {
+            let path = format!("{}/lease", thread_path(&thread));
+            let body = json!({ "token": token });
+            let (_, view) = Client::find(&reach)?.ask(Method::DELETE, &path, None, Some(&body)).await?;
+            show(out, &view, THREAD);
+        }
+        ThreadVerb::Done { reach, thread } => {
+            let body = json!({ "handled": true });
+            let (_, view) = Client::find(&reach)?.ask(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
+            show(out, &view, THREAD);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn query<const N: usize>(asked: [(&str, Option<String>); N]) -> String {
+    let given = asked.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped(&value?))));
+    given.collect::<Vec<_>>().join("&")
+}
+
+fn show_said(out: &Out, view: &Value) {
+    let said = view["said"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |said: &Value| {
+        let (message, email) = (&said["message"], &said["email"]);
+        if said["type"] == "message" {
+            let fields = [&message["received_at"], &message["from"]["address"], &message["state"], &message["subject"]];
+            fields.map(text).to_vec()
+        } else {
+            [&email["created_at"], &email["from"], &email["state"], &email["subject"]].map(text).to_vec()
+        }
+    };
+    out.line("");
+    out.table(&["when", "who", "state", "subject"], said.iter().map(row).collect());
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EscalationsVerb {
+    /// List questions, newest first
+    List {
+        #[command(flatten)]
+        reach: Reach,
+        /// open, resolved, expired or moot
+        #[arg(long, default_value = "open")]
+        state: String,
+        /// Every state
+        #[arg(long, conflicts_with = "state")]
+        all: bool,
+    },
+    /// Show one question, with the email that waits and what it looks like
+    Show {
+        #[command(flatten)]
+        reach: Reach,
+        /// The escalation's id
+        id: String,
+    },
+    /// Decide a question
+    Resolve(Box<ResolveArgs>),
+}
+
+/// A decision.
+#[derive(Debug, Args)]
+pub(crate) struct ResolveArgs {
+    #[command(flatten)]
+    reach: Reach,
+    /// The escalation's id
+    id: String,
+    /// release, edit, reject, sent, resend or abandon
+    #[arg(long = "as", value_name = "DECISION")]
+    decision: String,
+    /// The rev that you saw; the latest when you do not say
+    #[arg(long)]
+    rev: Option<u32>,
+    /// Another subject, with `--as edit`
+    #[arg(long)]
+    subject: Option<String>,
+    /// Another text, with `--as edit`
+    #[arg(long)]
+    text: Option<String>,
+    /// Another page, with `--as edit`
+    #[arg(long)]
+    html: Option<String>,
+    /// Why
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+const ESCALATION: &[&str] = &["id", "rev", "state", "reason", "choices", "created_at", "expires_at", "done_at"];
+
+fn escalation_path(id: &str) -> String {
+    format!("/v1/escalations/{}", escaped(id))
+}
+
+/// Verbs about questions for people.
+pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        EscalationsVerb::List { reach, state, all } => {
+            let asked = [("state", Some(state).filter(|_| !all)), ("limit", Some("100".into()))];
+            let page = Client::find(&reach)?.get(&format!("/v1/escalations?{}", query(asked))).await?;
+            rows(out, &page, &["id", "asked", "reason", "state", "email"], |one| {
+                let fields = ["id", "created_at", "reason", "state"].map(|name| text(&one[name]));
+                [fields.as_slice(), &[text(&one["about"]["email"])]].concat()
+            });
+        }
+        EscalationsVerb::Show { reach, id } => {
+            let view = Client::find(&reach)?.get(&escalation_path(&id)).await?;
+            show(out, &view, ESCALATION);
+            if !out.is_json() {
+                show_draft(out, &view);
+            }
+        }
+        EscalationsVerb::Resolve(args) => resolve(out, *args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_draft(out: &Out, view: &Value) {
+    let draft = &view["draft"];
+    for (name, value) in
+        [("question", &view["about"]["question"]), ("to", &draft["to"]), ("subject", &draft["subject"])]
+    {
+        if !value.is_null() {
+            out.facts(&[(name, text(value))]);
+        }
+    }
+    if let Some(words) = draft["text"].as_str() {
+        out.line("");
+        out.line(words);
+    }
+    let diff = view["looks_like"]["diff"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !diff.is_empty() {
+        out.line(&out.dim("\nIt looks like this mail, which was sent:"));
+        diff.iter().filter_map(Value::as_str).for_each(|line| out.line(line));
+    }
+}
+
+async fn resolve(out: &Out, args: ResolveArgs) -> anyhow::Result<()> {
+    let client = Client::find(&args.reach)?;
+    let path = escalation_path(&args.id);
+    let rev = match args.rev {
+        Some(rev) => json!(rev),
+        None => client.get(&path).await?["rev"].clone(),
+    };
+    let mut body = json!({ "as": args.decision, "rev": rev, "reason": args.reason });
+    if args.subject.is_some() || args.text.is_some() || args.html.is_some() {
+        body["edit"] = json!({ "subject": args.subject, "text": args.text, "html": args.html });
+    }
+    let (_, view) = client.ask(Method::POST, &format!("{path}/resolve"), None, Some(&body)).await?;
+    show(out, &view, ESCALATION);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! `reply`, `thread` and `escalations` from a shell.
+
+use serde_json::json;
+
+use crate::binary::Desk;
+
+#[tokio::test]
+async fn a_message_is_answered_once_and_a_person_decides_from_a_shell() {
+    let desk = Desk::new();
+    let _server = desk.dev(&[]).await;
+    let mail = ["simulate", "inbound", "--from", "ann@example.com", "--subject", "Hello", "--text", "How are you?"];
+    desk.run(&mail).await.exits(0);
+    let waited = desk.run(&["wait", "agent@mailonce.test", "--timeout", "20"]).await.exits(0).json();
+    let message = waited["message"]["id"].as_str().unwrap().to_owned();
+    let reply = |text: &'static str, more: &'static [&'static str]| {
+        let words: Vec<String> =
+            ["reply", &message, "--text", text].iter().chain(more).map(ToString::to_string).collect();
+        let desk = &desk;
+        async move { desk.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).await }
+    };
+    let first = reply("Fine", &[]).await.exits(4).json();
+    let again = reply("Very well", &[]).await.exits(0).json();
+    assert_eq!((&again["id"], &again["guard"]), (&first["id"], &json!("already_answered")));
+    desk.run(&["reply", &message]).await.exits(64);
+
+    let threads = desk.run(&["thread", "list", "--inbox", "agent@mailonce.test"]).await.exits(0).json();
+    let thread = threads["data"][0]["id"].as_str().unwrap().to_owned();
+    let lease = desk.run(&["thread", "lease", &thread, "--holder", "shell"]).await.exits(0).json();
+    let refused = desk.run(&["thread", "lease", &thread, "--holder", "other"]).await.exits(5);
+    assert!(refused.err.contains("leased") && refused.err.contains("shell"), "{}", refused.err);
+    desk.run(&["thread", "release", &thread, "--token", lease["token"].as_str().unwrap()]).await.exits(0);
+    let done = desk.run(&["thread", "done", &thread]).await.exits(0).json();
+    assert!(done["handled_at"].is_string());
+    let shown = desk.run(&["thread", "show", &thread]).await.exits(0).json();
+    assert_eq!(shown["said"].as_array().unwrap().len(), 2);
+
+    for number in ["1", "2"] {
+        desk.run(&["reply", &message, "--text", "x", "--follow-up", number]).await;
+    }
+    let held = desk.run(&["reply", &message, "--text", "x", "--follow-up", "3"]).await.exits(3).json();
+    assert_eq!(held["guard"], "cap");
+    let asked = desk.run(&["escalations", "list"]).await.exits(0).json();
+    let id = asked["data"][0]["id"].as_str().unwrap().to_owned();
+    let one = desk.run(&["escalations", "show", &id]).await.exits(0).json();
+    assert_eq!((&one["reason"], &one["draft"]["id"]), (&json!("cap"), &held["id"]));
+    let decided =
+        desk.run(&["escalations", "resolve", &id, "--as", "reject", "--reason", "enough"]).await.exits(0).json();
+    assert_eq!((&decided["state"], &decided["decided"]["reason"]), (&json!("resolved"), &json!("enough")));
+    desk.run(&["escalations", "resolve", &id, "--as", "release"]).await.exits(5);
+    assert!(desk.run(&["escalations", "list"]).await.exits(0).json()["data"].as_array().unwrap().is_empty());
+}

@@ -1,0 +1,144 @@
+//! The content guard: a re-worded retry is held, and what only sounds alike is not.
+
+use serde_json::{Value, json};
+
+use crate::{
+    call::{patch, post},
+    world::{MINUTE, World, mail, mail_with},
+};
+
+fn said(subject: &str, text: &str) -> Value {
+    mail_with(json!({ "subject": subject, "text": text }))
+}
+
+over_memory_and_sqlite! {
+    async fn a_reworded_retry_without_a_key_is_held_and_its_token_lets_that_very_mail_go(world) {
+        world.wish(&said("Your order 4821", "Hello Ann, your order 4821 has shipped and arrives on Monday.")).await.is(202);
+        let again = said("Your order 4821", "Hi Ann, your order 4821 has shipped and arrives on Monday!");
+        let held = world.wish(&again).await.is(202);
+        assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("looks_duplicate")));
+        assert!(held["next"].as_str().unwrap().contains("distinct_token"));
+        assert_eq!(world.sent().await, 1);
+        let token = held.word("distinct_token");
+        let mut meant = again.clone();
+        meant["distinct_token"] = json!(token);
+        let other_people = mail_with(json!({ "to": "x@y.test", "distinct_token": token }));
+        world.wish(&other_people).await.refused(422, "key_mismatch");
+        let mut forged = meant.clone();
+        forged["distinct_token"] = json!(format!("{}0", &token[..token.len() - 1]));
+        if forged["distinct_token"] != meant["distinct_token"] {
+            world.wish(&forged).await.refused(422, "invalid_field");
+        }
+        world.send("another key", &meant).await.refused(422, "key_mismatch");
+        let stranger = world.team("strangers").await;
+        world.call(post("/v1/emails").by(&stranger).json(&meant)).await.refused(422, "invalid_field");
+        let released = world.wish(&meant).await.is(200);
+        assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
+        assert!(released.body.get("distinct_token").is_none());
+        assert_eq!(world.sent().await, 2);
+        // Used: it answers with that mail and makes no other.
+        assert_eq!(world.wish(&meant).await.is(200)["id"], held["id"]);
+        assert_eq!((world.sent().await, world.count().await), (2, 2));
+        assert_eq!(world.questions("").await[0]["state"], "moot");
+    }
+
+    async fn a_keyless_retry_of_a_keyed_mail_is_held(world) {
+        world.send("k", &mail()).await.is(202);
+        assert_eq!(world.wish(&mail()).await.is(202)["guard"], "looks_duplicate");
+    }
+
+    async fn keyed_mails_are_only_flagged(world) {
+        world.send("1", &mail()).await.is(202);
+        let second = world.send("2", &mail()).await.is(202);
+        assert_eq!((&second["state"], &second["guard"]), (&json!("queued"), &json!("looks_duplicate")));
+        assert!(second.body.get("distinct_token").is_none());
+        assert_eq!(world.sent().await, 2);
+        assert!(world.questions("").await.is_empty());
+        world.pass(11 * MINUTE);
+        assert!(world.send("3", &mail()).await.is(202).body.get("guard").is_none());
+    }
+
+    async fn a_team_chooses(world) {
+        let set = |keyed: &str, keyless: &str| json!({ "content_guard": { "keyed": keyed, "keyless": keyless } });
+        world.call(patch("/v1/settings").json(&set("hold", "off"))).await.is(200);
+        world.send("1", &mail()).await.is(202);
+        let held = world.send("2", &mail()).await.is(202);
+        assert_eq!(held["state"], "held");
+        let mut meant = mail();
+        meant["distinct_token"] = held["distinct_token"].clone();
+        let released = world.send("2", &meant).await.is(200);
+        assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
+        assert!(world.wish(&mail()).await.is(202).body.get("guard").is_none());
+        world.call(patch("/v1/settings").json(&set("loud", "off"))).await.refused(422, "invalid_field");
+    }
+
+    async fn of_two_that_come_at_once_one_is_held(world) {
+        let mail = mail();
+        let (one, two) = tokio::join!(world.wish(&mail), world.wish(&mail));
+        let states = [one.is(202)["state"].clone(), two.is(202)["state"].clone()];
+        assert!(states.contains(&json!("queued")) && states.contains(&json!("held")), "{states:?}");
+        assert_eq!(world.sent().await, 1);
+    }
+
+    async fn a_series_with_a_period_and_other_numbers_are_not_held(world) {
+        let reminder = |period: &str| mail_with(json!({
+            "subject": "Reminder", "text": "Please pay your invoice.",
+            "intent": { "type": "invoice.reminder", "entity": "inv_7", "period": period },
+        }));
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
+        for week in ["2026-W46", "2026-W47", "2026-W48"] {
+            assert_eq!(world.wish(&reminder(week)).await.is(202)["state"], "queued");
+        }
+        for build in [41, 42] {
+            let text = format!("Build {build} failed on main. See https://ci.test/{build} for the log.");
+            let sent = world.wish(&said(&format!("Build {build} failed"), &text)).await.is(202);
+            assert_eq!(sent["state"], "queued");
+        }
+        assert_eq!(world.sent().await, 5);
+    }
+
+    async fn the_corpus_of_pairs_is_judged_as_people_would(world) {
+        judge_corpus(&world).await;
+    }
+}
+
+/// Sends each pair to people of its own, and prints what became of it.
+async fn judge_corpus(world: &World) {
+    let pairs: Vec<(&str, &str, bool)> = CORPUS
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        .map(|line| {
+            let mut parts = line.split('|').map(str::trim);
+            let same = parts.next().unwrap() == "same";
+            (parts.next().unwrap(), parts.next().expect("a pair has two mails"), same)
+        })
+        .collect();
+    assert!(pairs.len() >= 60, "{} pairs", pairs.len());
+    let (mut table, mut wrong) = ([[0; 2]; 2], Vec::new());
+    for (at, (one, two, same)) in pairs.iter().enumerate() {
+        let mail = |text: &str| {
+            let (subject, text) = text.split_once("//").unwrap_or(("News", text));
+            mail_with(json!({ "to": format!("u{at}@example.com"), "subject": subject.trim(), "text": text.trim() }))
+        };
+        world.wish(&mail(one)).await.is(202);
+        let held = world.wish(&mail(two)).await.is(202)["state"] == "held";
+        table[usize::from(*same)][usize::from(held)] += 1;
+        if held != *same {
+            wrong.push(format!(
+                "{} though {}: {one} | {two}",
+                if held { "held" } else { "sent" },
+                if *same { "the same" } else { "two mails" }
+            ));
+        }
+    }
+    let [[passed, false_alarms], [missed, caught]] = table;
+    println!("content guard over {} pairs", pairs.len());
+    println!("                 held  sent");
+    println!("re-worded retry  {caught:>4}  {missed:>4}");
+    println!("two mails        {false_alarms:>4}  {passed:>4}");
+    wrong.iter().for_each(|line| println!("  {line}"));
+    assert_eq!(false_alarms, 0, "a mail that is meant was held: {wrong:#?}");
+    assert!(caught * 100 >= (caught + missed) * 85, "too many re-worded retries went out: {wrong:#?}");
+}
+
+const CORPUS: &str = include_str!("corpus/look_alikes.txt");

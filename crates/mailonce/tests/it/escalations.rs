@@ -1,0 +1,248 @@
+//! Questions for people: asked once, decided once, and what was decided is done.
+
+use mailonce_core::{
+    conversation::escalation::{Decided, Decision, Edit, Escalation},
+    dispatch::Act,
+    id::ApiKeyId,
+    port::store::Once,
+    record::{RecordChange, RecordEdit, RecordKind},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    call::{get, patch, post},
+    talk::{Letter, reply_path, word},
+    wired::Wired,
+    world::{DAY, HOUR, MINUTE, World, mail, mail_with},
+};
+
+/// Two mails of the same words, the second of which is held.
+async fn held(world: &World) -> (Value, Value) {
+    world.wish(&mail()).await.is(202);
+    let held = world.wish(&mail_with(json!({ "text": "Thank you for your order!" }))).await.is(202).body;
+    assert_eq!(held["state"], "held");
+    let asked = world.questions("reason=looks_duplicate&state=open").await.remove(0);
+    (held, asked)
+}
+
+async fn state(world: &World, email: &Value) -> String {
+    world.hand_over().await;
+    word(&world.email(email["id"].as_str().unwrap()).await, "state").to_owned()
+}
+
+over_memory_and_sqlite! {
+    async fn a_person_lets_a_held_email_go(world) {
+        let (email, asked) = held(&world).await;
+        let read = world.get(&format!("/v1/escalations/{}", word(&asked, "id"))).await.is(200);
+        assert_eq!(read["draft"]["text"], "Thank you for your order!");
+        let diff = json!(["  Order 4821", "- Thank you for your order.", "+ Thank you for your order!"]);
+        assert_eq!(read["looks_like"]["diff"], diff, "{}", read.text);
+        let done = world.decide(&asked, "release").await.is(200);
+        assert_eq!((&done["state"], &done["decided"]["as"]), (&json!("resolved"), &json!("release")));
+        assert!(done["done_at"].is_string() && done["decided"]["by"].is_string());
+        assert_eq!(state(&world, &email).await, "sent");
+        world.decide(&asked, "reject").await.refused(409, "not_open");
+        let told: Vec<Value> = world.events().await;
+        let kinds: Vec<&str> = told.iter().map(|event| word(event, "type")).filter(|kind| kind.starts_with("escalation")).collect();
+        assert_eq!(kinds, ["escalation.opened", "escalation.resolved"]);
+        assert!(told.iter().any(|event| event["type"] == "email.released"));
+    }
+
+    async fn a_person_rejects_a_held_email(world) {
+        let (email, asked) = held(&world).await;
+        world.decide(&asked, "reject").await.is(200);
+        assert_eq!(state(&world, &email).await, "cancelled");
+        assert_eq!(world.sent().await, 1);
+    }
+
+    async fn a_person_finds_other_words_and_they_go_once(world) {
+        let (email, asked) = held(&world).await;
+        let path = format!("/v1/escalations/{}/resolve", word(&asked, "id"));
+        let body = json!({ "as": "edit", "rev": 1, "edit": { "subject": "Invoice 17", "text": "Here it is." } });
+        for bad in [json!({ "as": "edit", "rev": 1 }), json!({ "as": "edit", "rev": 1, "edit": {} })] {
+            world.post(&path, &bad).await.refused(422, "invalid_field");
+        }
+        world.post(&path, &json!({ "as": "sent", "rev": 1 })).await.refused(422, "invalid_field");
+        world.post(&path, &json!({ "as": "release", "rev": 9 })).await.refused(409, "stale_rev");
+        let decide = || world.call(post(&path).key("d1").json(&body));
+        decide().await.is(200);
+        decide().await.is(200);
+        assert_eq!(state(&world, &email).await, "cancelled");
+        let old = world.email(email["id"].as_str().unwrap()).await;
+        let new = world.email(old["resent_as"].as_str().unwrap()).await;
+        assert_eq!((&new["subject"], &new["text"], &new["state"]), (&json!("Invoice 17"), &json!("Here it is."), &json!("sent")));
+        assert_eq!(world.sent().await, 2);
+    }
+
+    async fn what_was_decided_is_done_after_a_crash(world) {
+        let (email, asked) = held(&world).await;
+        let store = world.engine.store();
+        let team = store.teams().await.unwrap()[0].id;
+        let record = store.records(team, RecordKind::Escalation, None, 10).await.unwrap().rows.remove(0);
+        assert_eq!(record.id.to_string(), word(&asked, "id"));
+        let mut escalation: Escalation = serde_json::from_str(&record.about).unwrap();
+        let by = Some(ApiKeyId(uuid::Uuid::from_u128(1)));
+        let edit = Some(Edit { text: Some("Other words".into()), ..Edit::default() });
+        let decided = Decided { decision: Decision::Edit, at: world.engine.now(), by, reason: None, edit };
+        assert!(escalation.decide(decided));
+        // The process ends right here: the decision is written, and nothing was done.
+        let about = serde_json::to_string(&escalation).unwrap();
+        let edit = RecordEdit { team, kind: record.kind, id: record.id, rev: record.rev, about };
+        let changed = store.change_record(edit, None, world.engine.now()).await.unwrap();
+        assert!(matches!(changed, Once::Done(RecordChange::Changed(_))));
+        assert_eq!(state(&world, &email).await, "held");
+        for _ in 0..3 {
+            world.engine.tend_questions().await;
+        }
+        assert_eq!(state(&world, &email).await, "cancelled");
+        let read = world.get(&format!("/v1/escalations/{}", word(&asked, "id"))).await.is(200);
+        assert!(read["done_at"].is_string());
+        assert_eq!((world.sent().await, world.count().await), (2, 3), "the first, the held one, and its other words once");
+    }
+
+    async fn an_agent_asks_and_never_decides(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let message = world.hears(Letter::default()).await;
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["read", "reply", "send"] })).await;
+        let body = json!({ "question": "May I refund 40 EUR?", "message": message["id"] });
+        let asked = world.call(post("/v1/escalations").by(&agent).json(&body)).await.is(201);
+        let again = world.call(post("/v1/escalations").by(&agent).json(&body)).await.is(200);
+        assert_eq!(again["id"], asked["id"]);
+        assert_eq!((&asked["reason"], &asked["about"]["thread"]), (&json!("asked"), &message["thread_id"]));
+        let path = format!("/v1/escalations/{}/resolve", asked.word("id"));
+        let yes = json!({ "as": "release", "rev": 1, "reason": "yes, once" });
+        world.call(post(&path).by(&agent).json(&yes)).await.refused(403, "wrong_scope");
+        world.post(&path, &yes).await.is(200);
+        let read = world.call(get(&format!("/v1/escalations/{}", asked.word("id"))).by(&agent)).await.is(200);
+        assert_eq!(read["decided"]["reason"], "yes, once");
+        world.post("/v1/escalations", &json!({ "question": " " })).await.refused(422, "invalid_field");
+    }
+
+    async fn an_agents_own_key_cannot_release_what_a_cap_holds(world) {
+        let world = world.with_inboxes().await;
+        world.post("/v1/inboxes", &json!({ "username": "a", "caps": { "per_window": 0 } })).await.is(201);
+        let message = world.hears(Letter::default()).await;
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["read", "reply", "send"] })).await;
+        let body = json!({ "text": "x" });
+        let held = world.call(post(&reply_path(&message)).by(&agent).json(&body)).await.is(202);
+        assert_eq!((&held["guard"], &held["state"]), (&json!("cap"), &json!("held")));
+        let asked = world.questions("reason=cap").await.remove(0);
+        let path = format!("/v1/escalations/{}/resolve", word(&asked, "id"));
+        let yes = json!({ "as": "release", "rev": asked["rev"] });
+        world.call(post(&path).by(&agent).json(&yes)).await.refused(403, "wrong_scope");
+        assert_eq!(world.sent().await, 0);
+        world.decide(&asked, "edit").await.refused(422, "invalid_field");
+        world.decide(&asked, "release").await.is(200);
+        assert_eq!(world.sent().await, 1);
+    }
+
+    async fn what_answers_itself_is_closed(world) {
+        let (email, asked) = held(&world).await;
+        world.post(&format!("/v1/emails/{}/cancel", word(&email, "id")), &json!({})).await.is(200);
+        world.engine.tend_questions().await;
+        let read = world.get(&format!("/v1/escalations/{}", word(&asked, "id"))).await.is(200);
+        assert_eq!((&read["state"], &read["decided"]), (&json!("moot"), &Value::Null));
+        world.decide(&json!({ "id": asked["id"], "rev": read["rev"] }), "release").await.refused(409, "not_open");
+    }
+
+    async fn a_held_email_is_rejected_in_time_where_a_team_wants_that(world) {
+        let set = json!({ "held_expires": "2h", "content_guard": { "keyed": "hold" } });
+        let settings = world.call(patch("/v1/settings").json(&set)).await.is(200);
+        assert_eq!((&settings["held_expires_s"], &settings["content_guard"]["keyed"]), (&json!(7200), &json!("hold")));
+        let (email, asked) = held(&world).await;
+        assert!(asked["expires_at"].is_string());
+        world.pass(HOUR);
+        world.engine.tend_questions().await;
+        assert_eq!(state(&world, &email).await, "held");
+        world.pass(HOUR + MINUTE);
+        world.engine.tend_questions().await;
+        let read = world.get(&format!("/v1/escalations/{}", word(&asked, "id"))).await.is(200);
+        assert_eq!((&read["state"], &read["decided"]["by"]), (&json!("expired"), &Value::Null));
+        assert_eq!(state(&world, &email).await, "cancelled");
+        world.pass(DAY);
+    }
+
+    async fn people_are_told_by_mail_once(world) {
+        let set = json!({ "notify": { "from": "mailonce@example.com", "to": ["boss@example.com"] } });
+        world.call(patch("/v1/settings").json(&set)).await.is(200);
+        let wrong = json!({ "notify": { "from": "nobody", "to": ["boss@example.com"] } });
+        world.call(patch("/v1/settings").json(&wrong)).await.refused(422, "invalid_field");
+        let (_, asked) = held(&world).await;
+        world.engine.tend_questions().await;
+        let notices = world.get("/v1/emails?to=boss@example.com").await.is(200).rows();
+        assert_eq!(notices.len(), 1);
+        assert_eq!(notices[0]["subject"], "mailonce asks: looks_duplicate");
+        let text = world.email(word(&notices[0], "id")).await["text"].clone();
+        assert!(text.as_str().unwrap().contains(word(&asked, "id")));
+        assert_eq!(world.questions("").await.len(), 1, "a notice is not asked about");
+    }
+
+    async fn what_was_held_before_anybody_could_ask_is_asked_about(world) {
+        let to = |all: Value| mail_with(json!({ "to": all, "intent": { "type": "t", "entity": "e" } }));
+        world.wish(&to(json!(["a@x.test", "b@x.test"]))).await.is(202);
+        let held = world.wish(&to(json!(["b@x.test", "c@x.test"]))).await.is(202);
+        assert_eq!(held["guard"], "overlaps");
+        for _ in 0..3 {
+            world.engine.tend_questions().await;
+        }
+        let asked = world.questions("").await;
+        assert_eq!((asked.len(), &asked[0]["reason"]), (1, &json!("overlaps")));
+        assert_eq!(asked[0]["about"]["email"], held["id"]);
+    }
+
+    async fn a_person_settles_what_nobody_can_tell(world) {
+        let wired = Wired::new(world, false).await;
+        let world = &wired.world;
+        let id = world.send("k", &mail()).await.is(202).word("id");
+        let held = wired.lease("relay").await;
+        wired.mark(&held).await;
+        wired.crash(&held).await;
+        world.engine.tend_questions().await;
+        assert!(world.questions("").await.is_empty(), "something is still tried by itself");
+        let (store, now) = (world.engine.store(), world.engine.now());
+        let team = store.teams().await.unwrap()[0].id;
+        let wait = Act::Wait { number: 0, evidence: None, next: None };
+        let _waits = store.act(team, id.parse().unwrap(), wait, None, now).await.unwrap();
+        for _ in 0..2 {
+            world.engine.tend_questions().await;
+        }
+        let asked = world.questions("").await;
+        assert_eq!((asked.len(), &asked[0]["reason"], &asked[0]["state"]), (1, &json!("unknown"), &json!("open")));
+        assert_eq!(asked[0]["choices"], json!(["sent", "resend", "abandon"]));
+        world.decide(&asked[0], "release").await.refused(422, "invalid_field");
+        world.decide(&asked[0], "abandon").await.is(200);
+        assert_eq!(world.email(&id).await["state"], "abandoned");
+    }
+
+    async fn a_rule_wants_a_person_to_look_first(world) {
+        let rule = |name: &str, field: &str| json!({
+            "name": name, "direction": "outbound", "actions": [{ "type": "approve" }],
+            "match": { "conditions": [{ "field": field, "operator": "is", "value": "true" }] },
+        });
+        let made = world.post("/v1/rules", &rule("new people", "recipient.is_new")).await.is(201);
+        let first = world.send("1", &mail()).await.is(202);
+        assert_eq!((&first["state"], &first["guard"]), (&json!("held"), &json!("approval")));
+        assert!(first.body.get("distinct_token").is_none());
+        let asked = world.questions("reason=approval").await.remove(0);
+        world.decide(&asked, "release").await.is(200);
+        let other = mail_with(json!({ "subject": "Other", "text": "Something else entirely." }));
+        assert_eq!(world.send("2", &other).await.is(202)["state"], "queued", "by now they are known");
+        world.call(crate::call::delete(&format!("/v1/rules/{}", made.word("id")))).await.is(200);
+        for (field, mail) in [
+            ("has_attachments", mail_with(json!({ "attachments": [{ "content": "AAEC" }] }))),
+            ("recipient.is_outside", mail_with(json!({ "to": "x@elsewhere.test" }))),
+            ("is_first", mail_with(json!({ "from": "fresh@example.com" }))),
+        ] {
+            let made = world.post("/v1/rules", &rule(field, field)).await.is(201);
+            let held = world.send(field, &mail).await.is(202);
+            assert_eq!(held["guard"], "approval", "{field}");
+            let plain = mail_with(json!({ "to": "user@example.com", "text": format!("A mail about {field} alone.") }));
+            assert_eq!(world.send(&format!("plain {field}"), &plain).await.is(202)["state"], "queued", "{field}");
+            world.call(crate::call::delete(&format!("/v1/rules/{}", made.word("id")))).await.is(200);
+        }
+        let inbound = json!({ "name": "in", "actions": [{ "type": "approve" }],
+            "match": { "conditions": [{ "field": "subject", "operator": "is", "value": "x" }] } });
+        world.post("/v1/rules", &inbound).await.refused(422, "invalid_field");
+    }
+}

@@ -1,0 +1,187 @@
+//! Loops: our own agents, robots and lists are not answered, and a person learns of it.
+
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+use crate::{
+    call::{patch, post},
+    talk::{Letter, word},
+    wired::Wired,
+    world::MINUTE,
+};
+
+/// A mail of our own that comes round, with a head that somebody wrote anew.
+fn own_mail(email: &Value, to: &str) -> String {
+    format!(
+        "From: {}\nTo: {to}\nMessage-ID: {}\nSubject: {}\nIn-Reply-To: <x@y>\n\nHello\n",
+        word(email, "from"),
+        word(email, "message_id"),
+        word(email, "subject")
+    )
+}
+
+over_memory_and_sqlite! {
+    async fn two_of_our_own_agents_do_not_answer_each_other(world) {
+        let world = world.with_inboxes().await;
+        (world.inbox("a").await, world.inbox("b").await);
+        let raw = "From: Agent B <b+sales@agents.test>\nTo: a@agents.test\nMessage-ID: <1@x>\nSubject: Hi\n\nHello\n";
+        let message = world.hears_raw(raw).await;
+        assert_eq!((&message["own"], &message["state"]), (&json!("address"), &json!("skipped")));
+        let refused = world.reply(&message, "Hello back").await.refused(422, "self");
+        assert_eq!((&refused["why"], &refused["guard"]), (&json!("address"), &json!("self")));
+        world.reply(&message, "Hello once more").await.refused(422, "self");
+        let asked = world.questions("reason=loop").await;
+        assert_eq!((asked.len(), &asked[0]["about"]["thread"]), (1, &message["thread_id"]));
+        assert_eq!(world.sent().await, 0);
+        let next = world.post("/v1/inboxes/a@agents.test/next", &json!({})).await.is(200);
+        assert!(next.rows().is_empty(), "nobody is offered it either");
+    }
+
+    async fn our_own_mail_that_comes_round_is_known_by_its_message_id(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let mail = crate::world::mail_with(json!({ "from": "news@example.com", "to": ["a@agents.test"] }));
+        let sent = world.send("k", &mail).await.is(202).word("id");
+        let email = world.email(&sent).await;
+        let message = world.hears_raw(&own_mail(&email, "a@agents.test")).await;
+        assert_eq!(message["own"], "message_id");
+        world.reply(&message, "x").await.refused(422, "self");
+        // Another team's agent may answer it.
+        let raw = "From: news@example.com\nTo: a@agents.test\nMessage-ID: <other@x>\nSubject: Hi\n\nHello\n";
+        assert_eq!(world.hears_raw(raw).await["own"], Value::Null);
+    }
+
+    async fn an_answer_carries_its_thread_and_our_mark_and_is_known_by_it(world) {
+        let mut wired = Wired::new(world, false).await;
+        let about = json!({ "address": "a@agents.test", "says_automatic": true });
+        wired.world.post("/v1/inboxes", &about).await.is(201);
+        let head = "References: <0@shop.test>\n".to_owned();
+        let message = wired.world.hears(Letter { head, ..Letter::default() }).await;
+        wired.world.reply(&message, "Fine").await.is(202);
+        let (stop, stopped) = watch::channel(false);
+        let working = tokio::spawn(Arc::clone(&wired.world.engine).hand_off(stopped));
+        let bytes = tokio::time::timeout(Duration::from_secs(20), wired.frozen.recv()).await.unwrap().unwrap();
+        stop.send_replace(true);
+        working.await.unwrap();
+        let mail = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
+        for line in ["In-Reply-To: <1@shop.test>", "References: <0@shop.test> <1@shop.test>", "Auto-Submitted: auto-replied"] {
+            assert_eq!(mail.matches(line).count(), 1, "{line} in {mail}");
+        }
+        // A list sends it back under names of its own.
+        let came_round = |mark: bool| {
+            let kept = mail.lines().map(|line| match line.split_once(": ") {
+                Some(("From", _)) => "From: list@lists.test".to_owned(),
+                Some(("Message-ID", _)) => format!("Message-ID: <{mark}@lists.test>"),
+                Some(("X-Mailonce-Loop", _)) if !mark => "X-Mailonce-Loop: 00000000000000000000000000000000".to_owned(),
+                Some(("Auto-Submitted", _)) => "X-Was: automatic".to_owned(),
+                _ => line.to_owned(),
+            });
+            kept.collect::<Vec<_>>().join("\n")
+        };
+        let own = wired.world.hears_raw(&came_round(true)).await;
+        assert_eq!(own["own"], "loop_mark", "{own}");
+        wired.world.reply(&own, "x").await.refused(422, "self");
+        assert_eq!(wired.world.hears_raw(&came_round(false)).await["own"], Value::Null);
+    }
+
+    async fn an_inbox_of_another_team_is_answered(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let stranger = world.team("strangers").await;
+        world.call(post("/v1/inboxes").by(&stranger).json(&json!({ "username": "z" }))).await.is(201);
+        let raw = "From: z@agents.test\nTo: a@agents.test\nMessage-ID: <1@x>\nSubject: Hi\n\nHello\n";
+        let message = world.hears_raw(raw).await;
+        assert_eq!((&message["own"], &message["state"]), (&Value::Null, &json!("unanswered")));
+        world.reply(&message, "Hello").await.is(202);
+    }
+
+    async fn an_out_of_office_robot_is_not_answered(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let head = "Auto-Submitted: auto-replied\n".to_owned();
+        let message = world.hears(Letter { head, subject: "I am away", ..Letter::default() }).await;
+        assert_eq!(message["state"], "skipped");
+        let refused = world.reply(&message, "x").await.refused(422, "automatic");
+        assert_eq!((&refused["why"], &refused["hard"]), (&json!("auto_submitted"), &json!(true)));
+        assert_eq!(world.questions("reason=loop&state=open").await.len(), 1);
+        assert_eq!(world.sent().await, 0);
+    }
+
+    async fn a_robot_that_says_nothing_and_changes_everything_is_stopped_by_the_cap(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let (mut ids, mut answered, mut held) = (Vec::<String>::new(), 0, None);
+        for round in 0..6 {
+            let head = match ids.last() {
+                Some(last) => format!("In-Reply-To: {last}\n"),
+                None => String::new(),
+            };
+            let (from, id, subject) =
+                (format!("robot-{round}@shop.test"), format!("r{round}"), format!("Ticket [#{round}] changed"));
+            let letter = Letter { from: &from, id: &id, subject: &subject, head, text: "We got your mail." };
+            let message = world.hears(letter).await;
+            let answer = world.reply(&message, "Thank you").await.is(202);
+            if answer["state"] == "held" {
+                assert_eq!(answer["guard"], "cap");
+                held = Some(answer);
+                break;
+            }
+            answered += 1;
+            ids.push(answer.word("message_id"));
+            world.pass(MINUTE / 2);
+        }
+        assert!(held.is_some(), "it went round {answered} times and was not stopped");
+        assert_eq!((answered, world.sent().await), (3, 3));
+        assert_eq!(world.questions("reason=cap&state=open").await.len(), 1);
+    }
+
+    async fn a_mailing_list_is_answered_only_where_an_inbox_wants_that(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let head = || "List-Id: <dev.shop.test>\nPrecedence: list\n".to_owned();
+        let message = world.hears(Letter { head: head(), ..Letter::default() }).await;
+        let refused = world.reply(&message, "x").await.refused(422, "automatic");
+        assert_eq!((&refused["why"], &refused["hard"]), (&json!("list"), &json!(false)));
+        assert_eq!(world.questions("reason=loop").await.len(), 1);
+        let soft = json!({ "answers_soft": true });
+        world.call(patch(&format!("/v1/inboxes/{inbox}")).json(&soft)).await.is(200);
+        world.reply(&message, "Dear list").await.is(202);
+        let later = world.hears(Letter { id: "2", head: head(), ..Letter::default() }).await;
+        assert_eq!(later["state"], "unanswered", "now it is work");
+        let hard = world.hears(Letter { id: "3", head: "Auto-Submitted: auto-replied\n".into(), ..Letter::default() }).await;
+        world.reply(&hard, "x").await.refused(422, "automatic");
+    }
+
+    async fn published_examples_of_automatic_mail_are_known(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        for (at, (head, subject, automatic)) in EXAMPLES.iter().enumerate() {
+            let (id, head) = (format!("e{at}"), format!("{head}\n"));
+            let message = world.hears(Letter { id: &id, subject, head, ..Letter::default() }).await;
+            assert_eq!(message["automatic"]["reason"].as_str(), *automatic, "{id} {subject}");
+            let answer = world.reply(&message, &format!("answer {at}")).await;
+            assert_eq!(answer.status, if automatic.is_some() { 422 } else { 202 }, "{}", answer.text);
+            world.pass(10 * MINUTE);
+        }
+    }
+}
+
+/// Heads as RFC 3834, RFC 5230 and common programs write them, a subject, and why it is automatic.
+const EXAMPLES: &[(&str, &str, Option<&str>)] = &[
+    ("Auto-Submitted: auto-replied (vacation)", "Auto: Hello", Some("auto_submitted")),
+    ("Auto-Submitted: auto-generated", "Backup done", Some("auto_submitted")),
+    ("Auto-Submitted: auto-notified; owner-email=\"me@example.com\"", "New mail", Some("auto_submitted")),
+    ("Auto-Submitted: no", "Hello", None),
+    ("X-Auto-Response-Suppress: None", "Hello", None),
+    ("X-Auto-Response-Suppress: DR, RN, NRN", "Hello", None),
+    ("X-Auto-Response-Suppress: OOF, AutoReply", "Report", Some("suppressed")),
+    ("X-Auto-Response-Suppress: All", "Report", Some("suppressed")),
+    ("Precedence: bulk", "News", Some("precedence")),
+    ("Precedence: auto_reply", "Away", Some("precedence")),
+    ("X-Autoreply: yes", "Away", Some("auto_reply")),
+    ("List-Unsubscribe: <https://shop.test/u>", "Offers", Some("list")),
+    ("X-Loop: robot@shop.test", "Hello", Some("loop")),
+    ("X-Mailer: Outlook", "Automatic reply: Hello", Some("absence")),
+    ("X-Mailer: Outlook", "Re: Out of office policy", None),
+];

@@ -1,0 +1,282 @@
+//! Answers: one for each message, whoever asks and however often.
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tower::ServiceExt as _;
+
+use crate::{
+    call::{Answer, get, post},
+    talk::{Letter, reply_path, word},
+    world::{MINUTE, World},
+};
+
+async fn content(world: &World, email: &str) -> Value {
+    world.get(&format!("/v1/emails/{email}")).await.is(200).body
+}
+
+over_memory_and_sqlite! {
+    async fn an_answer_goes_where_it_belongs(world) {
+        let world = world.with_inboxes().await;
+        world.post("/v1/inboxes", &json!({ "username": "a", "name": "Agent, A" })).await.is(201);
+        let head = "Reply-To: Desk <desk@shop.test>\nReferences: <0@shop.test>\n".to_owned();
+        let message = world.hears(Letter { subject: "RE: AW: Hello", head, ..Letter::default() }).await;
+        let sent = world.reply(&message, "Fine.").await.is(202);
+        assert_eq!((&sent["thread_id"], &sent["fence"]), (&message["thread_id"], &json!(0)));
+        let email = content(&world, &sent.word("id")).await;
+        assert_eq!(email["from"], "a@agents.test");
+        assert_eq!(email["to"], json!(["desk@shop.test"]));
+        assert_eq!(email["subject"], "Re: Hello");
+        assert_eq!((&email["answers"], &email["thread_id"]), (&message["id"], &message["thread_id"]));
+        let headers = email["headers"].clone();
+        assert_eq!(headers["In-Reply-To"], "<1@shop.test>", "{email}");
+        assert_eq!(headers["References"], "<0@shop.test> <1@shop.test>");
+    }
+
+    async fn everybody_gets_an_answer_to_all_but_ourselves(world) {
+        let world = world.with_inboxes().await;
+        (world.inbox("a").await, world.inbox("b").await);
+        let raw = "From: ann@shop.test\nTo: A <a@agents.test>, bob@shop.test, b+x@agents.test\n\
+            Cc: cyd@shop.test, Ann@shop.test\nMessage-ID: <1@shop.test>\nSubject: Hi\n\nHello\n";
+        let message = world.hears_raw(raw).await;
+        let sent = world.reply_with(&message, json!({ "text": "Hi", "reply_all": true })).await.is(202);
+        let email = content(&world, &sent.word("id")).await;
+        assert_eq!((&email["to"], &email["cc"]), (&json!(["ann@shop.test", "bob@shop.test"]), &json!(["cyd@shop.test"])));
+    }
+
+    async fn the_message_stands_below_the_answer_without_its_secrets(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let text = "Your verification code is 482913.";
+        let message = world.hears(Letter { subject: "Your sign-in code", text, ..Letter::default() }).await;
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["read", "reply"] })).await;
+        let body = json!({ "text": "Thanks.", "html": "<p>Thanks.</p>", "quote": true });
+        let sent = world.call(post(&reply_path(&message)).by(&agent).json(&body)).await.is(202);
+        let email = content(&world, &sent.word("id")).await;
+        let said = word(&email, "text");
+        assert!(said.starts_with("Thanks.\n\nOn ") && said.contains("\n> Your verification code is "), "{said}");
+        assert!(!email.to_string().contains("482913"), "{email}");
+        assert!(word(&email, "html").contains("<blockquote>"));
+    }
+
+    async fn the_same_webhook_from_50_connections_at_8_workers_is_one_mail_and_49_reasons(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let raw = Letter::default().raw();
+        for _ in 0..50 {
+            world.arrives(&["a@agents.test"], &raw).await;
+        }
+        let messages = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).rows();
+        assert_eq!(messages.len(), 1);
+        let answers = Arc::new(tokio::sync::Mutex::new(Vec::new()));
+        let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let mut workers = tokio::task::JoinSet::new();
+        for worker in 0..8 {
+            let (router, secret, path) = (world.router(), world.secret.clone(), reply_path(&messages[0]));
+            let (answers, calls) = (Arc::clone(&answers), Arc::clone(&calls));
+            workers.spawn(async move {
+                while calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 50 {
+                    // Each worker's model finds words of its own.
+                    let body = json!({ "text": format!("Answer in the words of worker {worker}") });
+                    let request = post(&path).json(&body).request(&secret);
+                    let answer = Answer::read(router.clone().oneshot(request).await.unwrap()).await;
+                    answers.lock().await.push(answer);
+                }
+            });
+        }
+        while workers.join_next().await.is_some() {}
+        let answers = answers.lock().await;
+        assert_eq!(answers.len(), 50);
+        let firsts: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 202).collect();
+        assert_eq!(firsts.len(), 1);
+        for answer in answers.iter().filter(|answer| answer.status != 202) {
+            assert_eq!((answer.status, &answer["guard"]), (200, &json!("already_answered")), "{}", answer.text);
+            assert_eq!(answer["id"], firsts[0]["id"]);
+            assert!(answer.is_replay() && answer["next"].as_str().unwrap().contains("already answered"));
+        }
+        assert_eq!(world.sent().await, 1);
+        world.engine.write_suppressed().await;
+        let email = content(&world, &firsts[0].word("id")).await;
+        assert_eq!(email["suppressed"], 49);
+        assert_eq!(email["suppressed_calls"][0]["reason"], "already_answered", "{email}");
+    }
+
+    async fn the_tool_and_the_final_text_of_one_turn_are_one_mail(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let message = world.hears(Letter::default()).await;
+        let tool = world.reply(&message, "I have booked the table for eight.").await.is(202);
+        // The framework sends the model's last words as well, under a key of its own.
+        let body = json!({ "text": "Done! Your table is booked." });
+        let last = world.call(post(&reply_path(&message)).key("turn-1").json(&body)).await.is(200);
+        assert_eq!((&last["guard"], &last["id"]), (&json!("already_answered"), &tool["id"]));
+        assert_eq!(world.sent().await, 1);
+        let read = world.get(&format!("/v1/messages/{}", word(&message, "id"))).await.is(200);
+        assert_eq!((&read["state"], &read["answers"]), (&json!("answered"), &json!([tool["id"]])));
+    }
+
+    async fn a_wanted_follow_up_is_sent_once_as_well(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let message = world.hears(Letter::default()).await;
+        let first = world.reply(&message, "One").await.is(202);
+        let body = |text: &str| json!({ "text": text, "follow_up": 1 });
+        let second = world.reply_with(&message, body("And another thing")).await.is(202);
+        assert_ne!(first["id"], second["id"]);
+        let again = world.reply_with(&message, body("And yet another")).await.is(200);
+        assert_eq!((&again["id"], &again["guard"]), (&second["id"], &json!("already_answered")));
+        assert_eq!(world.sent().await, 2);
+    }
+
+    async fn the_slot_is_free_again_when_the_answer_never_left(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let message = world.hears(Letter::default()).await;
+        let first = world.reply(&message, "Wrong").await.is(202).word("id");
+        world.post(&format!("/v1/emails/{first}/cancel"), &json!({})).await.is(200);
+        let second = world.reply(&message, "Right").await.is(202);
+        assert_ne!(second["id"], json!(first));
+        assert_eq!(world.sent().await, 1);
+    }
+
+    async fn a_key_is_looked_up_before_any_guard(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let message = world.hears(Letter::default()).await;
+        let body = json!({ "text": "Fine" });
+        let call = || world.call(post(&reply_path(&message)).key("k").json(&body));
+        let first = call().await.is(202);
+        let again = call().await.is(200);
+        assert_eq!((&again["id"], again.body.get("guard")), (&first["id"], None));
+        let other = json!({ "text": "Other" });
+        world.call(post(&reply_path(&message)).key("k").json(&other)).await.refused(422, "key_mismatch");
+        world.send("k", &crate::world::mail()).await.refused(422, "key_mismatch");
+    }
+
+    async fn a_newer_message_must_have_been_seen(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let old = world.hears(Letter::default()).await;
+        let head = "In-Reply-To: <1@shop.test>\n".to_owned();
+        let new = world.hears(Letter { id: "2", head, text: "Forget it!", ..Letter::default() }).await;
+        assert_eq!(old["thread_id"], new["thread_id"]);
+        let refused = world.reply(&old, "Sure").await.refused(409, "newer_message");
+        assert_eq!((&refused["message"], &refused["guard"]), (&new["id"], &json!("newer_message")));
+        assert_eq!(world.sent().await, 0);
+        let seen = json!({ "text": "Never mind", "seen": [new["id"]] });
+        world.reply_with(&old, seen).await.is(202);
+        world.reply(&new, "All right").await.is(202);
+        assert_eq!(world.sent().await, 2);
+    }
+
+    async fn the_fourth_answer_within_minutes_is_held_and_asked_about(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let message = world.hears(Letter::default()).await;
+        for n in 0..3 {
+            world.reply_with(&message, json!({ "text": format!("{n}"), "follow_up": n })).await.is(202);
+        }
+        let held = world.reply_with(&message, json!({ "text": "more", "follow_up": 3 })).await.is(202);
+        assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("cap")));
+        assert!(held.body.get("distinct_token").is_none(), "an agent must not release it: {}", held.text);
+        let asked = world.questions("reason=cap").await;
+        assert_eq!(asked.len(), 1);
+        assert_eq!(asked[0]["about"]["email"], held["id"]);
+        assert_eq!(asked[0]["choices"], json!(["release", "edit", "reject"]));
+        let thread = world.get(&format!("/v1/threads/{}", word(&message, "thread_id"))).await.is(200);
+        assert_eq!((&thread["replies"]["in_window"], &thread["replies"]["caps"]["per_window"]), (&json!(3), &json!(3)));
+        world.pass(6 * MINUTE);
+        world.reply_with(&message, json!({ "text": "later", "follow_up": 4 })).await.is(202);
+        assert_eq!(world.sent().await, 4);
+    }
+
+    async fn caps_are_the_inboxes_own(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let patch = json!({ "caps": { "per_window": 1 } });
+        let path = format!("/v1/inboxes/{inbox}");
+        let changed = world.call(crate::call::patch(&path).json(&patch)).await.is(200);
+        assert_eq!((&changed["caps"]["per_window"], &changed["caps"]["per_day"]), (&json!(1), &json!(20)));
+        let wrong = json!({ "caps": { "per_day": 100_000 } });
+        world.call(crate::call::patch(&path).json(&wrong)).await.refused(422, "invalid_field");
+        let message = world.hears(Letter::default()).await;
+        world.reply(&message, "one").await.is(202);
+        let held = world.reply_with(&message, json!({ "text": "two", "follow_up": 1 })).await.is(202);
+        assert_eq!(held["state"], "held");
+    }
+
+    async fn a_message_is_passed_on_once_to_the_same_people(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let head = "Content-Type: multipart/mixed; boundary=b\n".to_owned();
+        let text = "--b\nContent-Type: text/plain\n\nSee the file.\n--b\nContent-Type: text/csv\n\
+            Content-Disposition: attachment; filename=x.csv\n\n1,2\n--b--\n";
+        let message = world.hears(Letter { head, text, ..Letter::default() }).await;
+        let path = format!("/v1/messages/{}/forward", word(&message, "id"));
+        let first = world.post(&path, &json!({ "to": "boss@shop.test", "text": "For you" })).await.is(202);
+        let again = world.post(&path, &json!({ "to": ["Boss@shop.test"], "text": "In other words" })).await.is(200);
+        assert_eq!((&again["id"], &again["guard"]), (&first["id"], &json!("already_answered")));
+        let other = world.post(&path, &json!({ "to": "team@shop.test" })).await.is(202);
+        assert_ne!(other["id"], first["id"]);
+        let email = content(&world, &first.word("id")).await;
+        assert_eq!(email["subject"], "Fwd: Hello");
+        let said = word(&email, "text");
+        assert!(said.starts_with("For you\n\n---------- Forwarded message") && said.contains("See the file."), "{said}");
+        assert_eq!(email["attachments"][0]["filename"], "x.csv", "{email}");
+        // A forward answers nobody.
+        assert_eq!(world.get(&format!("/v1/messages/{}", word(&message, "id"))).await["state"], "unanswered");
+        world.reply(&message, "Passed on").await.is(202);
+    }
+
+    async fn a_thread_shows_both_directions_in_order(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let first = world.hears(Letter::default()).await;
+        world.pass(MINUTE);
+        let sent = world.reply(&first, "Fine").await.is(202);
+        world.pass(MINUTE);
+        // A program that names only what it answers.
+        let head = format!("In-Reply-To: {}\n", sent.word("message_id"));
+        let second = world.hears(Letter { id: "2", head, text: "Good", ..Letter::default() }).await;
+        assert_eq!(second["thread_id"], first["thread_id"]);
+        let thread = world.get(&format!("/v1/threads/{}", word(&first, "thread_id"))).await.is(200);
+        let said = thread["said"].as_array().unwrap();
+        let kinds: Vec<&str> = said.iter().map(|said| word(said, "type")).collect();
+        assert_eq!(kinds, ["message", "email", "message"], "{}", thread.text);
+        assert_eq!((&said[1]["email"]["id"], &said[2]["message"]["id"]), (&sent["id"], &second["id"]));
+        assert_eq!((&thread["messages"], &thread["emails"]), (&json!(2), &json!(1)));
+        let path = format!("/v1/threads/{}", word(&first, "thread_id"));
+        let patch = json!({ "labels": ["vip"], "handled": true });
+        let changed = world.call(crate::call::patch(&path).json(&patch)).await.is(200);
+        assert!(changed["labels"] == json!(["vip"]) && changed["handled_at"].is_string());
+        assert_eq!(world.get("/v1/threads?label=vip&handled=true").await.is(200).rows().len(), 1);
+        assert_eq!(world.get("/v1/threads?handled=false").await.is(200).rows().len(), 0);
+        world.get("/v1/threads?handled=perhaps").await.refused(400, "invalid_query");
+    }
+
+    async fn an_agent_needs_the_scope_and_the_inbox(world) {
+        let world = world.with_inboxes().await;
+        let (a, _) = (world.inbox("a").await, world.inbox("b").await);
+        let message = world.hears(Letter::default()).await;
+        let reader = world.api_key(&json!({ "name": "r", "scopes": ["read", "send"] })).await;
+        let body = json!({ "text": "x" });
+        let reply = |secret: &str| world.call(post(&reply_path(&message)).by(secret).json(&body));
+        reply(&reader).await.refused(403, "wrong_scope");
+        let about = |inbox: &str| json!({ "name": "t", "scopes": ["read", "reply"], "inboxes": [inbox] });
+        let other = world.api_key(&about("b@agents.test")).await;
+        reply(&other).await.refused(404, "not_found");
+        let thread = format!("/v1/threads/{}", word(&message, "thread_id"));
+        world.call(get(&thread).by(&other)).await.refused(404, "not_found");
+        assert!(world.call(get("/v1/threads").by(&other)).await.is(200).rows().is_empty());
+        let own = world.api_key(&about(&a)).await;
+        reply(&own).await.is(202);
+    }
+
+    async fn answers_say_that_a_machine_wrote_them_where_an_inbox_wants_that(world) {
+        let world = world.with_inboxes().await;
+        world.post("/v1/inboxes", &json!({ "username": "a", "says_automatic": true })).await.is(201);
+        let message = world.hears(Letter::default()).await;
+        let sent = world.reply(&message, "Fine").await.is(202).word("id");
+        let email = content(&world, &sent).await;
+        assert_eq!(email["headers"]["Auto-Submitted"], "auto-replied", "{email}");
+    }
+}
