@@ -82,7 +82,9 @@ impl Desk {
     fn room(&self, under_way: usize, even: i64) -> usize {
         let rate = self.endpoint().about.rate_per_s.map(f64::from);
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = pace.window.saturating_sub(under_way);
+        // A few at a time, so that not every answer costs a lease of its own.
+        let free = pace.window.saturating_sub(under_way);
+        let room = if free < pace.window / 4 { 0 } else { free };
         let Some(rate) = rate else { return room };
         pace.tokens = (pace.tokens + (even - pace.at).max(0) as f64 / 1_000.0 * rate).min(rate.max(1.0));
         pace.at = even;
@@ -229,7 +231,7 @@ impl Engine {
             }
             tokio::select! {
                 biased;
-                Some(_) = under_way.join_next() => {}
+                Some(_) = under_way.join_next() => while under_way.try_join_next().is_some() {},
                 () = desk.news.notified() => {}
                 () = tokio::time::sleep(desk.next_token()), if room == 0 && !ending => {}
                 _ = stop.changed() => {}

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointState, Filter},
+    endpoint::{Endpoint, EndpointReason, EndpointState, Filter},
     event::Cursor,
     id::EndpointId,
     problem::{Code, FieldError, Problem},
@@ -155,7 +155,7 @@ impl EndpointBody {
             headers: about.headers.into_keys().collect(),
             rate_per_s: about.rate_per_s,
             state: endpoint.state.word(),
-            reason: endpoint.reason.map(|reason| reason.word()),
+            reason: endpoint.reason.map(EndpointReason::word),
             since: endpoint.since.to_string(),
             failing_since: endpoint.failing_since.map(|at| at.to_string()),
             cursor: app.engine.cursor(endpoint.cursor).to_string(),

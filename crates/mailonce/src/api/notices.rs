@@ -5,7 +5,7 @@ use mailonce_core::{
     event::Kind,
     id::NoticeId,
     limits,
-    notice::{Notice, NoticeAttempt, NoticeQuery, NoticeState, Recovery, Since},
+    notice::{Notice, NoticeAttempt, NoticeQuery, NoticeState, Recovery, Since, Trouble},
     problem::{Code, FieldError, Problem},
     team::Scope,
     time::Time,
@@ -82,7 +82,7 @@ impl From<NoticeAttempt> for NoticeAttemptBody {
             number: attempt.number,
             at: attempt.at.to_string(),
             status: attempt.status,
-            trouble: attempt.trouble.map(|trouble| trouble.word()),
+            trouble: attempt.trouble.map(Trouble::word),
             latency_ms: attempt.latency_ms,
             answer: attempt.answer,
         }
