@@ -75,6 +75,10 @@ words! {
         EscalationOpened = "escalation.opened",
         /// A question was answered, by a person, by time or by itself.
         EscalationResolved = "escalation.resolved",
+        /// The records of a sending domain were all found.
+        DomainVerified = "domain.verified",
+        /// The records of a sending domain that was verified are there no more.
+        DomainFailed = "domain.failed",
         /// An endpoint gets nothing any more until somebody enables it again.
         EndpointDisabled = "endpoint.disabled",
         /// A key got another memory.
@@ -98,6 +102,7 @@ impl Kind {
             Self::EscalationOpened | Self::EscalationResolved => "escalation",
             Self::DeliveryDuplicate | Self::DeliveryRefused | Self::DeliveryFailed => "delivery",
             Self::ArtifactFound | Self::ArtifactConsumed | Self::ArtifactApplied => "artifact",
+            Self::DomainVerified | Self::DomainFailed => "domain",
             Self::EndpointDisabled => "endpoint",
             _ => "email",
         }
@@ -105,7 +110,7 @@ impl Kind {
 }
 
 /// An event before it has its number.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     /// What happened.
     pub kind: Kind,

@@ -94,6 +94,8 @@ pub struct RecordEdit {
     pub rev: u32,
     /// What it is to say from now on.
     pub about: String,
+    /// What is told of it, when it is changed.
+    pub told: Option<NewEvent>,
 }
 
 /// The answer to a change of a record.

@@ -34,7 +34,8 @@ impl Engine {
             let now = self.now();
             escalation.done_at = Some(now);
             let about = serde_json::to_string(&escalation).map_err(|error| unreadable(&record, &error))?;
-            let edit = RecordEdit { team: record.team, kind: record.kind, id: record.id, rev: record.rev, about };
+            let edit =
+                RecordEdit { team: record.team, kind: record.kind, id: record.id, rev: record.rev, about, told: None };
             match self.store.change_record(edit, None, now).await? {
                 Once::Done(RecordChange::Stale(current)) => record = current,
                 _ => return Ok(()),

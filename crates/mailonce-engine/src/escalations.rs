@@ -205,7 +205,7 @@ impl Engine {
                 edit: verdict.edit,
             };
             let escalation = self.decided(&record, verdict.rev, decided).await?;
-            let edit = RecordEdit { team, kind, id, rev: record.rev, about: records::write(&escalation)? };
+            let edit = RecordEdit { team, kind, id, rev: record.rev, about: records::write(&escalation)?, told: None };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 Once::Done(RecordChange::Changed(_)) | Once::Repeated(_) => {}

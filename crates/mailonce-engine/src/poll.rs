@@ -257,7 +257,7 @@ impl Engine {
     /// Writes how far a turn is. False when somebody else wrote in between.
     async fn save_turn(&self, turn: &mut Turn) -> Result<bool, StoreError> {
         let Record { team, kind, id, rev, .. } = turn.record;
-        let edit = RecordEdit { team, kind, id, rev, about: turn.cursor.write()? };
+        let edit = RecordEdit { team, kind, id, rev, about: turn.cursor.write()?, told: None };
         match self.store.change_record(edit, None, self.now()).await? {
             Once::Done(RecordChange::Changed(record)) => {
                 turn.record = record;

@@ -209,7 +209,8 @@ impl Engine {
     /// Writes what a question became, unless somebody was faster.
     async fn rewrite(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
         let about = serde_json::to_string(escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let edit = RecordEdit { team: record.team, kind: record.kind, id: record.id, rev: record.rev, about };
+        let edit =
+            RecordEdit { team: record.team, kind: record.kind, id: record.id, rev: record.rev, about, told: None };
         let _raced = self.store.change_record(edit, None, self.now()).await?;
         Ok(())
     }

@@ -157,7 +157,7 @@ impl Engine {
             let now = self.now();
             let done = match found {
                 Some(Record { id, rev, .. }) => {
-                    let edit = RecordEdit { team, kind, id, rev, about };
+                    let edit = RecordEdit { team, kind, id, rev, about, told: None };
                     let changed = self.store.change_record(edit, None, now).await.map_err(unavailable)?;
                     matches!(changed, Once::Done(RecordChange::Changed(_)))
                 }

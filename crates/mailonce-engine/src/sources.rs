@@ -345,7 +345,7 @@ impl Engine {
             let now = self.now();
             let about = self.rotated_about(&record, &rotation, now)?;
             let Record { team, kind, id, rev, .. } = record;
-            let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)? };
+            let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)?, told: None };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 Once::Done(RecordChange::Changed(changed)) => {

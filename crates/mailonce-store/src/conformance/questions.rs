@@ -92,7 +92,7 @@ fn record(team: TeamId, question: &Escalation) -> Record {
 
 async fn change(store: &Ledger, record: &Record, says: &Escalation) -> RecordChange {
     let Record { team, kind, id, rev, .. } = *record;
-    let edit = RecordEdit { team, kind, id, rev, about: serde_json::to_string(says).unwrap() };
+    let edit = RecordEdit { team, kind, id, rev, about: serde_json::to_string(says).unwrap(), told: None };
     match store.change_record(edit, Some(operation(&format!("op{rev}"), 1, T0)), T0.plus(HOUR)).await.unwrap() {
         Once::Done(change) => change,
         other => panic!("{other:?}"),
@@ -120,7 +120,7 @@ pub(super) async fn a_question_is_told_when_it_opens_and_when_it_ends(store: Led
 
     question.done_at = Some(T0);
     let stale = store.change_record(
-        RecordEdit { team: TEAM, kind: record.kind, id: record.id, rev: 1, about: record.about.clone() },
+        RecordEdit { team: TEAM, kind: record.kind, id: record.id, rev: 1, about: record.about.clone(), told: None },
         None,
         T0,
     );

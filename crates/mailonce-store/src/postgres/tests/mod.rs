@@ -9,6 +9,7 @@ mod mailroom;
 mod nodes;
 mod speed;
 mod tls;
+mod told;
 mod upgrade;
 
 use mailonce_core::{
