@@ -87,7 +87,7 @@ over_memory_and_sqlite! {
         assert!(escalation.decide(decided));
         // The process ends right here: the decision is written, and nothing was done.
         let about = serde_json::to_string(&escalation).unwrap();
-        let edit = RecordEdit { team, kind: record.kind, id: record.id, rev: record.rev, about };
+        let edit = RecordEdit { team, kind: record.kind, id: record.id, rev: record.rev, about, told: None };
         let changed = store.change_record(edit, None, world.engine.now()).await.unwrap();
         assert!(matches!(changed, Once::Done(RecordChange::Changed(_))));
         assert_eq!(state(&world, &email).await, "held");
