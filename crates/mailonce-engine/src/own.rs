@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     address::Address,
+    conversation::thread::ThreadQuery,
     email::Email,
     id::TeamId,
     inbox::{self, Inbox},
@@ -16,6 +17,9 @@ use crate::Engine;
 const LOOKED_AT: usize = 100;
 /// Emails older than this are not looked for, in milliseconds.
 const ANSWERED_MS: i64 = 60 * 86_400_000;
+/// Threads of an inbox, and emails of each, that are looked through when the sender is not known: the latest.
+const THREADS: usize = 50;
+const LATEST: usize = 5;
 /// Letters of a Message-ID of ours before its `@`.
 const OWN_LETTERS: usize = 28;
 
@@ -57,14 +61,37 @@ impl Engine {
         Ok(self.store.inbox_at(&places).await?.is_some_and(|inbox| inbox.team == team))
     }
 
-    /// The email of ours that a mail answers.
-    pub(crate) async fn answered_email(&self, team: TeamId, parsed: &Parsed) -> Result<Option<Email>, StoreError> {
+    /// The email of ours that a mail answers: one to its sender, or one of the latest threads. A robot may write from
+    /// another address each time, and must not begin a conversation anew by that.
+    pub(crate) async fn answered_email(&self, inbox: &Inbox, parsed: &Parsed) -> Result<Option<Email>, StoreError> {
         let ids: Vec<String> = thread::ancestors(parsed).into_iter().filter(|id| looks_ours(id)).collect();
-        let from = parsed.from.first().and_then(|from| Address::parse(&from.address).ok());
-        match from.filter(|_| !ids.is_empty()) {
-            Some(from) => self.email_named(team, from.as_str(), &ids).await,
-            None => Ok(None),
+        if ids.is_empty() {
+            return Ok(None);
         }
+        let from = parsed.from.first().and_then(|from| Address::parse(&from.address).ok());
+        let to_sender = match from {
+            Some(from) => self.email_named(inbox.team, from.as_str(), &ids).await?,
+            None => None,
+        };
+        match to_sender {
+            Some(email) => Ok(Some(email)),
+            None => self.email_of_latest_threads(inbox, &ids).await,
+        }
+    }
+
+    async fn email_of_latest_threads(&self, inbox: &Inbox, ids: &[String]) -> Result<Option<Email>, StoreError> {
+        let query = ThreadQuery { inbox: Some(inbox.id), limit: THREADS, ..ThreadQuery::default() };
+        for thread in self.store.threads(inbox.team, query).await?.into_iter().filter(|one| one.about.emails > 0) {
+            let emails = self.store.thread_emails(inbox.team, thread.id, None, LOOKED_AT).await?;
+            for id in emails.into_iter().rev().take(LATEST) {
+                let email = self.store.email(inbox.team, id).await?;
+                let answered = email.filter(|email| ids.contains(&self.message_id(email)));
+                if answered.is_some() {
+                    return Ok(answered);
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The latest email to an address whose Message-ID is among these.

@@ -297,7 +297,7 @@ impl Engine {
         drafted.head.auth = auth;
         let parsed = std::mem::take(&mut drafted.parsed);
         drafted.head.own = self.why_own(&inbox, &parsed).await?.map(str::to_owned);
-        let answered = self.answered_email(delivery.team, &parsed).await?;
+        let answered = self.answered_email(&inbox, &parsed).await?;
         if let Some(email) = &answered {
             self.name_thread_of(email, &mut drafted.names).await?;
         }
