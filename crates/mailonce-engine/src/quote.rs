@@ -13,6 +13,7 @@ use crate::{
     Caller, Engine,
     artifacts::may_see,
     messages::{AttachmentBytes, Body, View, draw},
+    read::apart,
     unavailable,
 };
 
@@ -44,7 +45,7 @@ impl Engine {
         let hidden = hidden && !caller.key.may(Scope::Secrets);
         let head = std::sync::Arc::clone(&message.head);
         let received_at = message.received_at;
-        let drawn = tokio::task::spawn_blocking(move || {
+        let drawn = apart(move || {
             let parsed = parse::parse(&raw);
             let files = parsed.attachments.iter().map(|file| AttachmentBytes {
                 filename: file.filename.clone(),

@@ -70,7 +70,7 @@ fn parties(mailboxes: &[Mailbox]) -> Vec<Party> {
 }
 
 /// Does something apart from the requests.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     #[cfg(feature = "failpoints")]
     if crate::failpoint::is_simulated() {
         return Ok(work());

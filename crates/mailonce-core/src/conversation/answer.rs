@@ -45,10 +45,24 @@ pub struct Ground {
     pub message: Message,
     /// Its thread.
     pub thread: Thread,
-    /// The email that took the slot, in its latest version; none when the slot is free or the email is gone for good.
+    /// The email that took the slot, in the version that [`standing`] says; none when the slot is free or the email is
+    /// gone for good.
     pub before: Option<Email>,
     /// Answers to the same person.
     pub person: Tally,
+}
+
+/// Of an answer and its next version the one that counts: the later, unless that surely never left and the earlier may
+/// have.
+pub fn standing(earlier: Email, later: Email) -> Email {
+    let left = is_unsent(&later) && !is_unsent(&earlier) && !mutant!("earlier-version-forgotten");
+    if left { earlier } else { later }
+}
+
+/// Whether nothing of an email can have left.
+fn is_unsent(email: &Email) -> bool {
+    matches!(email.state(), EmailState::Failed | EmailState::Cancelled)
+        || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
 }
 
 /// The answer to an answer.
@@ -127,21 +141,20 @@ impl AnswerWish {
         if taken.is_none() && turn.answers.len() >= ANSWERS {
             return turn.answers.last().map(|(_, email)| *email);
         }
-        let unsent = |email: &Email| matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
-        taken.filter(|_| !ground.before.as_ref().is_some_and(unsent))
+        taken.filter(|_| !ground.before.as_ref().is_some_and(is_unsent))
     }
 
     /// Whether no other agent works on the thread, and this one did not lose it to another.
     fn may_work(&self, thread: &Thread, now: Time) -> bool {
         match &self.lease {
-            Some(token) => thread.is_latest(token),
+            Some(token) => thread.is_latest(token) || mutant!("lost-lease-obeyed"),
             None => thread.lease_at(now).is_none(),
         }
     }
 
     /// What an accepted answer changes besides its own rows: message, thread, tally; and what is told of it.
     pub fn apply(&self, ground: &mut Ground, email: &Email, now: Time) -> Vec<NewEvent> {
-        let counts = email.state() != EmailState::Held;
+        let counts = email.state() != EmailState::Held || mutant!("held-answer-counted");
         let mut events = vec![ground.message.answer(self.slot.clone(), email.id, now)];
         ground.thread.add_email(counts, now);
         if counts {

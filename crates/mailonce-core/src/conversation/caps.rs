@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Time;
+use crate::{mutant, time::Time};
 
 /// A day in milliseconds. No tally is asked about for longer.
 pub const DAY_MS: i64 = 86_400_000;
@@ -37,8 +37,8 @@ impl Caps {
     pub fn are_reached(&self, thread: &Tally, person: &Tally, now: Time) -> bool {
         let full = |tally: &Tally, within, most: u32| tally.within(within, now) >= most as usize;
         full(thread, self.window_ms, self.per_window)
-            || full(thread, DAY_MS, self.per_day)
-            || full(person, DAY_MS, self.per_person)
+            || (full(thread, DAY_MS, self.per_day) && !mutant!("day-ignored"))
+            || (full(person, DAY_MS, self.per_person) && !mutant!("person-ignored"))
     }
 }
 
@@ -57,6 +57,9 @@ impl Tally {
     /// Counts one more, and lets go of what no cap asks about.
     pub fn count(&mut self, now: Time) {
         self.0.retain(|at| now.since(*at) < DAY_MS);
+        if mutant!("tally-uncounted") {
+            return;
+        }
         self.0.push(now);
         let over = self.0.len().saturating_sub(KEPT);
         self.0.drain(..over);

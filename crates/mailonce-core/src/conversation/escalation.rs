@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     email::Guard,
     id::{ApiKeyId, EmailId, InboxId, MessageId, ThreadId},
+    mutant,
     time::Time,
     words::words,
 };
@@ -37,7 +38,7 @@ impl Reason {
     /// The question that a guard asks when it holds an email.
     pub fn of(guard: Guard) -> Option<Self> {
         match guard {
-            Guard::Cap => Some(Self::Cap),
+            Guard::Cap => (!mutant!("cap-unasked")).then_some(Self::Cap),
             Guard::LooksDuplicate => Some(Self::LooksDuplicate),
             Guard::Overlaps => Some(Self::Overlaps),
             Guard::Approval => Some(Self::Approval),

@@ -11,6 +11,7 @@ use crate::{
     event::{Kind, NewEvent},
     id::{InboxId, MessageId, TeamId, ThreadId},
     message::{Message, MessageState},
+    mutant,
     time::Time,
 };
 
@@ -172,12 +173,12 @@ impl Thread {
             self.extend(expires_at);
             return (Leasing::Taken(self), None);
         }
-        if self.lease_at(now).is_some() {
+        if self.lease_at(now).is_some() && !mutant!("thread-leased-twice") {
             return (Leasing::Busy(self), None);
         }
         let lease = ThreadLease { token: ask.token.clone(), holder: ask.holder.clone(), expires_at, message };
         self.about.lease = Some(lease);
-        self.about.fence += 1;
+        self.about.fence += u64::from(!mutant!("thread-fence-stands"));
         self.rev += 1;
         let event = self.told(Kind::ThreadLeased, json!({ "holder": ask.holder, "fence": self.about.fence }), now);
         (Leasing::Taken(self), Some(event))

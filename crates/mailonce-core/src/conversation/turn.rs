@@ -7,6 +7,7 @@ use crate::{
     event::{Kind, NewEvent},
     id::{EmailId, MessageId},
     message::{Message, MessageState},
+    mutant,
     time::Time,
 };
 
@@ -62,14 +63,15 @@ impl Turn {
 impl Message {
     /// Whether it may be offered to an agent now, its thread apart.
     pub fn may_be_offered(&self, now: Time) -> bool {
-        self.state == MessageState::Unanswered && self.marks.turn.not_before.is_none_or(|at| at <= now)
+        let put_off = self.marks.turn.not_before.is_some_and(|at| now < at) && !mutant!("put-off-ignored");
+        self.state == MessageState::Unanswered && !put_off
     }
 
     /// Offers it once more. The event that tells of its end when that was once too often; then it is skipped.
     pub fn offer(&mut self, now: Time) -> Option<NewEvent> {
         self.rev += 1;
         self.marks.turn.not_before = None;
-        if self.marks.turn.offers < OFFERS {
+        if self.marks.turn.offers < OFFERS || mutant!("offered-for-ever") {
             self.marks.turn.offers += 1;
             return None;
         }
@@ -84,7 +86,7 @@ impl Message {
         let replies = matches!(slot, Slot::Reply(_));
         self.marks.turn.answers.retain(|(taken, _)| *taken != slot);
         self.marks.turn.answers.push((slot, email));
-        if replies {
+        if replies && !mutant!("answered-still-open") {
             self.state = MessageState::Answered;
         }
         let kind = if replies { Kind::MessageAnswered } else { Kind::MessageForwarded };

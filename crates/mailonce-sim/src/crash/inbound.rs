@@ -49,6 +49,7 @@ pub(super) fn shown(api: &Value) -> Inbound {
             inbox: address(&row["inbox_id"]),
             seq: seq(&row["cursor"]),
             message_id: text(&row["message_id"]),
+            ..Message::default()
         }));
         shown.artifacts.extend(list(&all["artifacts"]).iter().map(|row| Artifact {
             id: text(&row["id"]),

@@ -6,6 +6,7 @@
 
 pub use super::mail::{Artifact, Brought, Got, Inbound, Kept, Message, Take};
 pub use super::shown::{Attempt, Email, Event, Evidence, Handoff};
+pub use super::talk::{Answer, Desk, Did, Question, Step, Talk};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,8 +32,8 @@ pub struct History {
     pub events: Vec<Event>,
     /// Mail that came in.
     pub inbound: Inbound,
-    /// Replies to mail that came in. There are none yet, and nothing is judged (P14).
-    pub replies: Vec<Reply>,
+    /// Conversations about mail that came in.
+    pub talk: Talk,
     /// Whether the end was read after every fault was healed and enough time had passed.
     pub healed: bool,
 }
@@ -67,6 +68,8 @@ pub enum Verb {
     Forget,
     /// Show one.
     Look,
+    /// Answer a message, or pass it on.
+    Reply,
 }
 
 /// One email that a call asks for.
@@ -194,17 +197,6 @@ pub struct Reading {
     pub process: String,
     /// Ledger time, in milliseconds.
     pub time: i64,
-}
-
-/// A reply to a mail that came in. A place for P14.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
-    /// When.
-    pub at: u64,
-    /// The thread.
-    pub thread: String,
-    /// The email it became.
-    pub email: String,
 }
 
 impl History {

@@ -19,6 +19,9 @@ pub struct Brought {
     pub sender: String,
     /// The code in it; empty without one.
     pub code: String,
+    /// Who or what wrote it, where it is to be answered: `person`, `machine`, `soft` (it only looks like one) or `own`.
+    #[serde(default)]
+    pub kind: String,
     /// Whether its sender was told that it is kept.
     pub acknowledged: bool,
 }
@@ -66,6 +69,12 @@ pub struct Message {
     pub seq: u64,
     /// Its Message-ID.
     pub message_id: String,
+    /// Whether it was answered; empty when the rig did not read it.
+    #[serde(default)]
+    pub state: String,
+    /// Whether it was offered to agents in vain.
+    #[serde(default)]
+    pub dead: bool,
 }
 
 /// An artifact as it is in the end.

@@ -18,6 +18,8 @@ mod promise;
 mod settled;
 mod shown;
 mod story;
+mod talk;
+mod talking;
 mod teams;
 mod view;
 
@@ -39,6 +41,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     settled::check(&view, &mut found);
     events::check(&view, &mut found);
     inbound::check(&view, &mut found);
+    talking::check(&view, &mut found);
     found.sort();
     found.dedup();
     found

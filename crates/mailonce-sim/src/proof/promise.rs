@@ -31,7 +31,7 @@ pub enum Promise {
     P12,
     /// After healing everything is settled or waits for a person.
     P13,
-    /// Caps on replies. Not judged: there are no replies yet.
+    /// Each message is answered once, by one agent at a time, never too often, and never in a circle.
     P14,
     /// Another meaning under a bound key never becomes a mail.
     P15,
@@ -41,7 +41,7 @@ pub enum Promise {
 
 impl Promise {
     /// Those that are judged.
-    pub const JUDGED: [Self; 15] = [
+    pub const JUDGED: [Self; 16] = [
         Self::P1,
         Self::P2,
         Self::P3,
@@ -55,6 +55,7 @@ impl Promise {
         Self::P11,
         Self::P12,
         Self::P13,
+        Self::P14,
         Self::P15,
         Self::P16,
     ];
@@ -208,6 +209,40 @@ rules! {
         Stuck,
         /// A wish that was asked for until the end, and never answered.
         Unanswered,
+    }
+    P14 {
+        /// One slot of a message was answered twice, or one key made two answers.
+        AnsweredTwice,
+        /// Mail of our own was answered.
+        OwnAnswered,
+        /// A machine was answered.
+        MachineAnswered,
+        /// An answer was accepted while another held the thread, or under a lease that was lost.
+        LeaseIgnored,
+        /// An answer was accepted that did not know of a newer message.
+        NewerIgnored,
+        /// More answers were let go than the limits allow.
+        CapExceeded,
+        /// A guard spoke without a reason.
+        NeedlessGuard,
+        /// Two agents held one thread at one time.
+        TwoHolders,
+        /// A lease of a thread did not raise its fence.
+        LeaseFence,
+        /// A message was offered that was answered or skipped.
+        OfferedSettled,
+        /// A message was offered before the time until which it was put off.
+        OfferedEarly,
+        /// A message was offered again and again.
+        OfferedTooOften,
+        /// An answer, a refusal, a lease or a cap was not told exactly once.
+        AnswerTold,
+        /// A message of a person was left lying, although every fault was healed.
+        Unattended,
+        /// Nobody was asked about an answer that is held or a message that was offered in vain.
+        Unescalated,
+        /// Two mails without a key said the same to the same people, and the second was let go.
+        LookAlike,
     }
     P15 {
         /// A call that means something else than its key is bound to was answered as if it were the same.

@@ -27,6 +27,12 @@ pub struct Email {
     pub resend: bool,
     /// The intent it is about, version and period included; empty without one.
     pub intent: String,
+    /// The message that it answers or passes on; empty without one.
+    #[serde(default)]
+    pub answers: String,
+    /// The email of which it is the next version; empty without one.
+    #[serde(default)]
+    pub resend_of: String,
     /// Its handoffs.
     pub handoffs: Vec<Handoff>,
 }

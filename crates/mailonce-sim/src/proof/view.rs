@@ -23,7 +23,7 @@ pub(super) struct View<'a> {
     pub(super) by_key: ByKey<'a>,
     /// Calls that ask for an email to these people, each as often as it asks.
     pub(super) by_slot: BTreeMap<Slot<'a>, Vec<&'a Call>>,
-    /// Emails to these people.
+    /// Emails to these people, but for answers, which nobody addressed.
     pub(super) emails: BTreeMap<Slot<'a>, Vec<&'a Email>>,
     forgets: BTreeMap<(&'a str, &'a str), usize>,
     resends: BTreeSet<(&'a str, &'a str)>,
@@ -47,7 +47,7 @@ impl<'a> View<'a> {
             events: BTreeMap::new(),
         };
         history.calls.iter().for_each(|call| view.sort_call(call));
-        for email in &history.emails {
+        for email in history.emails.iter().filter(|email| email.answers.is_empty()) {
             view.emails.entry(slot(&email.team, &email.to)).or_default().push(email);
         }
         for arrival in &history.arrivals {

@@ -55,6 +55,15 @@ macro_rules! arrivals {
                 self.verb("receive", true, self.inner.receive(arrival, now)).await
             }
 
+            async fn file(&self, team: TeamId, id: DeliveryId, message: NewMessage, now: Time) -> Result<Filed> {
+                let noted = async {
+                    let filed = self.inner.file(team, id, message, now).await?;
+                    self.body.shared.filed(&filed, now);
+                    Ok(filed)
+                };
+                self.verb("file", true, noted).await
+            }
+
             fn hear(&self, hearer: Hearer) -> bool {
                 self.alone && self.inner.hear(hearer)
             }
@@ -69,7 +78,6 @@ arrivals! {
         fn remove_inbox(team: TeamId, id: InboxId, now: Time) -> Option<Inbox>;
         fn read(node: NodeId, max: usize, now: Time) -> Vec<Reading>;
         fn bring(team: TeamId, id: DeliveryId, brought: Brought) -> Option<Delivery>;
-        fn file(team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Filed;
         fn settle_delivery(team: TeamId, id: DeliveryId, settle: Settle, now: Time) -> Option<Delivery>;
         fn replay_delivery(team: TeamId, id: DeliveryId, now: Time) -> Option<Delivery>;
         fn consume(team: TeamId, id: ArtifactId, taking: Taking, operation: Option<Operation>, now: Time) -> Once<Taken>;

@@ -69,6 +69,9 @@ pub struct Summary {
     pub states: BTreeMap<String, u64>,
     /// Moves of handoffs, by where from and where to.
     pub moves: BTreeMap<String, u64>,
+    /// What happened in conversations: how often each guard spoke, and what agents did.
+    #[serde(default)]
+    pub talk: BTreeMap<String, u64>,
     /// Worlds that broke a promise.
     pub violations: u64,
     /// Some of them.
@@ -168,7 +171,12 @@ impl Summary {
         self.seconds += part.seconds;
         self.failures.extend(part.failures);
         self.failures.truncate(KEPT);
-        let pairs = [(&mut self.faults, part.faults), (&mut self.states, part.states), (&mut self.moves, part.moves)];
+        let pairs = [
+            (&mut self.faults, part.faults),
+            (&mut self.states, part.states),
+            (&mut self.moves, part.moves),
+            (&mut self.talk, part.talk),
+        ];
         for (sum, part) in pairs {
             part.into_iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
         }
@@ -186,6 +194,9 @@ impl Summary {
         }
         for handoff in history.emails.iter().flat_map(|email| &email.handoffs) {
             *self.states.entry(handoff.state.clone()).or_default() += 1;
+        }
+        for (what, count) in history.talk.counts() {
+            *self.talk.entry(what).or_default() += count;
         }
         for step in history.moves.iter().filter(|step| !step.from.is_empty()) {
             *self.moves.entry(format!("{} -> {}", step.from, step.to)).or_default() += 1;

@@ -57,7 +57,7 @@ pub(super) fn team_name(team: usize) -> String {
 }
 
 /// A problem in the words of the history. One that says that it cannot tell is no answer.
-fn failed(problem: &Problem) -> End {
+pub(super) fn failed(problem: &Problem) -> End {
     if problem.code == Code::Unavailable {
         return End::Info;
     }
@@ -74,7 +74,7 @@ impl Clients {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn learn(&self, told: Told) {
+    pub(super) fn learn(&self, told: Told) {
         let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.iter().any(|known| known.id == told.id) {
             all.push(told);

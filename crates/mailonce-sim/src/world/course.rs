@@ -1,8 +1,10 @@
 //! A world from its beginning to the judgement.
 
 use super::Outcome;
+use super::agents::Agents;
 use super::body;
 use super::client::{Clients, Deed, team_name};
+use super::desk;
 use super::mail;
 use super::plan::{FaultKind, Plan};
 use super::reading;
@@ -86,10 +88,15 @@ async fn live(shared: &Arc<Shared>) -> Result<(), StoreError> {
     };
     let wishes: Vec<Wish> = (0..shared.plan.wishes).map(|number| Wish::draw(shared, number)).collect();
     let mails = mail::mails(shared, &town.places);
+    let (letters, agents) = (desk::letters(shared, &town.places), Agents::new(&clients));
     for step in 0..shared.plan.steps {
         ask(&town, &clients, &wishes, step);
         if !mails.is_empty() {
             mail::come(&town, &clients, &mails, step);
+        }
+        if !letters.is_empty() {
+            desk::come(&town, &letters, step);
+            agents.work(&town).await?;
         }
         meddle(&town, &clients);
         report(&town, &clients, false);
@@ -99,7 +106,8 @@ async fn live(shared: &Arc<Shared>) -> Result<(), StoreError> {
     }
     town.heal().await?;
     mail::come_again(&town, &clients, &mails).await;
-    settle(&mut town, &clients, &wishes).await?;
+    desk::come_again(&town, &letters).await;
+    settle(&mut town, &clients, &agents, &wishes).await?;
     reading::read(&town, &clients).await
 }
 
@@ -193,7 +201,7 @@ fn skip(town: &Town, ms: i64) {
 
 /// After healing: every wish is asked for once more, providers tell all they have to tell, and time passes until
 /// nothing more can happen.
-async fn settle(town: &mut Town, clients: &Clients, wishes: &[Wish]) -> Result<(), StoreError> {
+async fn settle(town: &mut Town, clients: &Clients, agents: &Agents, wishes: &[Wish]) -> Result<(), StoreError> {
     for wish in wishes.iter().filter(|wish| wish.key().is_some()) {
         if let Some(engine) = town.any_engine() {
             clients.clone().ask(engine, wish.clone(), 0, false).await;
@@ -202,6 +210,7 @@ async fn settle(town: &mut Town, clients: &Clients, wishes: &[Wish]) -> Result<(
     for round in 0..ROUNDS {
         report(town, clients, true);
         mail::replay_dead(town, clients).await?;
+        agents.attend(town, round).await?;
         tokio::time::sleep(Duration::from_millis(ROUND_MS)).await;
         let rest = reading::rest(town).await?;
         match rest {

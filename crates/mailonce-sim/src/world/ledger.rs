@@ -182,7 +182,12 @@ ledger! {
             if mutant::is_on("answered-before-commit") {
                 return self.promise(wish, now).await;
             }
-            self.verb("accept", true, self.inner.accept(wish, now)).await
+            let noted = async {
+                let accept = self.inner.accept(wish, now).await?;
+                self.body.shared.accepted(&accept, now);
+                Ok(accept)
+            };
+            self.verb("accept", true, noted).await
         }
 
         async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {

@@ -1,14 +1,15 @@
 //! Mail that comes in: senders bring it by two doors until it is kept, and agents take the codes in it.
 
 use super::client::{Clients, team_name};
+use super::desk;
 use super::shared::Shared;
 use super::town::Town;
-use crate::proof::history::{Artifact, Brought, Got, Inbound, Kept, Message, Take};
+use crate::proof::history::{Artifact, Brought, Desk, Got, Inbound, Kept, Message, Take};
 use mailonce_core::{
     artifact::ArtifactKind,
     delivery::{DeliveryQuery, DeliveryState, Form, Intake, Received, Suppression},
     id::{InboxId, SourceId, TeamId},
-    inbox::{AboutInbox, Inbox},
+    inbox::Inbox,
     message::{MessagePlace, MessageQuery},
     port::{arrivals::Arrivals as _, store::StoreError},
     time::Time,
@@ -26,19 +27,22 @@ const CONSUMERS: u64 = 2;
 /// An inbox of a world.
 #[derive(Clone)]
 pub(super) struct Place {
-    id: InboxId,
-    team: TeamId,
-    number: usize,
-    address: String,
+    pub(super) id: InboxId,
+    pub(super) team: TeamId,
+    pub(super) number: usize,
+    pub(super) address: String,
+    /// Whether agents answer from it; else they wait for codes there.
+    pub(super) desk: bool,
 }
 
-/// Makes one inbox for each team.
-pub(super) async fn open(store: &Memory, teams: &[TeamId]) -> Result<Vec<Place>, StoreError> {
+/// Makes one inbox for each team: a desk with these limits, or one for codes.
+pub(super) async fn open(store: &Memory, teams: &[TeamId], desk: Option<&Desk>) -> Result<Vec<Place>, StoreError> {
     let mut places = Vec::new();
     for (number, team) in teams.iter().enumerate() {
         // Ids carry their time, and this one is from before all others.
-        let id = InboxId(Uuid::from_u128((9 << 32) | number as u128));
-        let address = format!("agent{number}@inbox.example");
+        let (kind, word) = if desk.is_some() { (10, "desk") } else { (9, "agent") };
+        let id = InboxId(Uuid::from_u128((kind << 32) | number as u128));
+        let address = format!("{word}{number}@inbox.example");
         let inbox = Inbox {
             id,
             team: *team,
@@ -47,10 +51,10 @@ pub(super) async fn open(store: &Memory, teams: &[TeamId]) -> Result<Vec<Place>,
             client_id: None,
             created_at: Time(0),
             seq: 0,
-            about: AboutInbox::default(),
+            about: desk.map(desk::about).unwrap_or_default(),
         };
         let _made = store.create_inbox(inbox, None).await?;
-        places.push(Place { id, team: *team, number, address });
+        places.push(Place { id, team: *team, number, address, desk: desk.is_some() });
     }
     Ok(places)
 }
@@ -76,6 +80,17 @@ impl Mail {
         format!("<mail{}@shop.example>", self.number)
     }
 
+    fn brought(&self, hook: bool) -> Brought {
+        Brought {
+            way: if hook { "hook" } else { "smtp" }.to_owned(),
+            inbox: self.place.address.clone(),
+            message_id: self.message_id(),
+            sender: self.sender(),
+            code: self.code(),
+            ..Brought::default()
+        }
+    }
+
     fn incoming(&self, hook: bool) -> Incoming {
         let (sender, code, message_id) = (self.sender(), self.code(), self.message_id());
         let raw = format!(
@@ -99,7 +114,8 @@ impl Mail {
 
 /// The mails of a world.
 pub(super) fn mails(shared: &Shared, places: &[Place]) -> Vec<Mail> {
-    let place = |number: usize| places[number / 2 % places.len()].clone();
+    let places: Vec<&Place> = places.iter().filter(|place| !place.desk).collect();
+    let place = |number: usize| Place::clone(places[number / 2 % places.len()]);
     (0..shared.plan.mails).map(|number| Mail { place: place(number), number: number as u64 }).collect()
 }
 
@@ -113,7 +129,7 @@ pub(super) fn come(town: &Town, clients: &Clients, mails: &[Mail], step: usize) 
     }
     for mail in turns {
         let (Some(engine), hook) = (town.any_engine(), shared.below(2) == 0) else { continue };
-        tokio::spawn(bring(Arc::clone(shared), engine, mail.clone(), hook));
+        tokio::spawn(bring(Arc::clone(shared), engine, mail.brought(hook), mail.incoming(hook)));
     }
     while !seen.is_empty() && shared.below(10) < 5 {
         let (mail, consumer) = (&seen[shared.below(seen.len() as u64) as usize], shared.below(CONSUMERS));
@@ -127,23 +143,16 @@ pub(super) async fn come_again(town: &Town, clients: &Clients, mails: &[Mail]) {
     for mail in mails {
         let Some(engine) = town.any_engine() else { continue };
         if !town.shared.is_kept(&mail.message_id()) {
-            bring(Arc::clone(&town.shared), Arc::clone(&engine), mail.clone(), false).await;
+            bring(Arc::clone(&town.shared), Arc::clone(&engine), mail.brought(false), mail.incoming(false)).await;
         }
         take(clients.clone(), engine, mail.clone(), 0).await;
     }
 }
 
 /// Brings a mail, once.
-async fn bring(shared: Arc<Shared>, engine: Arc<Engine>, mail: Mail, hook: bool) {
-    let place = shared.brings(Brought {
-        way: if hook { "hook" } else { "smtp" }.to_owned(),
-        inbox: mail.place.address.clone(),
-        message_id: mail.message_id(),
-        sender: mail.sender(),
-        code: mail.code(),
-        ..Brought::default()
-    });
-    let received = engine.take_mail(mail.incoming(hook)).await;
+pub(super) async fn bring(shared: Arc<Shared>, engine: Arc<Engine>, brought: Brought, incoming: Incoming) {
+    let place = shared.brings(brought);
+    let received = engine.take_mail(incoming).await;
     let kept = |received: &[Received]| matches!(received, [Received::Kept(_) | Received::Duplicate { .. }]);
     shared.brought(place, received.is_ok_and(|received| kept(&received)));
 }
@@ -205,6 +214,8 @@ pub(super) async fn read(town: &Town) -> Result<Inbound, StoreError> {
                 inbox: place.address.clone(),
                 seq: message.seq,
                 message_id: message.head.message_id.clone().unwrap_or_default(),
+                state: message.state.word().to_owned(),
+                dead: message.marks.turn.dead,
             });
         }
         for artifact in town.store.artifacts(place.team, place.id, None, 0, ALL).await? {

@@ -15,6 +15,8 @@
 //! | `hop`, `wire` | a next hop and what it remembers; the transport that leads there |
 //! | `wishes`, `client` | what callers ask for, and asking |
 //! | `mail` | mail that comes in, and those who want the codes in it |
+//! | `desk`, `agents` | letters that want an answer, and agents that answer them |
+//! | `conversations`, `steps` | what the ledger commits about conversations |
 //! | `town` | the nodes, and what happens to them |
 //! | `course` | a world from its beginning to the judgement |
 //! | `reading` | what the ledger shows in the end |
@@ -22,12 +24,14 @@
 //! | `campaign` | many worlds at once, and the sum of them |
 //! | `report` | the sum in the form of every rig |
 
+mod agents;
 mod arrivals;
 mod body;
 pub mod campaign;
 mod client;
 mod conversations;
 mod course;
+mod desk;
 mod hop;
 mod ledger;
 mod mail;
@@ -37,6 +41,7 @@ mod plan;
 mod reading;
 pub mod report;
 mod shared;
+mod steps;
 mod town;
 mod wire;
 mod wishes;

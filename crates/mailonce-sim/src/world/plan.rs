@@ -138,6 +138,8 @@ pub struct Plan {
     pub wishes: usize,
     /// Mails that come in. In half of the worlds none does.
     pub mails: usize,
+    /// Letters that want an answer. In most worlds none comes.
+    pub letters: usize,
     /// Steps before everything is healed.
     pub steps: usize,
     /// Faults that may happen.
@@ -168,6 +170,8 @@ impl Plan {
         let wanted = chance.below(FaultKind::ALL.len() as u64 / 2);
         let mut post = Chance::at(seed, &[3]);
         let mails = if post.below(2) == 0 { 0 } else { post.between(1, 4) as usize };
+        let mut talk = Chance::at(seed, &[6]);
+        let letters = if talk.below(3) == 0 { talk.between(2, 7) as usize } else { 0 };
         let pick = |chance: &mut Chance| FaultKind::ALL[chance.below(FaultKind::ALL.len() as u64) as usize];
         Self {
             seed,
@@ -176,6 +180,7 @@ impl Plan {
             hops: (0..hops).map(|_| class(&mut chance)).collect(),
             wishes: chance.between(1, 3) as usize,
             mails,
+            letters,
             steps: chance.between(3, 8) as usize,
             faults: (0..wanted).map(|_| pick(&mut chance)).collect(),
             rate: [15, 35, 60][chance.below(3) as usize],
@@ -193,6 +198,19 @@ impl Plan {
             self.point = point(&mut Chance::at(self.seed, &[5]), &mut post, self.mails);
         }
         self
+    }
+
+    /// With letters that want an answer, and time to answer them.
+    #[must_use]
+    pub fn with_talk(mut self) -> Self {
+        self.letters = self.letters.max(6);
+        self.steps = self.steps.max(6);
+        self
+    }
+
+    /// Whether anything comes in.
+    pub fn has_post(&self) -> bool {
+        self.mails + self.letters > 0
     }
 
     /// Whether a kind of fault may happen.

@@ -1,6 +1,7 @@
 //! What the ledger shows in the end, in the words of the history.
 
 use super::client::{Clients, team_name};
+use super::desk;
 use super::hop::Hop;
 use super::mail;
 use super::plan::{Class, FaultKind};
@@ -48,7 +49,7 @@ pub(super) async fn rest(town: &Town) -> Result<Rest, StoreError> {
             }
         }
     }
-    let due = [due, mail::due(town).await?].into_iter().flatten().min();
+    let due = [due, mail::due(town).await?, desk::due(town).await?].into_iter().flatten().min();
     Ok(match (due, held) {
         (Some(due), _) => Rest::At(due),
         (None, true) => Rest::Held,
@@ -117,6 +118,7 @@ pub(super) async fn read(town: &Town, clients: &Clients) -> Result<(), StoreErro
     let hops = town.hops.iter().map(|hop| (hop.name.clone(), class(hop.class))).collect();
     let heard = town.nodes.iter().filter(|node| !node.body.is_dead()).flat_map(|node| node.body.heard()).collect();
     town.shared.end_inboxes(mail::read(town).await?);
+    town.shared.end_questions(desk::questions(town).await?);
     town.shared.end_with(hops, rows, events, heard);
     Ok(())
 }
@@ -152,6 +154,8 @@ fn row(town: &Town, engine: &Engine, team: usize, detail: &EmailDetail, body: Op
         intent: intent
             .map(|intent| format!("{} {} {}", intent.kind, intent.entity, intent.version))
             .unwrap_or_default(),
+        answers: email.head.answers.map(|id| id.to_string()).unwrap_or_default(),
+        resend_of: email.head.resend_of.map(|id| id.to_string()).unwrap_or_default(),
         handoffs: email.handoffs.iter().map(|handoff| handoff_row(town, detail, handoff)).collect(),
     }
 }

@@ -2,7 +2,9 @@
 
 use super::plan::{FaultKind, Plan};
 use crate::proof::History;
-use crate::proof::history::{self, Arrival, Brought, Call, End, Event, Fault, Got, Hop, Inbound, Move, Reading, Take};
+use crate::proof::history::{
+    self, Arrival, Brought, Call, Desk, Did, End, Event, Fault, Got, Hop, Inbound, Move, Question, Reading, Step, Take,
+};
 use crate::rig::chance::Chance;
 use mailonce_core::email::Email;
 use mailonce_core::handoff::State;
@@ -260,6 +262,23 @@ impl Shared {
         if let Some(take) = self.inner().history.inbound.takes.get_mut(place) {
             (take.ended, take.got, take.refused) = (Some(at), got, refused);
         }
+    }
+
+    /// Notes the limits of an inbox that agents answer from.
+    pub(super) fn opens(&self, address: &str, desk: Desk) {
+        self.inner().history.talk.desks.insert(address.to_owned(), desk);
+    }
+
+    /// Notes what was committed about a conversation.
+    pub(super) fn step(&self, did: Did, now: Time) {
+        self.note(|| format!("{did:?}"));
+        let at = self.next();
+        self.inner().history.talk.steps.push(Step { at, now: now.0, did });
+    }
+
+    /// Notes the questions for people in the end.
+    pub(super) fn end_questions(&self, questions: Vec<Question>) {
+        self.inner().history.talk.questions = questions;
     }
 
     /// Notes what inboxes show in the end.

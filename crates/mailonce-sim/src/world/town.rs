@@ -2,6 +2,7 @@
 
 use super::body::{Body, Hands, Luck};
 use super::client::team_name;
+use super::desk;
 use super::hop::Hop;
 use super::ledger::Ledger;
 use super::mail::{self, Place};
@@ -69,9 +70,15 @@ impl Town {
             let _made = town.store.create_team(Team::clone(&caller.team), ApiKey::clone(&caller.key), None).await?;
             town.callers.push(caller);
         }
+        let teams: Vec<TeamId> = town.callers.iter().map(|caller| caller.team.id).collect();
         if shared.plan.mails > 0 {
-            let teams: Vec<TeamId> = town.callers.iter().map(|caller| caller.team.id).collect();
-            town.places = mail::open(&town.store, &teams).await?;
+            town.places = mail::open(&town.store, &teams, None).await?;
+        }
+        if shared.plan.letters > 0 {
+            let desk = desk::limits(&shared.plan);
+            town.places.extend(mail::open(&town.store, &teams, Some(&desk)).await?);
+            let desks = town.places.iter().filter(|place| place.desk);
+            desks.for_each(|place| shared.opens(&place.address, desk.clone()));
         }
         for node in 0..shared.plan.nodes {
             let node = town.start(node, 0, Arc::default()).await?;
@@ -104,7 +111,7 @@ impl Town {
             tokio::spawn(hand_off(Arc::clone(&engine), stopped.clone())),
             tokio::spawn(Arc::clone(&engine).keep_up(stopped.clone())),
         ];
-        if shared.plan.mails > 0 {
+        if shared.plan.has_post() {
             loops.push(tokio::spawn(Arc::clone(&engine).read_mail(stopped)));
         }
         shared.note(|| format!("{} starts", body.name));

@@ -34,7 +34,8 @@ fn brought(n: u64, acknowledged: bool) -> Brought {
 }
 
 fn message(n: u64) -> Message {
-    Message { id: format!("m{n}"), team: "ours".into(), inbox: "one".into(), seq: n, message_id: format!("<m{n}>") }
+    let (id, message_id) = (format!("m{n}"), format!("<m{n}>"));
+    Message { id, team: "ours".into(), inbox: "one".into(), seq: n, message_id, ..Message::default() }
 }
 
 fn artifact(n: u64, consumed_for: Option<&str>) -> Artifact {

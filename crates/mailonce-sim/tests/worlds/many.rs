@@ -12,6 +12,31 @@ const WORLDS: u64 = 10_000;
 const SEED: u64 = 1;
 /// Each fault and each state occurs so often in so many worlds.
 const OFTEN: u64 = 1;
+/// Guards, and what else happens in conversations.
+const TALK: [&str; 22] = [
+    "self",
+    "automatic",
+    "already_answered",
+    "leased",
+    "stale lease",
+    "newer_message",
+    "cap of the window",
+    "cap of the day",
+    "cap of the person",
+    "looks_duplicate",
+    "came",
+    "offered",
+    "leased by hand",
+    "extended",
+    "released",
+    "acked",
+    "put off",
+    "answered",
+    "passed on",
+    "asked about cap",
+    "asked about unanswered",
+    "asked about unknown",
+];
 /// Failures that are shown.
 const SHOWN: usize = 3;
 
@@ -22,6 +47,7 @@ fn worlds_break_no_promise() {
     let seed = number("MAILONCE_SEED").unwrap_or(SEED);
     let summary = Campaign { seed, worlds, jobs, mutant: None, stop_at_first: false }.run();
     println!("{} (from seed {})", summary.headline(), summary.seed);
+    println!("conversations: {:?}", summary.talk);
     let shown: Vec<String> = summary.failures.iter().take(SHOWN).map(ToString::to_string).collect();
     assert_eq!(summary.violations, 0, "\n{}", shown.join("\n"));
     if worlds >= WORLDS {
@@ -40,5 +66,7 @@ fn everything_occurs(summary: &Summary) {
     let ends = State::ALL.iter().filter(|state| !passing.contains(state)).map(|state| state.word());
     let missed: Vec<&str> = ends.filter(|word| seldom(summary.states.get(*word))).collect();
     assert!(missed.is_empty(), "hardly anything ended as {missed:?}: {:?}", summary.states);
+    let silent: Vec<&&str> = TALK.iter().filter(|word| seldom(summary.talk.get(**word))).collect();
+    assert!(silent.is_empty(), "{silent:?} hardly happened in conversations: {:?}", summary.talk);
     assert!(summary.replayed >= WORLDS / 100, "{} worlds were run twice", summary.replayed);
 }

@@ -422,6 +422,7 @@ macro_rules! engine {
                 a_slot_stays_taken_while_its_answer_may_have_left
                 a_held_answer_keeps_its_slot
                 another_version_keeps_the_slot
+                an_answer_that_left_keeps_its_slot_whatever_its_next_version_does
                 a_key_is_looked_up_before_any_guard
                 a_forward_has_a_slot_for_each_set_of_people
                 more_answers_than_a_message_remembers_are_not_made

@@ -123,6 +123,18 @@ pub(super) async fn another_version_keeps_the_slot(store: Ledger) {
     assert_ne!(went(answer(&store, reply(&message), T0).await).id, first.id);
 }
 
+pub(super) async fn an_answer_that_left_keeps_its_slot_whatever_its_next_version_does(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    let first = went(answer(&store, reply(&message), T0).await);
+    assert_eq!(capture(&store, 10, T0).await, 1);
+    let resent = store.resend(next_version(&first).wish(T0), None, T0).await.unwrap();
+    let Once::Done(Resend::First(second)) = resent else { panic!("{resent:?}") };
+    assert_eq!(cancelled(&store, second.id, T0).await.state(), EmailState::Cancelled);
+
+    let (id, stands) = before(answer(&store, reply(&message), T0).await);
+    assert_eq!((id, stands.id, stands.state()), (first.id, first.id, EmailState::Sent));
+}
+
 pub(super) async fn a_key_is_looked_up_before_any_guard(store: Ledger) {
     let (inbox, message) = letter_in(&store).await;
     let wish = || answers(&message, &keyed("k"), T0);

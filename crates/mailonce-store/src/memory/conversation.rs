@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        answer::{AnswerWish, Answered, Ground, Judged},
+        answer::{self, AnswerWish, Answered, Ground, Judged},
         caps::Tally,
         likeness::{self, Likeness},
         thread::{LeaseAsk, Leasing, NextAsk, Offer, Settled, Thread, ThreadEdit, ThreadQuery},
@@ -13,6 +13,7 @@ use mailonce_core::{
     handoff::State,
     id::{EmailId, InboxId, MessageId, TeamId, ThreadId},
     message::Message,
+    mutant,
     port::{
         conversations::Conversations,
         store::{Accept, Once, Operation, Result, Wish},
@@ -43,7 +44,7 @@ impl World {
         match wish.judge(&ground, now) {
             Judged::Refuse(guard, newer) => {
                 let event = wish.refused(guard, &ground, now);
-                self.events.entry(team).or_default().push(event);
+                self.events.entry(team).or_default().extend(Some(event).filter(|_| !mutant!("refusal-untold")));
                 Answered::Refused(guard, newer, ground.message, ground.thread)
             }
             Judged::Already(id) => Answered::Already(id, ground.before, ground.thread),
@@ -62,22 +63,28 @@ impl World {
         let team = wish.wish.team;
         let message = self.message(team, wish.message)?;
         let thread = self.thread_of(&message, now);
-        let before = message.marks.turn.answered_by(&wish.slot).and_then(|id| self.latest_version(team, id));
+        let before = message.marks.turn.answered_by(&wish.slot).and_then(|id| self.standing_version(team, id));
         let person = wish.person.and_then(|person| self.talk.people.get(&(team, person)).cloned()).unwrap_or_default();
         Some(Ground { message, thread, before, person })
     }
 
-    /// The email, or what it was sent again as.
-    fn latest_version(&self, team: TeamId, id: EmailId) -> Option<Email> {
+    /// The email, or what it was sent again as, whichever counts.
+    fn standing_version(&self, team: TeamId, id: EmailId) -> Option<Email> {
         let email = self.of_team(team, id)?;
-        let later = email.resent_as.and_then(|id| self.latest_version(team, id));
-        Some(later.unwrap_or(email))
+        let later = email
+            .resent_as
+            .filter(|_| !mutant!("later-version-forgotten"))
+            .and_then(|id| self.standing_version(team, id));
+        Some(match later {
+            Some(later) => answer::standing(email, later),
+            None => email,
+        })
     }
 
     fn answered(&mut self, wish: &AnswerWish, ground: &mut Ground, email: Email, now: Time) -> Answered {
         let team = wish.wish.team;
         let events = wish.apply(ground, &email, now);
-        self.events.entry(team).or_default().extend(events);
+        self.events.entry(team).or_default().extend(events.into_iter().filter(|_| !mutant!("answer-untold")));
         self.inbound.messages.insert(ground.message.id, ground.message.clone());
         self.talk.threads.insert(ground.thread.id, ground.thread.clone());
         self.talk.emails.entry(ground.thread.id).or_default().insert(email.id);
@@ -194,7 +201,7 @@ impl World {
     fn offer(&mut self, id: MessageId, ask: &NextAsk, token: usize, now: Time) -> Option<Offer> {
         let mut message = self.inbound.messages.get(&id)?.clone();
         let thread = self.thread_of(&message, now);
-        if thread.lease_at(now).is_some() {
+        if thread.lease_at(now).is_some() && !mutant!("thread-leased-twice") {
             return None;
         }
         let ended = message.offer(now);

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     conversation::{
-        answer::{AnswerWish, Answered, Ground, Judged},
+        answer::{self, AnswerWish, Answered, Ground, Judged},
         caps::Tally,
     },
     email::Email,
@@ -61,20 +61,20 @@ fn ground(ledger: &Ledger<'_>, team: i64, wish: &AnswerWish, now: Time) -> Resul
     let Some(message) = message::one(ledger.conn, id, team, wish.message)? else { return Ok(None) };
     let thread = thread::of_message(ledger.conn, team, &message, now)?;
     let taken = message.marks.turn.answered_by(&wish.slot);
-    let before = taken.map(|email| latest_version(ledger, (id, team), email)).transpose()?.flatten();
+    let before = taken.map(|email| standing_version(ledger, (id, team), email)).transpose()?.flatten();
     let person = wish.person.map(|person| tally(ledger, team, person)).transpose()?.unwrap_or_default();
     Ok(Some(Ground { message, thread, before, person }))
 }
 
-/// The email, or what it was sent again as.
-fn latest_version(ledger: &Ledger<'_>, (id, team): (TeamId, i64), first: EmailId) -> Result<Option<Email>> {
-    let mut found = rows::email_by_id(ledger.conn, id, team, first)?;
-    while let Some(next) = found.as_ref().and_then(|email| email.resent_as)
-        && let Some(email) = rows::email_by_id(ledger.conn, id, team, next)?
-    {
-        found = Some(email);
+/// The email, or what it was sent again as, whichever counts.
+fn standing_version(ledger: &Ledger<'_>, (id, team): (TeamId, i64), first: EmailId) -> Result<Option<Email>> {
+    let Some(mut found) = rows::email_by_id(ledger.conn, id, team, first)? else { return Ok(None) };
+    let mut next = found.resent_as;
+    while let Some(email) = next.map(|next| rows::email_by_id(ledger.conn, id, team, next)).transpose()?.flatten() {
+        next = email.resent_as;
+        found = answer::standing(found, email);
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// When a person was answered.

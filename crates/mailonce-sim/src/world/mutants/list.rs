@@ -8,7 +8,7 @@ const fn worlds(name: &'static str, what: &'static str) -> Mutant {
         name,
         what,
         rig: Rig::Worlds,
-        weather: Weather { faults: &[], hops: &[], nodes: 0, rate: 0, mail: false, point: None },
+        weather: Weather { faults: &[], hops: &[], nodes: 0, rate: 0, mail: false, talk: false, point: None },
     }
 }
 
@@ -40,6 +40,12 @@ impl Mutant {
     /// With mail that comes in.
     const fn with_mail(mut self) -> Self {
         self.weather.mail = true;
+        self
+    }
+
+    /// With letters that want an answer.
+    const fn with_talk(mut self) -> Self {
+        self.weather.talk = true;
         self
     }
 
@@ -236,6 +242,38 @@ pub const ALL: &[Mutant] = &[
     worlds("artifact-window-ignored", "the same code of the same sender is another artifact").with_mail(),
     worlds("consume-unchecked", "a code is given to whoever wants it").with_mail(),
     worlds("take-unsaved", "a code is given out and that is not written down").with_mail(),
+    // Conversations
+    worlds("own-mail-answered", "our own mail is answered").with_talk(),
+    worlds("automatic-mail-answered", "a machine is answered").with_talk(),
+    worlds("answered-twice", "a message that was answered is answered again").with_talk(),
+    worlds("slot-freed-in-doubt", "a message is answered again while its answer may have arrived")
+        .among(&[FaultKind::LoseReply])
+        .at(&[Class::Plain])
+        .with_talk()
+        .often(),
+    worlds("later-version-forgotten", "a message is answered again although its answer was sent again")
+        .among(&[FaultKind::Refuse])
+        .with_talk(),
+    worlds("earlier-version-forgotten", "a message is answered again because its answer could not be sent twice")
+        .among(&[FaultKind::Refuse])
+        .with_talk(),
+    worlds("thread-lease-ignored", "a thread that another holds is answered").with_talk(),
+    worlds("lost-lease-obeyed", "an agent that lost its lease is obeyed").with_talk(),
+    worlds("thread-leased-twice", "two agents are given one thread").with_talk(),
+    worlds("thread-fence-stands", "a lease of a thread does not raise its fence").with_talk(),
+    worlds("newer-message-ignored", "an answer goes past a newer message").with_talk(),
+    worlds("cap-ignored", "any number of answers goes").with_talk(),
+    worlds("tally-uncounted", "answers are not counted").with_talk(),
+    worlds("day-ignored", "the limit of a day is not asked about").with_talk(),
+    worlds("person-ignored", "the limit of a person is not asked about").with_talk(),
+    worlds("held-answer-counted", "an answer that is held counts as sent").with_talk(),
+    worlds("cap-unasked", "nobody is asked about an answer that is held").with_talk(),
+    worlds("answered-still-open", "a message that was answered is offered").with_talk(),
+    worlds("put-off-ignored", "a message that was put off is offered at once").with_talk(),
+    worlds("offered-for-ever", "a message that nobody answers is offered for ever").with_talk(),
+    worlds("refusal-untold", "a refused answer is not told").with_talk(),
+    worlds("answer-untold", "an answer is not told").with_talk(),
+    worlds("likeness-ignored", "a mail without a key that says the same again is let go"),
     // Time
     worlds("jump-followed", "a clock that jumps is followed").among(&[FaultKind::ClockJump]),
     worlds("time-goes-back", "ledger time goes back").among(&[FaultKind::ClockJump, FaultKind::Crash]).often(),

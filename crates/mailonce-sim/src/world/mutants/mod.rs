@@ -50,6 +50,8 @@ pub struct Weather {
     pub rate: u64,
     /// Whether mail comes in, whatever was drawn.
     pub mail: bool,
+    /// Whether letters come that want an answer, whatever was drawn.
+    pub talk: bool,
     /// The point at which a node stands still or ends, and the time, if not as was drawn.
     pub point: Option<(&'static str, u64)>,
 }
@@ -69,6 +71,9 @@ impl Weather {
         }
         if self.mail {
             plan = plan.with_mail();
+        }
+        if self.talk {
+            plan = plan.with_talk();
         }
         plan.point = self.point.unwrap_or(plan.point);
         plan

@@ -53,7 +53,7 @@ async fn meet(tx: &Transaction<'_>, ground: &mut Ground, wish: &AnswerWish) -> T
     let team = wish.wish.team;
     let Some((message, thread)) = hold(tx, team, wish.message).await? else { return Ok(None) };
     let before = match message.marks.turn.answered_by(&wish.slot) {
-        Some(id) => latest_version(tx, ground, team, id).await?,
+        Some(id) => standing_version(tx, ground, team, id).await?,
         None => None,
     };
     let person = match wish.person {
@@ -64,22 +64,25 @@ async fn meet(tx: &Transaction<'_>, ground: &mut Ground, wish: &AnswerWish) -> T
     Ok(Some(answer::Ground { message, thread, before, person }))
 }
 
-/// The email, or what it was sent again as.
-async fn latest_version(
+/// The email, or what it was sent again as, whichever counts.
+async fn standing_version(
     tx: &Transaction<'_>,
     ground: &mut Ground,
     team: TeamId,
     mut id: EmailId,
 ) -> Tried<Option<Email>> {
-    let mut latest = None;
+    let mut found: Option<Email> = None;
     loop {
         load_more(tx, ground, std::iter::once((team, id))).await?;
-        let Some(email) = ground.of_team(team, id) else { return Ok(latest) };
+        let Some(email) = ground.of_team(team, id) else { return Ok(found) };
         let next = email.resent_as;
-        latest = Some(email);
+        found = Some(match found {
+            Some(earlier) => answer::standing(earlier, email),
+            None => email,
+        });
         match next {
             Some(next) => id = next,
-            None => return Ok(latest),
+            None => return Ok(found),
         }
     }
 }

@@ -1,0 +1,407 @@
+//! P14: each message is answered once, by whoever may work on its thread, never too often, and never by machines to
+//! machines; and in the end somebody took care of it.
+//!
+//! The judge plays the commits again with rules of its own. What a lease, a tally or a slot is stands here a second time
+//! on purpose.
+
+use super::mail::Message;
+use super::promise::Rule;
+use super::story::{Subject, Violation};
+use super::talk::{Answer, Desk, Did, Step};
+use super::view::View;
+use std::collections::{BTreeMap, BTreeSet};
+
+const DAY_MS: i64 = 86_400_000;
+/// Mails without a key that say the same within this are one too many.
+const ALIKE_MS: i64 = 600_000;
+/// How often a message is offered at the most.
+const OFFERS: usize = 5;
+
+pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
+    if view.history.talk.steps.is_empty() {
+        return;
+    }
+    let mut judge = Judge::new(view);
+    for step in &view.history.talk.steps {
+        judge.follow(step.at);
+        judge.judge(step);
+    }
+    judge.check_left();
+    judge.check_told();
+    if view.history.healed {
+        judge.check_end();
+    }
+    found.append(&mut judge.found);
+}
+
+/// A message as the judge knows it.
+struct Known<'a> {
+    thread: &'a str,
+    seq: u64,
+    /// Who wrote it: `person`, `machine`, `soft` or `own`.
+    kind: &'a str,
+    /// Whose desk it is, and whom an answer goes to, a tag apart.
+    person: String,
+    desk: Desk,
+    open: bool,
+    offers: usize,
+    not_before: i64,
+}
+
+/// The latest lease of a thread.
+#[derive(Default)]
+struct Lease<'a> {
+    token: Option<&'a str>,
+    until: i64,
+    fence: u64,
+}
+
+struct Judge<'a, 'v> {
+    view: &'v View<'a>,
+    found: Vec<Violation>,
+    /// How many moves were followed, and where they led.
+    moved: usize,
+    states: BTreeMap<&'a str, BTreeMap<u16, &'a str>>,
+    messages: BTreeMap<&'a str, Known<'a>>,
+    leases: BTreeMap<&'a str, Lease<'a>>,
+    slots: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
+    keys: BTreeMap<&'a str, &'a str>,
+    threads: BTreeMap<&'a str, Vec<i64>>,
+    people: BTreeMap<String, Vec<i64>>,
+    keyless: Vec<(&'a str, i64)>,
+    told: BTreeMap<(&'static str, &'a str), usize>,
+}
+
+fn plain(address: &str) -> String {
+    let (local, domain) = address.split_once('@').unwrap_or((address, ""));
+    format!("{}@{domain}", local.split('+').next().unwrap_or(local))
+}
+
+fn within(times: &[i64], ms: i64, now: i64) -> usize {
+    times.iter().filter(|at| now - **at < ms).count()
+}
+
+impl<'a, 'v> Judge<'a, 'v> {
+    fn new(view: &'v View<'a>) -> Self {
+        Self {
+            view,
+            found: Vec::new(),
+            moved: 0,
+            states: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            people: BTreeMap::new(),
+            keyless: Vec::new(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    fn break_rule(&mut self, rule: Rule, about: &str, why: impl Into<String>) {
+        self.found.push(self.view.of(rule, about, why, &Subject::id(about)));
+    }
+
+    /// What emails were before this place.
+    fn follow(&mut self, at: u64) {
+        let moves = &self.view.history.moves;
+        while let Some(step) = moves.get(self.moved).filter(|step| step.at <= at) {
+            self.states.entry(&step.email).or_default().insert(step.handoff, &step.to);
+            self.moved += 1;
+        }
+    }
+
+    /// Whether nothing of an email, nor of its later versions, can have left.
+    fn is_unsent(&self, email: &str) -> bool {
+        let unsent = |id: &str| {
+            let states = self.states.get(id);
+            states.is_some_and(|states| states.values().all(|state| matches!(*state, "failed" | "cancelled")))
+        };
+        let later = self.view.history.emails.iter().find(|later| later.resend_of == email);
+        // A version that was not made yet does not count.
+        let later = later.filter(|later| self.states.contains_key(later.id.as_str()));
+        unsent(email) && later.is_none_or(|later| self.is_unsent(&later.id))
+    }
+
+    fn count_told(&mut self, kind: &'static str, about: &'a str) {
+        *self.told.entry((kind, about)).or_default() += 1;
+    }
+
+    fn judge(&mut self, step: &'a Step) {
+        let now = step.now;
+        match &step.did {
+            Did::Came { message, thread, seq, message_id } => self.came(message, (thread, *seq), message_id),
+            Did::Leased { thread, token, until, fence, offered } => {
+                self.leased(thread, (token, *until, *fence), now);
+                if let Some(message) = offered {
+                    self.offered(message, now);
+                }
+            }
+            Did::Extended { thread, token, until } => self.holds(thread, token).until = *until,
+            Did::Released { thread, token } => self.holds(thread, token).token = None,
+            Did::Acked(message) => self.acked(message),
+            Did::PutOff(message, until) => {
+                if let Some(known) = self.messages.get_mut(message.as_str()) {
+                    known.not_before = *until;
+                }
+            }
+            Did::Answered(answer) => self.answered(answer, now),
+            Did::Again { message, slot, email } => self.again(message, slot, email),
+            Did::Refused { guard, wish } => self.refused(guard, wish, now),
+            Did::Keyless { email, guard } => self.keyless(email, guard, now),
+        }
+    }
+
+    fn came(&mut self, message: &'a str, (thread, seq): (&'a str, u64), message_id: &str) {
+        let inbound = &self.view.history.inbound;
+        let Some(brought) = inbound.brought.iter().find(|brought| brought.message_id == message_id) else { return };
+        let Some(desk) = self.view.history.talk.desks.get(&brought.inbox) else { return };
+        let soft = brought.kind == "soft" && desk.answers_soft;
+        let open = brought.kind == "person" || soft;
+        // Each team counts for itself, and has one desk.
+        let person = format!("{} {}", brought.inbox, plain(&brought.sender));
+        let (kind, desk) = (brought.kind.as_str(), desk.clone());
+        let known = Known { thread, seq, kind, person, desk, open, offers: 0, not_before: i64::MIN };
+        self.messages.insert(message, known);
+    }
+
+    /// The latest lease of a thread, of which only its holder may dispose.
+    fn holds(&mut self, thread: &'a str, token: &str) -> &mut Lease<'a> {
+        if self.leases.get(thread).and_then(|lease| lease.token) != Some(token) {
+            self.break_rule(Rule::TwoHolders, thread, "somebody disposed of a lease that is not the latest");
+        }
+        self.leases.entry(thread).or_default()
+    }
+
+    fn leased(&mut self, thread: &'a str, (token, until, fence): (&'a str, i64, u64), now: i64) {
+        self.count_told("thread.leased", thread);
+        let before = self.leases.entry(thread).or_default();
+        let (held, last) = (before.token.is_some() && now < before.until, before.fence);
+        *before = Lease { token: Some(token), until, fence };
+        if held {
+            self.break_rule(Rule::TwoHolders, thread, format!("leased at {now} while another holds it"));
+        }
+        if fence <= last {
+            self.break_rule(Rule::LeaseFence, thread, format!("fence {last}, then {fence}"));
+        }
+    }
+
+    fn offered(&mut self, message: &'a str, now: i64) {
+        let Some(known) = self.messages.get_mut(message) else { return };
+        known.offers += 1;
+        let (open, early, often) = (known.open, now < known.not_before, known.offers > OFFERS);
+        known.not_before = i64::MIN;
+        if !open {
+            self.break_rule(Rule::OfferedSettled, message, "it was offered although nothing is left to do");
+        }
+        if early {
+            self.break_rule(Rule::OfferedEarly, message, "it was offered although it had been put off");
+        }
+        if often {
+            self.break_rule(Rule::OfferedTooOften, message, "nobody was asked instead");
+        }
+    }
+
+    fn acked(&mut self, message: &'a str) {
+        let Some(known) = self.messages.get_mut(message) else { return };
+        if std::mem::take(&mut known.open) {
+            self.count_told("message.skipped", message);
+        }
+    }
+
+    /// Why a lease forbids an answer, if it does.
+    fn is_leased(&self, wish: &Answer, known: &Known<'_>, now: i64) -> bool {
+        let lease = self.leases.get(known.thread);
+        match &wish.token {
+            Some(token) => lease.and_then(|lease| lease.token) != Some(token),
+            None => lease.is_some_and(|lease| lease.token.is_some() && now < lease.until),
+        }
+    }
+
+    /// Whether a person wrote something since that the answer does not know of.
+    fn is_behind(&self, wish: &Answer, known: &Known<'_>) -> bool {
+        let newer = |(id, other): (&&str, &Known<'_>)| {
+            other.thread == known.thread
+                && other.kind == "person"
+                && other.seq > known.seq
+                && !wish.seen.iter().any(|seen| seen == *id)
+        };
+        wish.is_reply() && self.messages.iter().any(newer)
+    }
+
+    fn is_capped(&self, wish: &Answer, known: &Known<'_>, now: i64) -> bool {
+        let desk = &known.desk;
+        let thread = self.threads.get(known.thread).map_or(&[][..], Vec::as_slice);
+        let person = self.people.get(&known.person).filter(|_| wish.is_reply()).map_or(&[][..], Vec::as_slice);
+        within(thread, desk.window_ms, now) >= desk.per_window
+            || within(thread, DAY_MS, now) >= desk.per_day
+            || within(person, DAY_MS, now) >= desk.per_person
+    }
+
+    /// What took a slot and may have left, or may still leave.
+    fn taken_by(&self, message: &str, slot: &str) -> Option<&'a str> {
+        let before = self.slots.get(&(message, slot))?;
+        before.iter().find(|email| !self.is_unsent(email)).copied()
+    }
+
+    fn answered(&mut self, answer: &'a Answer, now: i64) {
+        let message = answer.message.as_str();
+        let Some(known) = self.messages.get(message) else { return };
+        let mut broken: Vec<(Rule, String)> = Vec::new();
+        let soft = known.kind == "soft" && !known.desk.answers_soft;
+        if answer.is_reply() && known.kind == "own" {
+            broken.push((Rule::OwnAnswered, answer.email.clone()));
+        }
+        if answer.is_reply() && (known.kind == "machine" || soft) {
+            broken.push((Rule::MachineAnswered, answer.email.clone()));
+        }
+        if let Some(first) = self.taken_by(message, &answer.slot) {
+            broken.push((Rule::AnsweredTwice, format!("{} by {first} and {}", answer.slot, answer.email)));
+        }
+        if let Some(first) = answer.key.as_deref().and_then(|key| self.keys.get(key)) {
+            broken.push((Rule::AnsweredTwice, format!("one key made {first} and {}", answer.email)));
+        }
+        if self.is_leased(answer, known, now) {
+            broken.push((Rule::LeaseIgnored, format!("{} with {:?} at {now}", answer.email, answer.token)));
+        }
+        if self.is_behind(answer, known) {
+            broken.push((Rule::NewerIgnored, answer.email.clone()));
+        }
+        let capped = self.is_capped(answer, known, now);
+        if capped && answer.guard.is_empty() {
+            broken.push((Rule::CapExceeded, answer.email.clone()));
+        }
+        if !capped && answer.guard == "cap" {
+            broken.push((Rule::NeedlessGuard, format!("cap holds {}", answer.email)));
+        }
+        self.note(answer, now);
+        broken.into_iter().for_each(|(rule, why)| self.break_rule(rule, message, why));
+    }
+
+    fn note(&mut self, answer: &'a Answer, now: i64) {
+        let message = answer.message.as_str();
+        let Some(known) = self.messages.get_mut(message) else { return };
+        let (thread, person) = (known.thread, known.person.clone());
+        known.open &= !answer.is_reply();
+        let add = |times: &mut Vec<i64>| {
+            times.retain(|at| now - *at < DAY_MS);
+            times.push(now);
+        };
+        if answer.guard.is_empty() {
+            add(self.threads.entry(thread).or_default());
+            if answer.is_reply() {
+                add(self.people.entry(person).or_default());
+            }
+        } else if answer.guard == "cap" {
+            self.count_told("thread.cap", thread);
+        }
+        self.slots.entry((message, &answer.slot)).or_default().push(&answer.email);
+        if let Some(key) = &answer.key {
+            self.keys.insert(key, &answer.email);
+        }
+        self.count_told(if answer.is_reply() { "message.answered" } else { "message.forwarded" }, message);
+    }
+
+    fn again(&mut self, message: &str, slot: &str, email: &str) {
+        if self.messages.contains_key(message) && self.taken_by(message, slot).is_none() {
+            let why = format!("{slot} counts as taken by {email}, which surely never left");
+            self.break_rule(Rule::NeedlessGuard, message, why);
+        }
+    }
+
+    fn refused(&mut self, guard: &str, wish: &'a Answer, now: i64) {
+        self.count_told("reply.refused", &wish.message);
+        let Some(known) = self.messages.get(wish.message.as_str()) else { return };
+        let deserved = match guard {
+            "self" => known.kind == "own",
+            "automatic" => matches!(known.kind, "machine" | "soft"),
+            "leased" => self.is_leased(wish, known, now),
+            "newer_message" => self.is_behind(wish, known),
+            _ => false,
+        };
+        if !deserved {
+            let why = format!("{guard} refused {} with {:?} at {now}", wish.slot, wish.token);
+            self.break_rule(Rule::NeedlessGuard, &wish.message, why);
+        }
+    }
+
+    /// Two mails without a key that say the same to the same people are one too many.
+    fn keyless(&mut self, email: &'a str, guard: &str, now: i64) {
+        let shown = |id: &str| self.view.by_id.get(id).map(|email| (&email.team, &email.to, email.body));
+        // A clock that is behind may know of less.
+        let sure = self.keyless.iter().all(|(_, at)| *at <= now);
+        let like = |(other, at): &&(&str, i64)| {
+            now - at < ALIKE_MS && shown(other) == shown(email) && shown(email).is_some() && !self.is_unsent(other)
+        };
+        let like = self.keyless.iter().find(like).map(|(other, _)| *other);
+        if let Some(other) = like.filter(|_| sure && guard.is_empty()) {
+            self.break_rule(Rule::LookAlike, email, format!("it says the same as {other} and is not held"));
+        }
+        self.keyless.push((email, now));
+    }
+
+    /// At most one answer of each slot left, and every answer was wanted.
+    fn check_left(&mut self) {
+        let view = self.view;
+        let left = |id: &&&str| {
+            let taken = view.arrivals(id).iter().any(|arrival| arrival.taken);
+            let stands = view.by_id.get(**id).is_none_or(|email| !matches!(&*email.state, "failed" | "cancelled"));
+            taken || stands
+        };
+        let often = |(_, emails): &(&(&str, &str), &Vec<&str>)| emails.iter().filter(left).count() > 1;
+        let twice: Vec<_> = self.slots.iter().filter(often).map(|(place, ids)| (*place, ids.join(" "))).collect();
+        for ((message, slot), ids) in twice {
+            self.break_rule(Rule::AnsweredTwice, message, format!("{slot} by {ids}"));
+        }
+        let wanted: BTreeSet<&str> = self.slots.values().flatten().copied().collect();
+        let stray = |email: &&super::history::Email| {
+            !email.answers.is_empty() && email.resend_of.is_empty() && !wanted.contains(email.id.as_str())
+        };
+        for email in view.history.emails.iter().filter(stray) {
+            self.found.push(view.of_email(Rule::Unasked, email, "it answers a message and nobody wrote it"));
+        }
+    }
+
+    /// Each answer, refusal, lease and cap is told once.
+    fn check_told(&mut self) {
+        const KINDS: [&str; 5] =
+            ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap"];
+        let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for event in self.view.history.events.iter().filter(|event| KINDS.contains(&event.kind.as_str())) {
+            *told.entry((&event.kind, &event.about)).or_default() += 1;
+        }
+        let wanted: BTreeMap<(&str, &str), usize> =
+            self.told.iter().filter(|(place, _)| KINDS.contains(&place.0)).map(|(place, n)| (*place, *n)).collect();
+        let places: BTreeSet<(&str, &str)> = told.keys().chain(wanted.keys()).copied().collect();
+        for place in places {
+            let (is, must) = (told.get(&place).copied().unwrap_or(0), wanted.get(&place).copied().unwrap_or(0));
+            if is != must {
+                self.break_rule(Rule::AnswerTold, place.1, format!("{is} times {} for {must}", place.0));
+            }
+        }
+    }
+
+    /// After healing each message of a person was answered, skipped or asked about, and a person is asked about whatever
+    /// is held or was offered in vain.
+    fn check_end(&mut self) {
+        let view = self.view;
+        let questions = &view.history.talk.questions;
+        let asked = |message: &Message| questions.iter().any(|question| question.message == message.id);
+        for message in &view.history.inbound.messages {
+            let Some(known) = self.messages.get(message.id.as_str()) else { continue };
+            let left = known.kind == "person" && message.state == "unanswered";
+            if left && !asked(message) {
+                self.break_rule(Rule::Unattended, &message.id, "nobody answered it, skipped it or was asked");
+            }
+            if message.dead && !asked(message) {
+                self.break_rule(Rule::Unescalated, &message.id, "it was offered in vain and nobody was asked");
+            }
+        }
+        for email in view.history.emails.iter().filter(|email| email.state == "held" && !email.answers.is_empty()) {
+            if !questions.iter().any(|question| question.email == email.id) {
+                self.found.push(view.of_email(Rule::Unescalated, email, "it is held and nobody was asked"));
+            }
+        }
+    }
+}
