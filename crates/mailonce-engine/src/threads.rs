@@ -258,12 +258,11 @@ impl Engine {
         let now = self.now();
         let mut threads: HashMap<ThreadId, Option<Thread>> = HashMap::new();
         for message in messages.iter_mut().filter(|message| message.state == MessageState::Unanswered) {
-            let thread = match threads.get(&message.thread) {
-                Some(known) => known,
-                None => {
-                    let found = self.store.thread(team, message.thread).await?;
-                    threads.entry(message.thread).or_insert(found)
-                }
+            let thread = if let Some(known) = threads.get(&message.thread) {
+                known
+            } else {
+                let found = self.store.thread(team, message.thread).await?;
+                threads.entry(message.thread).or_insert(found)
             };
             let lease = thread.as_ref().and_then(|thread| thread.lease_at(now));
             if lease.is_some_and(|lease| lease.message.is_none_or(|named| named == message.id)) {
