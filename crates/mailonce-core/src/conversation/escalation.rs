@@ -186,7 +186,8 @@ impl Escalation {
             _ => self.about.clone(),
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
+        hash.finalize().iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 
     /// Answers it. False when this is no choice, or it was answered already.

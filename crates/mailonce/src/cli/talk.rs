@@ -175,8 +175,7 @@ pub(super) async fn thread(out: &Out, verb: ThreadVerb) -> anyhow::Result<ExitCo
         }
         ThreadVerb::Done { reach, thread } => {
             let body = json!({ "handled": true });
-            let (_, view) =
-                Client::find(&reach)?.ask(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
+            let (_, view) = Client::find(&reach)?.ask(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
             show(out, &view, THREAD);
         }
     }
@@ -285,7 +284,9 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
 
 fn show_draft(out: &Out, view: &Value) {
     let draft = &view["draft"];
-    for (name, value) in [("question", &view["about"]["question"]), ("to", &draft["to"]), ("subject", &draft["subject"])] {
+    for (name, value) in
+        [("question", &view["about"]["question"]), ("to", &draft["to"]), ("subject", &draft["subject"])]
+    {
         if !value.is_null() {
             out.facts(&[(name, text(value))]);
         }

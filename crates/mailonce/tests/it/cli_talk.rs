@@ -16,7 +16,8 @@ async fn a_message_is_answered_once_and_a_person_decides_from_a_shell() {
     let waited = desk.run(&["wait", "agent@mailonce.test", "--timeout", "20"]).await.exits(0).json();
     let message = waited["message"]["id"].as_str().unwrap().to_owned();
     let reply = |text: &'static str, more: &'static [&'static str]| {
-        let words: Vec<String> = ["reply", &message, "--text", text].iter().chain(more).map(ToString::to_string).collect();
+        let words: Vec<String> =
+            ["reply", &message, "--text", text].iter().chain(more).map(ToString::to_string).collect();
         let desk = &desk;
         async move { desk.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).await }
     };
@@ -45,7 +46,8 @@ async fn a_message_is_answered_once_and_a_person_decides_from_a_shell() {
     let id = asked["data"][0]["id"].as_str().unwrap().to_owned();
     let one = desk.run(&["escalations", "show", &id]).await.exits(0).json();
     assert_eq!((&one["reason"], &one["draft"]["id"]), (&json!("cap"), &held["id"]));
-    let decided = desk.run(&["escalations", "resolve", &id, "--as", "reject", "--reason", "enough"]).await.exits(0).json();
+    let decided =
+        desk.run(&["escalations", "resolve", &id, "--as", "reject", "--reason", "enough"]).await.exits(0).json();
     assert_eq!((&decided["state"], &decided["decided"]["reason"]), (&json!("resolved"), &json!("enough")));
     desk.run(&["escalations", "resolve", &id, "--as", "release"]).await.exits(5);
     assert!(desk.run(&["escalations", "list"]).await.exits(0).json()["data"].as_array().unwrap().is_empty());

@@ -124,7 +124,11 @@ async fn judge_corpus(world: &World) {
         let held = world.wish(&mail(two)).await.is(202)["state"] == "held";
         table[usize::from(*same)][usize::from(held)] += 1;
         if held != *same {
-            wrong.push(format!("{} though {}: {one} | {two}", if held { "held" } else { "sent" }, if *same { "the same" } else { "two mails" }));
+            wrong.push(format!(
+                "{} though {}: {one} | {two}",
+                if held { "held" } else { "sent" },
+                if *same { "the same" } else { "two mails" }
+            ));
         }
     }
     let [[passed, false_alarms], [missed, caught]] = table;

@@ -172,7 +172,22 @@ impl Owned {
         let question = json!({ "question": "Shall I?", "thread": thread });
         let escalation = world.post("/v1/escalations", &question).await.is(201).word("id");
         let key = "k".into();
-        Self { thread, escalation, email, key, api_key, team, domain, source, inbox, message, artifact, delivery, watch, rule }
+        Self {
+            thread,
+            escalation,
+            email,
+            key,
+            api_key,
+            team,
+            domain,
+            source,
+            inbox,
+            message,
+            artifact,
+            delivery,
+            watch,
+            rule,
+        }
     }
 
     fn ids(&self) -> [&String; 13] {
