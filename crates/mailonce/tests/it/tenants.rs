@@ -173,8 +173,6 @@ impl Owned {
         let escalation = world.post("/v1/escalations", &question).await.is(201).word("id");
         let key = "k".into();
         Self {
-            thread,
-            escalation,
             email,
             key,
             api_key,
@@ -187,6 +185,8 @@ impl Owned {
             delivery,
             watch,
             rule,
+            thread,
+            escalation,
         }
     }
 
