@@ -4,7 +4,6 @@
 //!
 //! Needs the binary built with `--features failpoints`, and a PostgreSQL (`scripts/services`).
 
-
 #[cfg(test)]
 mod receiver;
 

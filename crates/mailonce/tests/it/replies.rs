@@ -34,7 +34,8 @@ over_memory_and_sqlite! {
 
     async fn everybody_gets_an_answer_to_all_but_ourselves(world) {
         let world = world.with_inboxes().await;
-        (world.inbox("a").await, world.inbox("b").await);
+        world.inbox("a").await;
+        world.inbox("b").await;
         let raw = "From: ann@shop.test\nTo: A <a@agents.test>, bob@shop.test, b+x@agents.test\n\
             Cc: cyd@shop.test, Ann@shop.test\nMessage-ID: <1@shop.test>\nSubject: Hi\n\nHello\n";
         let message = world.hears_raw(raw).await;
