@@ -57,6 +57,10 @@ words! {
         ArtifactConsumed = "artifact.consumed",
         /// Whoever took a code or link says that it was used.
         ArtifactApplied = "artifact.applied",
+        /// The records of a sending domain were all found.
+        DomainVerified = "domain.verified",
+        /// The records of a sending domain that was verified are there no more.
+        DomainFailed = "domain.failed",
         /// An endpoint gets nothing any more until somebody enables it again.
         EndpointDisabled = "endpoint.disabled",
         /// A key got another memory.
@@ -74,6 +78,7 @@ impl Kind {
             Self::MessageReceived => "message",
             Self::DeliveryDuplicate | Self::DeliveryRefused | Self::DeliveryFailed => "delivery",
             Self::ArtifactFound | Self::ArtifactConsumed | Self::ArtifactApplied => "artifact",
+            Self::DomainVerified | Self::DomainFailed => "domain",
             Self::EndpointDisabled => "endpoint",
             _ => "email",
         }
@@ -81,7 +86,7 @@ impl Kind {
 }
 
 /// An event before it has its number.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     /// What happened.
     pub kind: Kind,

@@ -4,7 +4,7 @@
 
 use uuid::Uuid;
 
-use crate::{id::TeamId, time::Time, words::words};
+use crate::{event::NewEvent, id::TeamId, time::Time, words::words};
 
 words! {
     /// What a record is.
@@ -62,6 +62,8 @@ pub struct RecordEdit {
     pub rev: u32,
     /// What it is to say from now on.
     pub about: String,
+    /// What is told of it, when it is changed.
+    pub told: Option<NewEvent>,
 }
 
 /// The answer to a change of a record.

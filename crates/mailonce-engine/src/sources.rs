@@ -276,7 +276,7 @@ impl Engine {
             let AboutSource { sealed, live, .. } = self.about_source((record.team, record.id), old.kind, &proofs)?;
             let about = AboutSource { sealed, live, rotated_at: Some(now), ..old };
             let Record { team, kind, id, rev, .. } = record;
-            let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)? };
+            let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)?, told: None };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 Once::Done(RecordChange::Changed(changed)) => return view(&changed),

@@ -231,6 +231,7 @@ macro_rules! engine {
                 of_32_records_of_one_name_one_is_made
                 of_32_changes_of_one_record_one_is_done
                 of_32_makings_under_one_key_one_is_done
+                what_is_told_of_a_change_is_told_once_and_only_when_it_is_done
             ]
             race [
                 of_64_equal_wishes_one_is_the_first

@@ -1,6 +1,7 @@
 //! Promises about records: the small things a team owns that are not mail.
 
 use mailonce_core::{
+    event::{Event, Kind, NewEvent},
     id::TeamId,
     port::store::{Bound, Once},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind},
@@ -8,7 +9,7 @@ use mailonce_core::{
 };
 use uuid::Uuid;
 
-use super::{Ledger, OTHER, SECOND, T0, TEAM, accepted, all_at_once, keyed, next_id, operation};
+use super::{Ledger, OTHER, SECOND, T0, TEAM, accepted, all_at_once, events, keyed, next_id, operation};
 
 const KINDS: [RecordKind; 3] = [RecordKind::Domain, RecordKind::Suppression, RecordKind::Source];
 
@@ -37,7 +38,7 @@ async fn made(store: &Ledger, record: &Record) -> Record {
 
 fn edit(record: &Record, about: &str) -> RecordEdit {
     let Record { team, kind, id, rev, .. } = *record;
-    RecordEdit { team, kind, id, rev, about: about.into() }
+    RecordEdit { team, kind, id, rev, about: about.into(), told: None }
 }
 
 async fn change(store: &Ledger, edit: RecordEdit) -> RecordChange {
@@ -217,4 +218,17 @@ pub(super) async fn of_32_makings_under_one_key_one_is_done(store: Ledger) {
     let again = answers.iter().filter(|answer| matches!(answer, Once::Repeated(_))).count();
     assert_eq!((done, again), (1, 31));
     assert_eq!(store.records(TEAM, RecordKind::Domain, None, 100).await.unwrap().rows.len(), 1);
+}
+
+pub(super) async fn what_is_told_of_a_change_is_told_once_and_only_when_it_is_done(store: Ledger) {
+    let made = made(&store, &domain("a.test")).await;
+    let (kind, data) = (Kind::DomainVerified, serde_json::json!({ "name": "a.test" }));
+    let told = NewEvent { kind, at: T0, about: made.id, rev: 2, data };
+    let wanted = RecordEdit { told: Some(told.clone()), ..edit(&made, "{}") };
+    let call = operation("verify", 1, T0);
+    for _ in 0..2 {
+        let _answer = store.change_record(wanted.clone(), Some(call.clone()), T0).await.unwrap();
+    }
+    assert!(matches!(change(&store, wanted).await, RecordChange::Stale(_)));
+    assert_eq!(events(&store, TEAM).await, [Event { seq: 1, event: told }]);
 }

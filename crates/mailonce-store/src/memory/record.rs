@@ -63,6 +63,7 @@ impl World {
         }
         record.rev += 1;
         record.about = edit.about;
+        self.events.entry(record.team).or_default().extend(edit.told);
         self.records.insert(record.id, record.clone());
         Once::Done(RecordChange::Changed(record))
     }

@@ -2,6 +2,7 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
+    event::NewEvent,
     id::TeamId,
     port::store::{Once, Operation},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
@@ -16,7 +17,7 @@ use super::{
     careful::{load, lock_scopes},
     row::Scope,
     trouble::{Tried, Trouble},
-    write::{ask, run, write},
+    write::{ask, run, write, write_events},
 };
 
 macro_rules! records {
@@ -146,6 +147,8 @@ impl Ledger {
             }
         };
         run(&tx, CHANGE, &[&edit.id, &edit.about]).await?;
+        let events: Vec<(TeamId, NewEvent)> = edit.told.iter().map(|event| (edit.team, event.clone())).collect();
+        write_events(&tx, &events).await?;
         self.commit(tx, 1).await?;
         record.rev += 1;
         record.about.clone_from(&edit.about);

@@ -112,7 +112,7 @@ pub(super) fn create(ledger: &Ledger<'_>, record: &Record, operation: Option<&Op
 
 /// Changes what a record says, if it is still as it was seen.
 pub(super) fn change(
-    ledger: &Ledger<'_>,
+    ledger: &mut Ledger<'_>,
     edit: RecordEdit,
     operation: Option<&Operation>,
     now: Time,
@@ -128,6 +128,9 @@ pub(super) fn change(
         return Ok(Once::Done(RecordChange::Stale(record)));
     }
     ledger.execute(CHANGE, params![edit.id.as_bytes(), edit.about])?;
+    if let Some(event) = &edit.told {
+        ledger.emit(shelf.number, event);
+    }
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }

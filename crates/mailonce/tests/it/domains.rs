@@ -100,6 +100,8 @@ over_every_engine! {
         wired.zone.publish(token, "mailonce-domain=of-another-team");
         let gone = verify(&wired.world, &domain).await;
         assert_eq!((&gone["state"], &gone["records"][0]["status"]), (&json!("failed"), &json!("different")));
+        let told: Vec<Value> = wired.world.events().await.iter().map(|event| event["type"].clone()).collect();
+        assert_eq!(told, ["domain.verified", "domain.failed"]);
         wired.world.send("k", &from("agent@example.com")).await.refused(403, "sender_not_verified");
     }
 

@@ -6,6 +6,7 @@ mod heartbeat;
 mod mailroom;
 mod nodes;
 mod speed;
+mod told;
 
 use mailonce_core::{
     content::{Content, RawContent},
