@@ -183,7 +183,7 @@ over_memory_and_sqlite! {
             tokio::time::sleep(Duration::from_millis(20)).await;
             world.hears(Letter::default()).await
         };
-        let (taken, message) = tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(waits, arrives) })
+        let (taken, message) = tokio::time::timeout(Duration::from_secs(20), Box::pin(async { tokio::join!(waits, arrives) }))
             .await
             .unwrap();
         assert_eq!(taken.is(200)["data"][0]["message"]["id"], message["id"]);
