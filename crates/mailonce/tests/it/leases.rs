@@ -23,7 +23,7 @@ fn lease_path(thread: &Value) -> String {
     format!("/v1/threads/{}/lease", thread.as_str().unwrap())
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn a_thread_is_held_by_one_agent_and_others_are_told(world) {
         let world = world.with_inboxes().await;
         world.inbox("a").await;

@@ -21,7 +21,7 @@ fn own_mail(email: &Value, to: &str) -> String {
     )
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn two_of_our_own_agents_do_not_answer_each_other(world) {
         let world = world.with_inboxes().await;
         world.inbox("a").await;

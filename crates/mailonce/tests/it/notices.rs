@@ -67,7 +67,7 @@ async fn states(world: &World, endpoint: &Value) -> BTreeMap<String, usize> {
     }
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn every_event_is_told_as_the_list_shows_it(world) {
         let receiver = Scripted::new(|_| says(200));
         let world = world.told_to(receiver.clone()).await;

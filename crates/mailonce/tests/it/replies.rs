@@ -14,7 +14,7 @@ async fn content(world: &World, email: &str) -> Value {
     world.get(&format!("/v1/emails/{email}")).await.is(200).body
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn an_answer_goes_where_it_belongs(world) {
         let world = world.with_inboxes().await;
         world.post("/v1/inboxes", &json!({ "username": "a", "name": "Agent, A" })).await.is(201);
