@@ -259,7 +259,8 @@ mod tests {
     #[test]
     fn a_large_body_is_compared_and_not_kept() {
         let window = Window::default();
-        let noise: String = (0..20_000_u64).map(|n| format!("w{} ", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        let words = (0..20_000_u64).map(|n| format!("w{}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let noise = words.collect::<Vec<_>>().join(" ");
         let large = content("a@x.test", &noise);
         note(&window, &large, 0);
         let latest = window.latest(TEAM, &large, Time(1));

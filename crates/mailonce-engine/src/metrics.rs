@@ -123,7 +123,6 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("mailonce");
         let metrics = Self {
             attempted: Family::default(),
             deduplicated: Family::default(),
@@ -146,6 +145,14 @@ impl Default for Metrics {
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
             registry: Registry::default(),
         };
+        Self { registry: metrics.registered(), ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Every figure under its name.
+    fn registered(&self) -> Registry {
+        let (metrics, mut registry) = (self, Registry::with_prefix("mailonce"));
         registry.register("send_attempted", "Sends asked for", metrics.attempted.clone());
         registry.register("send_deduplicated", "Sends answered with an earlier email", metrics.deduplicated.clone());
         registry.register(
@@ -193,11 +200,9 @@ impl Default for Metrics {
         );
         registry.register("key_hit_age_ratio", "Age of a key at a hit, over its ttl", metrics.hit_age.clone());
         registry.register_with_unit("key_ttl", "Memory asked for", Unit::Seconds, metrics.ttl.clone());
-        Self { registry, ..metrics }
+        registry
     }
-}
 
-impl Metrics {
     pub(crate) fn reported(&self, provider: &'static str, outcome: &'static str) {
         self.reported.get_or_create(&Reported { provider, outcome }).inc();
     }

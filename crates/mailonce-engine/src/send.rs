@@ -92,8 +92,10 @@ impl Engine {
         let now = self.now();
         self.metrics.attempted(caller.channel);
         let named = name(caller, request, None);
-        if let Some(token) = &named.request.distinct_token {
-            return Box::pin(self.send_distinct(caller, &named, token)).await;
+        if let Some(token) = &named.request.distinct_token
+            && let Some(sent) = Box::pin(self.send_distinct(caller, &named, token)).await?
+        {
+            return Ok(sent);
         }
         // A bound key is looked up before anything else is checked, so that a retry is never refused. The cache
         // answers most; the accept itself looks up the rest; only a wish that fails a check has to ask first.
@@ -139,14 +141,14 @@ impl Engine {
         }
     }
 
-    /// Its sender says that a held look-alike is meant: that very email goes, and never another.
-    async fn send_distinct(&self, caller: &Caller, named: &Named, token: &str) -> Result<Sent, Problem> {
-        let unknown = || Problem::from(vec![FieldError::new("distinct_token", "belongs to no held email")]);
+    /// Its sender says that a held look-alike is meant: that very email goes, and never another. `None` when the token
+    /// names none.
+    async fn send_distinct(&self, caller: &Caller, named: &Named, token: &str) -> Result<Option<Sent>, Problem> {
         let team = caller.team.id;
-        Self::may_send_from(caller, named.request.content.from.bare().as_str())?;
-        let id = self.by_distinct_token(team, token).ok_or_else(unknown)?;
+        let Some(id) = self.by_distinct_token(team, token) else { return Ok(None) };
         let found = self.store.email(team, id).await.map_err(unavailable)?;
-        let email = found.filter(|email| email.guard == Some(Guard::LooksDuplicate)).ok_or_else(unknown)?;
+        let Some(email) = found.filter(|email| email.guard == Some(Guard::LooksDuplicate)) else { return Ok(None) };
+        Self::may_send_from(caller, named.request.content.from.bare().as_str())?;
         let glimpse = Glimpse::from(&email);
         let fields = differences(named, &glimpse);
         let own = email.head.key.as_ref().map(|name| name.hash(team));
@@ -157,9 +159,9 @@ impl Engine {
         if !fields.iter().all(|field| field.forgiven()) {
             return Err(mismatch(named.name.as_ref(), &glimpse, &fields));
         }
-        let released = self.release(team, id).await.map_err(unavailable)?.ok_or_else(unknown)?;
+        let Some(released) = self.release(team, id).await.map_err(unavailable)? else { return Ok(None) };
         self.close_moot(&released).await;
-        Ok(self.sent(caller, &Glimpse::from(&released), false, !fields.is_empty(), 0))
+        Ok(Some(self.sent(caller, &Glimpse::from(&released), false, !fields.is_empty(), 0)))
     }
 
     pub(crate) fn glimpse(&self, hash: KeyHash, now: Time) -> Option<Arc<Glimpse>> {
@@ -324,7 +326,7 @@ impl Engine {
             }
         }
         if request.distinct_token.is_some() {
-            return fault("distinct_token", "is not for a batch: send that mail by itself");
+            return fault("distinct_token", "belongs to no held email");
         }
         Ok(())
     }

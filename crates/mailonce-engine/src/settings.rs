@@ -155,18 +155,15 @@ impl Engine {
             let old = found.as_ref().map_or_else(|| Ok(Settings::default()), records::read)?;
             let about = records::write(&patch.clone().on(old))?;
             let now = self.now();
-            let done = match found {
-                Some(Record { id, rev, .. }) => {
-                    let edit = RecordEdit { team, kind, id, rev, about, told: None };
-                    let changed = self.store.change_record(edit, None, now).await.map_err(unavailable)?;
-                    matches!(changed, Once::Done(RecordChange::Changed(_)))
-                }
-                None => {
-                    let (id, name) = (self.new_id(now), NAME.to_owned());
-                    let record = Record { team, kind, id, name, rev: 1, created_at: now, about };
-                    let made = self.store.create_record(record, None).await.map_err(unavailable)?;
-                    matches!(made, Once::Done(Created::Made(_)))
-                }
+            let done = if let Some(Record { id, rev, .. }) = found {
+                let edit = RecordEdit { team, kind, id, rev, about, told: None };
+                let changed = self.store.change_record(edit, None, now).await.map_err(unavailable)?;
+                matches!(changed, Once::Done(RecordChange::Changed(_)))
+            } else {
+                let (id, name) = (self.new_id(now), NAME.to_owned());
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, about };
+                let made = self.store.create_record(record, None).await.map_err(unavailable)?;
+                matches!(made, Once::Done(Created::Made(_)))
             };
             self.settings_book.forget(team);
             if done {

@@ -16,7 +16,7 @@ use mailonce_core::{
     time::Time,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use crate::{
     Asked, Caller, Engine,
@@ -126,7 +126,7 @@ impl Engine {
         if !caller.key.about.inboxes.is_empty() {
             let mut usable = HashMap::new();
             for thread in &rows {
-                if let std::collections::hash_map::Entry::Vacant(entry) = usable.entry(thread.inbox) {
+                if let Entry::Vacant(entry) = usable.entry(thread.inbox) {
                     entry.insert(self.inbox(caller, thread.inbox).await.is_ok());
                 }
             }
@@ -258,12 +258,9 @@ impl Engine {
         let now = self.now();
         let mut threads: HashMap<ThreadId, Option<Thread>> = HashMap::new();
         for message in messages.iter_mut().filter(|message| message.state == MessageState::Unanswered) {
-            let thread = match threads.get(&message.thread) {
-                Some(known) => known,
-                None => {
-                    let found = self.store.thread(team, message.thread).await?;
-                    threads.entry(message.thread).or_insert(found)
-                }
+            let thread = match threads.entry(message.thread) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => place.insert(self.store.thread(team, message.thread).await?),
             };
             let lease = thread.as_ref().and_then(|thread| thread.lease_at(now));
             if lease.is_some_and(|lease| lease.message.is_none_or(|named| named == message.id)) {

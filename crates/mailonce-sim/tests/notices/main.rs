@@ -4,9 +4,6 @@
 //!
 //! Needs the binary built with `--features failpoints`, and a PostgreSQL (`scripts/services`).
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
-
 #[cfg(test)]
 mod receiver;
 

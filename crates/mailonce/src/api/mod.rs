@@ -71,8 +71,12 @@ pub fn read_send(body: &[u8]) -> Result<SendRequest, Problem> {
 
 /// The routes, with the document that describes them: both come from the same lines.
 fn routes() -> OpenApiRouter<App> {
+    sending().merge(reading()).merge(talking()).merge(managing()).merge(operating())
+}
+
+/// For those who send.
+fn sending() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        // Senders
         .routes(routes!(emails::send, emails::list))
         .routes(routes!(emails::batch))
         .routes(routes!(emails::read, emails::reschedule))
@@ -82,7 +86,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(keys::inspect, keys::extend, keys::forget))
         .routes(routes!(events::list))
         .routes(routes!(stream::stream))
-        // Readers
+}
+
+/// For those who read mail.
+fn reading() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
         .routes(routes!(inboxes::create, inboxes::list))
         .routes(routes!(inboxes::read, inboxes::change, inboxes::remove))
         .routes(routes!(inboxes::rotate))
@@ -102,7 +110,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(artifacts::consume))
         .routes(routes!(artifacts::consume_match))
         .routes(routes!(artifacts::applied))
-        // Conversations
+}
+
+/// For those who answer it.
+fn talking() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
         .routes(routes!(replies::reply))
         .routes(routes!(replies::forward))
         .routes(routes!(next::next))
@@ -115,7 +127,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(escalations::list, escalations::ask))
         .routes(routes!(escalations::read))
         .routes(routes!(escalations::resolve))
-        // Administrators
+}
+
+/// For those who manage a team.
+fn managing() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
         .routes(routes!(access::create_api_key, access::list_api_keys))
         .routes(routes!(access::revoke_api_key))
         .routes(routes!(access::create_team, access::list_teams))
@@ -145,9 +161,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::read, sources::remove))
         .routes(routes!(sources::rotate))
-        // Providers
+}
+
+/// For providers, operators and readers of documents.
+fn operating() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
         .routes(routes!(hooks::receive, hooks::challenge))
-        // Operators and readers
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))

@@ -99,10 +99,7 @@ pub(super) async fn next(State(app): State<App>, door: Door, PathOf(id): PathOf,
     door.caller.need(Scope::Reply)?;
     let asked = door.asked("next", &id, &body.canonical()?);
     let NextBody { limit, ttl_s, wait, holder: given } = body.parse_or_empty()?;
-    let inbox = match id.contains('@') {
-        true => app.engine.inbox_named(&door.caller, &id).await?.id,
-        false => inbox_id(&id)?,
-    };
+    let inbox = if id.contains('@') { app.engine.inbox_named(&door.caller, &id).await?.id } else { inbox_id(&id)? };
     let limit = limit.unwrap_or(1);
     if !(1..=AT_ONCE).contains(&limit) {
         return Err(fault("limit", format!("is 1 to {AT_ONCE}")).into());

@@ -11,7 +11,7 @@ fn said(subject: &str, text: &str) -> Value {
     mail_with(json!({ "subject": subject, "text": text }))
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn a_reworded_retry_without_a_key_is_held_and_its_token_lets_that_very_mail_go(world) {
         world.wish(&said("Your order 4821", "Hello Ann, your order 4821 has shipped and arrives on Monday.")).await.is(202);
         let again = said("Your order 4821", "Hi Ann, your order 4821 has shipped and arrives on Monday!");

@@ -8,7 +8,7 @@ use crate::{
     world::mail,
 };
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn an_endpoint_is_made_and_its_secret_is_shown_once(world) {
         let world = world.told_to(Scripted::new(|_| says(200))).await;
         let made = world.endpoint("https://hooks.example.com/in").await;

@@ -30,7 +30,7 @@ async fn state(world: &World, email: &Value) -> String {
     word(&world.email(email["id"].as_str().unwrap()).await, "state").to_owned()
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn a_person_lets_a_held_email_go(world) {
         let (email, asked) = held(&world).await;
         let read = world.get(&format!("/v1/escalations/{}", word(&asked, "id"))).await.is(200);

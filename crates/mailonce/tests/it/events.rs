@@ -38,6 +38,7 @@ over_memory_and_sqlite! {
         assert_eq!(found, [
             "email.accepted", "email.rescheduled", "email.cancelled", "email.accepted", "email.resent", "email.sent",
             "email.duplicate", "key.extended", "key.forgotten", "email.accepted", "email.held",
+            "escalation.opened",
         ]);
         let first = &events[0];
         assert_eq!(first["about"], json!({ "kind": "email", "id": id, "rev": 1 }));

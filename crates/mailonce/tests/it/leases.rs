@@ -23,7 +23,7 @@ fn lease_path(thread: &Value) -> String {
     format!("/v1/threads/{}/lease", thread.as_str().unwrap())
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn a_thread_is_held_by_one_agent_and_others_are_told(world) {
         let world = world.with_inboxes().await;
         world.inbox("a").await;
@@ -183,7 +183,7 @@ over_memory_and_sqlite! {
             tokio::time::sleep(Duration::from_millis(20)).await;
             world.hears(Letter::default()).await
         };
-        let (taken, message) = tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(waits, arrives) })
+        let (taken, message) = tokio::time::timeout(Duration::from_secs(20), Box::pin(async { tokio::join!(waits, arrives) }))
             .await
             .unwrap();
         assert_eq!(taken.is(200)["data"][0]["message"]["id"], message["id"]);

@@ -21,10 +21,11 @@ fn own_mail(email: &Value, to: &str) -> String {
     )
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn two_of_our_own_agents_do_not_answer_each_other(world) {
         let world = world.with_inboxes().await;
-        (world.inbox("a").await, world.inbox("b").await);
+        world.inbox("a").await;
+        world.inbox("b").await;
         let raw = "From: Agent B <b+sales@agents.test>\nTo: a@agents.test\nMessage-ID: <1@x>\nSubject: Hi\n\nHello\n";
         let message = world.hears_raw(raw).await;
         assert_eq!((&message["own"], &message["state"]), (&json!("address"), &json!("skipped")));

@@ -65,7 +65,7 @@ impl Scripted {
     pub(crate) async fn until(&self, count: usize) {
         let mut posts = self.posts.subscribe();
         let enough = posts.wait_for(|posts| posts.len() >= count);
-        tokio::time::timeout(std::time::Duration::from_mins(1), enough).await.expect("too few requests").unwrap();
+        tokio::time::timeout(std::time::Duration::from_mins(5), enough).await.expect("too few requests").unwrap();
     }
 }
 
@@ -132,7 +132,7 @@ impl Hall {
     pub(crate) async fn until(&self, count: usize) {
         let mut requests = self.requests.subscribe();
         let enough = requests.wait_for(|requests| requests.len() >= count);
-        tokio::time::timeout(std::time::Duration::from_mins(1), enough).await.expect("too few requests").unwrap();
+        tokio::time::timeout(std::time::Duration::from_mins(5), enough).await.expect("too few requests").unwrap();
     }
 }
 

@@ -79,7 +79,7 @@ impl Following {
     }
 }
 
-over_memory_and_sqlite! {
+over_every_engine! {
     async fn a_stream_says_what_the_list_says_and_goes_on(world) {
         for n in 0..3 {
             world.send(&format!("k{n}"), &mail()).await.is(202);
