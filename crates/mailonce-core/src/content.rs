@@ -11,6 +11,9 @@ use crate::{
     schedule::Schedule,
 };
 
+/// The field by which we know our own mail when it comes round.
+pub const LOOP_FIELD: &str = "X-Mailonce-Loop";
+
 /// A mail as a caller words it, before any check.
 #[derive(Clone, Debug, Default)]
 pub struct RawContent {

@@ -152,7 +152,8 @@ impl Engine {
     ) -> Result<Made<Inbox>, Problem> {
         caller.need(Scope::Read)?;
         need_untied(caller)?;
-        if new.about.catch_all {
+        // An agent that could loosen its own guards would have none.
+        if new.about.catch_all || new.about.caps.is_some() || new.about.answers_soft {
             caller.need(Scope::Admin)?;
         }
         let again = self.was_asked(caller, asked.as_ref()).await?;
@@ -302,7 +303,8 @@ impl Engine {
         rev: Option<u32>,
     ) -> Result<Inbox, Problem> {
         need_untied(caller)?;
-        if patch.catch_all == Some(true) {
+        let loosens = patch.caps.is_some() || patch.answers_soft.is_some() || patch.says_automatic.is_some();
+        if loosens || patch.catch_all == Some(true) {
             caller.need(Scope::Admin)?;
         }
         self.edit_inbox(caller, id, rev, None, |inbox| Ok((inbox.address.clone(), patch.clone().on(&inbox.about))))

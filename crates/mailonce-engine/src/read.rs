@@ -62,7 +62,7 @@ fn name_hash(message_id: &str) -> [u8; 32] {
 }
 
 fn party(mailbox: &Mailbox) -> Party {
-    Party { name: mailbox.name.clone(), address: mailbox.address.to_ascii_lowercase() }
+    Party { name: mailbox.name.as_deref().map(minimise::line), address: mailbox.address.to_ascii_lowercase() }
 }
 
 fn parties(mailboxes: &[Mailbox]) -> Vec<Party> {
@@ -88,7 +88,7 @@ fn draft(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> Draft {
     let envelope = delivery.about.sender.as_deref();
     let automatic = automatic::why(&parsed, envelope).map(|reason| (reason.why.word().to_owned(), reason.hard));
     let own = minimise::split(&minimise::visible(&parsed, page.as_ref())).own;
-    let preview = artifact::hide(&own, &found).split_whitespace().collect::<Vec<_>>().join(" ");
+    let preview = minimise::line(&artifact::hide(&own, &found)).split_whitespace().collect::<Vec<_>>().join(" ");
     let head = MessageHead {
         message_id: parsed.message_id.clone(),
         from: parsed.from.first().map(party),
@@ -97,7 +97,7 @@ fn draft(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> Draft {
         reply_to: parties(&parsed.reply_to),
         return_path: delivery.about.sender.clone(),
         recipient: delivery.about.recipient.clone(),
-        subject: artifact::hide(&parsed.subject, &found),
+        subject: minimise::line(&artifact::hide(&parsed.subject, &found)),
         date: parsed.date,
         references: parsed.references.iter().rev().take(REFERENCES).rev().cloned().collect(),
         preview: preview.chars().take(PREVIEW_CHARS).collect(),

@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Caller, Engine,
     seen::Glimpse,
-    send::{Named, SendRequest, name},
+    send::{Named, SendRequest, differences, name},
     unavailable,
     view::Sent,
 };
@@ -272,7 +272,7 @@ impl Engine {
                 Ok(with_fence(self.first(caller, &email), &thread))
             }
             Answered::Bound(bound) => self.answer_bound(caller, &named, bound, now),
-            Answered::Already(id, email, thread) => self.already(caller, message.id, (id, email), &thread, now),
+            Answered::Already(id, email, thread) => self.already(caller, &named, (id, email), &thread, now),
             Answered::Refused(guard, newer, message, thread) => {
                 if matches!(guard, Guard::Itself | Guard::Automatic) {
                     self.ask_about_loop(caller, &message).await;
@@ -309,20 +309,22 @@ impl Engine {
     fn already(
         &self,
         caller: &Caller,
-        message: MessageId,
+        named: &Named,
         (id, email): (EmailId, Option<Email>),
         thread: &Thread,
         now: Time,
     ) -> Result<Sent, Problem> {
         let Some(email) = email else {
-            let detail = format!("the message {message} was answered by email {id}, which is no longer kept");
+            let detail = format!("the message was answered by email {id}, which is no longer kept");
             return Err(Problem::new(Code::AlreadyAnswered, detail).with("email", id.to_string()));
         };
         let reason = SuppressedReason::AlreadyAnswered;
         self.metrics.deduplicated(caller.channel, reason);
         let call = SuppressedCall { at: now, caller: Some(caller.key.id), channel: caller.channel, reason };
         let waiting = self.suppressions.note(caller.team.id, email.id, call);
-        let mut sent = self.sent(caller, &Glimpse::from(&email), false, false, waiting);
+        let glimpse = Glimpse::from(&email);
+        let differs = !differences(named, &glimpse).is_empty();
+        let mut sent = self.sent(caller, &glimpse, false, differs, waiting);
         sent.guard = Some(Guard::AlreadyAnswered);
         sent.distinct_token = None;
         Ok(with_fence(sent, thread))

@@ -445,7 +445,7 @@ impl Engine {
 }
 
 /// What differs from the first, compared in the version the first was written in.
-fn differences(named: &Named, glimpse: &Glimpse) -> Vec<Field> {
+pub(crate) fn differences(named: &Named, glimpse: &Glimpse) -> Vec<Field> {
     let version = glimpse.digest.version();
     if version == named.digest.version() {
         return glimpse.digest.differences(&named.digest);

@@ -132,7 +132,7 @@ pub struct Flags {
     /// Address of the HTTP API
     #[arg(long, env = "MAILONCE_HTTP", value_name = "ADDR")]
     pub http: Option<String>,
-    /// Address for inbound SMTP (nothing listens there yet in this version)
+    /// Address for inbound SMTP
     #[arg(long, env = "MAILONCE_SMTP", value_name = "ADDR")]
     pub smtp: Option<String>,
     /// `sqlite`, or a `postgres://…` URL

@@ -46,8 +46,7 @@ pub struct Letter<'a> {
     pub loop_mark: Option<&'a str>,
 }
 
-/// The field that holds [`Letter::loop_mark`].
-pub const LOOP_FIELD: &str = "X-Mailonce-Loop";
+pub use mailonce_core::content::LOOP_FIELD;
 
 /// Why a machine wrote a mail (RFC 3834).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -71,6 +71,12 @@ pub fn visible(mail: &Parsed, page: Option<&Page>) -> String {
     text
 }
 
+/// One line of a stranger as it may be shown anywhere: nothing invisible, nothing that turns the direction of text, no
+/// control characters.
+pub fn line(text: &str) -> String {
+    text.chars().filter(|c| !glyph::is_invisible(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know. Values of
 /// `found` are made unreadable; for a reader who may see them it is empty.
 pub fn view(mail: &Parsed, page: Option<&Page>, found: &Found, nonce: &str) -> View {

@@ -5,7 +5,10 @@
 //! is written as text. What the template has no place for is never dropped: such a mail is unfit.
 
 use hyper::Method;
-use mailonce_core::port::transport::{Mail, Meaning, Parcel, Recovery, Reply, Transport, Unfit, Wire};
+use mailonce_core::{
+    content::LOOP_FIELD,
+    port::transport::{Mail, Meaning, Parcel, Recovery, Reply, Transport, Unfit, Wire},
+};
 use serde_json::{Map, Value};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -214,6 +217,8 @@ impl Template {
     fn check(&self, mail: &Mail<'_>) -> Result<(), Unfit> {
         let content = mail.content;
         let body = self.uses(&["mime_base64"]);
+        // Our own mark is of use only where there is room for it; a mail goes without it all the same.
+        let headers = content.headers.iter().any(|(name, _)| name != LOOP_FIELD);
         let needs = [
             ("to", true, self.uses(&["to", "recipients"])),
             ("cc", !content.cc.is_empty(), self.uses(&["cc", "recipients"])),
@@ -222,7 +227,7 @@ impl Template {
             ("text", content.text.is_some() && content.html.is_none(), body || self.uses(&["text"])),
             ("html", content.html.is_some(), body || self.uses(&["html"])),
             ("attachments", !content.attachments.is_empty(), body || self.uses(&["attachments"])),
-            ("headers", !content.headers.is_empty(), body || self.uses(&["headers"])),
+            ("headers", headers, body || self.uses(&["headers"])),
         ];
         match needs.iter().find(|(_, given, has_place)| *given && !has_place) {
             Some((name, ..)) => Err(Unfit(format!("the transport's template has no place for the mail's {name}"))),

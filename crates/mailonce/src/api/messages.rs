@@ -129,7 +129,7 @@ pub(super) struct MessageBody {
     /// The address it was sent to, plus tag and all.
     recipient: String,
     subject: String,
-    /// The start of what it says, secrets masked.
+    /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
     preview: String,
     date: Option<String>,
     received_at: String,
@@ -360,6 +360,8 @@ impl ShownBody {
             Body::Gone => {}
             Body::Min { view, links } => {
                 body.view = "min";
+                // A stranger's words stand between the fences and nowhere else.
+                body.message.preview.clear();
                 body.text = Some(view.text.clone());
                 body.removed = serde_json::to_value(view.removed).ok();
                 body.whole = Some(view.whole);

@@ -272,7 +272,9 @@ impl WaitArgs {
 async fn wait_for(client: &Client, args: &WaitArgs) -> anyhow::Result<Option<Value>> {
     let end = Instant::now() + Duration::from_secs(args.timeout);
     loop {
-        let left = end.saturating_duration_since(Instant::now()).as_secs().min(ONE_WAIT_S);
+        // The server counts whole seconds; a part of one is waited for as one, so that nobody gives up early.
+        let left = end.saturating_duration_since(Instant::now());
+        let left = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(ONE_WAIT_S);
         let (status, arrived) = client.ask(Method::GET, &args.path(left), None, None).await?;
         if status == 200 {
             return Ok(Some(arrived));
