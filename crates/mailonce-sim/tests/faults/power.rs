@@ -7,7 +7,10 @@ use mailonce_sim::rig::{
     power::Power,
 };
 use mailonce_store::sqlite::Sqlite;
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use crate::beside::play;
 use crate::setting::{binary, children, folder, proof};
@@ -21,10 +24,12 @@ const FOUND_WITHIN: u32 = 20;
 
 /// Cuts the power so often, and says what came of it.
 fn campaign(name: &str, seed: u64, cuts: u32, forgets: Option<&'static str>) -> Result<Report, String> {
+    // Scenes are played beside each other, and it is built once for all of them.
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
     let (root, binary) = (folder(), binary());
     let data = root.path().join("data");
     std::fs::create_dir(&data).unwrap();
-    let shim = build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let shim = SHIM.get_or_init(|| build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap()).clone();
     let disk = Disk::new(shim, &data, root.path()).unwrap();
     let look = |folder: &Path| Sqlite::faults_of(folder).map_err(anyhow::Error::from);
     let power =
