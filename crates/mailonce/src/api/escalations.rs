@@ -29,7 +29,7 @@ const QUESTION_CHARS: usize = 4_000;
 
 /// What a question is about.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AboutBody {
+pub(super) struct MatterBody {
     email: Option<String>,
     message: Option<String>,
     thread: Option<String>,
@@ -121,7 +121,7 @@ pub(super) struct EscalationBody {
     state: &'static str,
     /// What may be decided.
     choices: Vec<&'static str>,
-    about: AboutBody,
+    about: MatterBody,
     /// When it is decided without a person.
     expires_at: Option<String>,
     decided: Option<DecidedBody>,
@@ -151,7 +151,7 @@ impl EscalationBody {
             reason: escalation.reason.word(),
             state: escalation.state.word(),
             choices: escalation.reason.choices().iter().map(|choice| choice.word()).collect(),
-            about: AboutBody {
+            about: MatterBody {
                 email: about.email.map(|id| id.to_string()),
                 message: about.message.map(|id| id.to_string()),
                 thread: about.thread.map(|id| id.to_string()),
