@@ -264,7 +264,7 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 /// What a person decides.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResolveBody {
+pub(super) struct DecisionBody {
     /// `release edit reject` of a held email, `sent resend abandon` of an unknown one; `choices` says which.
     #[serde(rename = "as")]
     decision: String,
@@ -280,14 +280,14 @@ pub(super) struct ResolveBody {
 
 /// Decide a question. Needs the scope `admin`, which agents do not have.
 #[utoipa::path(post, path = "/v1/escalations/{id}/resolve", tag = "escalations", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ResolveBody,
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = DecisionBody,
     responses((status = 200, description = "The question as it is now", body = EscalationBody),
         (status = 409, description = "It changed since it was looked at, or is no longer open", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn resolve(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
     let id = escalation_id(&id)?;
     let asked = door.asked("escalations/resolve", &id.to_string(), &body.canonical()?);
-    let ResolveBody { decision, rev, edit, reason } = body.parse()?;
+    let DecisionBody { decision, rev, edit, reason } = body.parse()?;
     words("reason", reason.as_deref().unwrap_or_default())?;
     let wrong = || fault("as", "is release, edit, reject, sent, resend or abandon");
     let decision = Decision::parse(&decision).ok_or_else(wrong)?;

@@ -67,7 +67,7 @@ impl From<&Auth> for AuthBody {
 
 /// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AttachmentBody {
+pub(super) struct HandleBody {
     n: usize,
     filename: Option<String>,
     content_type: String,
@@ -76,8 +76,8 @@ pub(super) struct AttachmentBody {
     size: u64,
 }
 
-fn attachment_body((n, handle): (usize, &Handle)) -> AttachmentBody {
-    AttachmentBody {
+fn attachment_body((n, handle): (usize, &Handle)) -> HandleBody {
+    HandleBody {
         n,
         filename: handle.filename.clone(),
         content_type: handle.content_type.clone(),
@@ -149,7 +149,7 @@ pub(super) struct MessageBody {
     /// Rules that matched, in the order in which they were asked.
     rules: Vec<RuleHitBody>,
     size: u64,
-    attachments: Vec<AttachmentBody>,
+    attachments: Vec<HandleBody>,
     /// What was found in it: `code`, `link`.
     has: Vec<&'static str>,
 }

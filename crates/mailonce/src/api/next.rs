@@ -74,12 +74,12 @@ pub(super) struct NextBody {
 
 /// A message to work on.
 #[derive(Serialize, ToSchema)]
-pub(super) struct TakenBody {
+pub(super) struct OfferBody {
     message: MessageBody,
     lease: LeaseBody,
 }
 
-impl TakenBody {
+impl OfferBody {
     fn of(app: &App, taken: Taken) -> Self {
         Self { message: MessageBody::of(app, &taken.message), lease: LeaseBody::from(taken.lease) }
     }
@@ -88,7 +88,7 @@ impl TakenBody {
 /// Messages to work on.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TakenPage {
-    data: Vec<TakenBody>,
+    data: Vec<OfferBody>,
 }
 
 /// Take the oldest messages that nobody works on, each with the lease of its thread.
@@ -108,7 +108,7 @@ pub(super) async fn next(State(app): State<App>, door: Door, PathOf(id): PathOf,
     let request = NextRequest { limit, ttl_ms: lease_ms(ttl_s)?, wait, holder: holder(&door, given)? };
     // On the heap: many workers wait at a time.
     let taken = Box::pin(app.engine.next(&door.caller, inbox, request, asked)).await?;
-    let data = taken.into_iter().map(|taken| TakenBody::of(&app, taken)).collect();
+    let data = taken.into_iter().map(|taken| OfferBody::of(&app, taken)).collect();
     Ok(Json(TakenPage { data }).into_response())
 }
 
@@ -146,7 +146,7 @@ async fn settle(
     let body: SettleBody = body.parse()?;
     let how = how(&body)?;
     let taken = app.engine.settle_message(&door.caller, id, &body.lease, how).await?;
-    let TakenBody { message, lease } = TakenBody::of(&app, taken);
+    let OfferBody { message, lease } = OfferBody::of(&app, taken);
     let lease = matches!(how, Settling::Extend { .. }).then_some(lease);
     Ok(Json(SettledBody { message, lease }).into_response())
 }

@@ -179,3 +179,26 @@ async fn odd_but_legal_calls_never_end_in_a_500() {
         assert!(answer.status < 500, "{}", answer.text);
     }
 }
+
+/// Two shapes under one name would become one in the document, and one of them would be described wrongly.
+#[test]
+fn no_two_shapes_of_the_document_share_a_name() {
+    let api = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api");
+    let mut homes = std::collections::BTreeMap::<String, String>::new();
+    for file in std::fs::read_dir(api).unwrap().map(|entry| entry.unwrap().path()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut is_shape = false;
+        for line in text.lines() {
+            is_shape = line.contains("ToSchema)]") || (is_shape && !line.is_empty());
+            let Some((_, rest)) = line.split_once("struct ").filter(|_| is_shape && line.starts_with("pub")) else {
+                continue;
+            };
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+            let home = file.display().to_string();
+            let other = homes.insert(name.clone(), home.clone());
+            assert_eq!(other, None, "{name} is also in {home}");
+            is_shape = false;
+        }
+    }
+    assert!(homes.len() > 50, "shapes are no longer found: {homes:?}");
+}
