@@ -30,6 +30,7 @@ fn brought(n: u64, acknowledged: bool) -> Brought {
         sender: format!("s{n}"),
         code: format!("10000{n}"),
         acknowledged,
+        ..Brought::default()
     }
 }
 
