@@ -367,6 +367,9 @@ impl<'a, 'v> Judge<'a, 'v> {
     fn check_told(&mut self) {
         const KINDS: [&str; 5] =
             ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap"];
+        if self.view.history.events.is_empty() {
+            return;
+        }
         let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for event in self.view.history.events.iter().filter(|event| KINDS.contains(&event.kind.as_str())) {
             *told.entry((&event.kind, &event.about)).or_default() += 1;

@@ -205,7 +205,8 @@ fn an_honest_history_is_acquitted() {
 #[test]
 fn every_rule_convicts_somebody() {
     let (accepts, copies, settled) = (crate::accepts::FORGED, crate::copies::FORGED, crate::settled::FORGED);
-    let forged = [accepts, copies, settled, crate::events::FORGED, crate::inbound::FORGED].concat();
+    let (events, inbound, talk) = (crate::events::FORGED, crate::inbound::FORGED, crate::talk::FORGED);
+    let forged = [accepts, copies, settled, events, inbound, talk].concat();
     let forged: BTreeSet<Rule> = forged.into_iter().collect();
     let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !forged.contains(rule)).collect();
     assert!(missing.is_empty(), "nothing is forged for {missing:?}");

@@ -14,3 +14,5 @@ mod honest;
 mod inbound;
 #[cfg(test)]
 mod settled;
+#[cfg(test)]
+mod talk;
