@@ -61,12 +61,12 @@ impl Sent {
 
     /// One sentence that says what the answer means and what to do.
     pub fn next(&self) -> &'static str {
-        if self.payload_differs {
-            return "This wish was already accepted with other words; the first version stands, so do not send again.";
-        }
         match (self.first, self.state) {
             _ if self.guard == Some(Guard::AlreadyAnswered) => {
                 "This message was already answered, by this email; do not answer it again."
+            }
+            _ if self.payload_differs => {
+                "This wish was already accepted with other words; the first version stands, so do not send again."
             }
             (true, EmailState::Held) => next_of_held(self.guard),
             (false, EmailState::Held) if self.distinct_token.is_some() => next_of_held(self.guard),
