@@ -29,7 +29,9 @@ fn delivery(bytes: &[u8]) -> Option<Bounce> {
     let mut rest = bytes;
     while !rest.is_empty() && groups.len() <= RECIPIENTS {
         let (fields, end) = Fields::read(rest, &mut Cut::default());
-        rest = &rest[end.max(1)..];
+        // A line that begins no field is passed over as a whole: a long one must not be looked at once for each octet.
+        let line = || rest.iter().position(|&b| b == b'\n').map_or(rest.len(), |n| n + 1);
+        rest = &rest[if end == 0 { line() } else { end }..];
         if !fields.0.is_empty() {
             groups.push(fields);
         }

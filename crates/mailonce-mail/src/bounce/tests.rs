@@ -113,3 +113,15 @@ fn what_is_no_bounce_is_none() {
         assert_eq!(read(raw.as_bytes(), &parse(raw.as_bytes()), Some(envelope), TAG), None, "{raw}");
     }
 }
+
+#[test]
+fn a_long_line_that_says_nothing_is_passed_over() {
+    let junk = "m".repeat(40_000);
+    let raw = format!(
+        "From: MAILER-DAEMON@x.example\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nno\n--b\n\
+        Content-Type: message/delivery-status\n\nReporting-MTA: dns; x\n{junk}\n\nFinal-Recipient: rfc822; a@x.example\nAction: failed\n\
+        Status: 5.1.1\n\n--b--\n"
+    );
+    let read = read(raw.as_bytes(), &parse(raw.as_bytes()), Some(""), TAG).unwrap();
+    assert_eq!((read.recipients.len(), read.recipients[0].recipient.as_str()), (1, "a@x.example"));
+}
