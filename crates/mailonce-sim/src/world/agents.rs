@@ -130,11 +130,11 @@ impl Agent {
             0..=3 => {
                 for taken in self.next(self.clients.shared.between(1, 2) as usize, self.ttl()).await {
                     self.sleep().await;
-                    self.handle(taken).await;
+                    Box::pin(self.handle(taken)).await;
                 }
             }
             4 => self.lease().await,
-            5..=7 => self.answer_unasked().await,
+            5..=7 => Box::pin(self.answer_unasked()).await,
             8 => self.answer_late().await,
             _ => {
                 if let Some(message) = self.some() {

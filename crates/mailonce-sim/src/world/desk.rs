@@ -46,7 +46,7 @@ pub(super) fn limits(plan: &Plan) -> Desk {
         window_ms: WINDOW_MS,
         per_day: per_day as usize,
         per_person: per_person as usize,
-        answers_soft: plan.seed % 2 == 0,
+        answers_soft: plan.seed.is_multiple_of(2),
     }
 }
 
