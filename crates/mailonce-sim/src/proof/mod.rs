@@ -19,6 +19,7 @@ mod settled;
 mod shown;
 mod story;
 mod talk;
+mod talked;
 mod talking;
 mod teams;
 mod view;

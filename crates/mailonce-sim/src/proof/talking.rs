@@ -4,12 +4,11 @@
 //! The judge plays the commits again with rules of its own. What a lease, a tally or a slot is stands here a second time
 //! on purpose.
 
-use super::mail::Message;
 use super::promise::Rule;
 use super::story::{Subject, Violation};
 use super::talk::{Answer, Desk, Did, Step};
 use super::view::View;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const DAY_MS: i64 = 86_400_000;
 /// Mails without a key that say the same within this are one too many.
@@ -35,11 +34,11 @@ pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
 }
 
 /// A message as the judge knows it.
-struct Known<'a> {
+pub(super) struct Known<'a> {
     thread: &'a str,
     seq: u64,
     /// Who wrote it: `person`, `machine`, `soft` or `own`.
-    kind: &'a str,
+    pub(super) kind: &'a str,
     /// Whose desk it is, and whom an answer goes to, a tag apart.
     person: String,
     desk: Desk,
@@ -56,20 +55,21 @@ struct Lease<'a> {
     fence: u64,
 }
 
-struct Judge<'a, 'v> {
-    view: &'v View<'a>,
-    found: Vec<Violation>,
+/// What the judge knows after so many commits.
+pub(super) struct Judge<'a, 'v> {
+    pub(super) view: &'v View<'a>,
+    pub(super) found: Vec<Violation>,
     /// How many moves were followed, and where they led.
     moved: usize,
     states: BTreeMap<&'a str, BTreeMap<u16, &'a str>>,
-    messages: BTreeMap<&'a str, Known<'a>>,
+    pub(super) messages: BTreeMap<&'a str, Known<'a>>,
     leases: BTreeMap<&'a str, Lease<'a>>,
-    slots: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
+    pub(super) slots: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
     keys: BTreeMap<&'a str, &'a str>,
     threads: BTreeMap<&'a str, Vec<i64>>,
     people: BTreeMap<String, Vec<i64>>,
     keyless: Vec<(&'a str, i64)>,
-    told: BTreeMap<(&'static str, &'a str), usize>,
+    pub(super) told: BTreeMap<(&'static str, &'a str), usize>,
 }
 
 fn plain(address: &str) -> String {
@@ -99,7 +99,7 @@ impl<'a, 'v> Judge<'a, 'v> {
         }
     }
 
-    fn break_rule(&mut self, rule: Rule, about: &str, why: impl Into<String>) {
+    pub(super) fn break_rule(&mut self, rule: Rule, about: &str, why: impl Into<String>) {
         self.found.push(self.view.of(rule, about, why, &Subject::id(about)));
     }
 
@@ -339,72 +339,5 @@ impl<'a, 'v> Judge<'a, 'v> {
             self.break_rule(Rule::LookAlike, email, format!("it says the same as {other} and is not held"));
         }
         self.keyless.push((email, now));
-    }
-
-    /// At most one answer of each slot left, and every answer was wanted.
-    fn check_left(&mut self) {
-        let view = self.view;
-        let left = |id: &&&str| {
-            let taken = view.arrivals(id).iter().any(|arrival| arrival.taken);
-            let stands = view.by_id.get(**id).is_none_or(|email| !matches!(&*email.state, "failed" | "cancelled"));
-            taken || stands
-        };
-        let often = |(_, emails): &(&(&str, &str), &Vec<&str>)| emails.iter().filter(left).count() > 1;
-        let twice: Vec<_> = self.slots.iter().filter(often).map(|(place, ids)| (*place, ids.join(" "))).collect();
-        for ((message, slot), ids) in twice {
-            self.break_rule(Rule::AnsweredTwice, message, format!("{slot} by {ids}"));
-        }
-        let wanted: BTreeSet<&str> = self.slots.values().flatten().copied().collect();
-        let stray = |email: &&super::history::Email| {
-            !email.answers.is_empty() && email.resend_of.is_empty() && !wanted.contains(email.id.as_str())
-        };
-        for email in view.history.emails.iter().filter(stray) {
-            self.found.push(view.of_email(Rule::Unasked, email, "it answers a message and nobody wrote it"));
-        }
-    }
-
-    /// Each answer, refusal, lease and cap is told once.
-    fn check_told(&mut self) {
-        const KINDS: [&str; 5] =
-            ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap"];
-        if self.view.history.events.is_empty() {
-            return;
-        }
-        let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for event in self.view.history.events.iter().filter(|event| KINDS.contains(&event.kind.as_str())) {
-            *told.entry((&event.kind, &event.about)).or_default() += 1;
-        }
-        let wanted: BTreeMap<(&str, &str), usize> =
-            self.told.iter().filter(|(place, _)| KINDS.contains(&place.0)).map(|(place, n)| (*place, *n)).collect();
-        let places: BTreeSet<(&str, &str)> = told.keys().chain(wanted.keys()).copied().collect();
-        for place in places {
-            let (is, must) = (told.get(&place).copied().unwrap_or(0), wanted.get(&place).copied().unwrap_or(0));
-            if is != must {
-                self.break_rule(Rule::AnswerTold, place.1, format!("{is} times {} for {must}", place.0));
-            }
-        }
-    }
-
-    /// After healing each message of a person was answered, skipped or asked about, and a person is asked about whatever
-    /// is held or was offered in vain.
-    fn check_end(&mut self) {
-        let view = self.view;
-        let questions = &view.history.talk.questions;
-        let asked = |message: &Message| questions.iter().any(|question| question.message == message.id);
-        for message in &view.history.inbound.messages {
-            let Some(known) = self.messages.get(message.id.as_str()) else { continue };
-            let left = known.kind == "person" && message.state == "unanswered";
-            if left && !asked(message) {
-                self.break_rule(Rule::Unattended, &message.id, "nobody answered it, skipped it or was asked");
-            }
-            if message.dead && !asked(message) {
-                self.break_rule(Rule::Unescalated, &message.id, "it was offered in vain and nobody was asked");
-            }
-        }
-        for email in view.history.emails.iter().filter(|email| email.state == "held" && !email.answers.is_empty()) {
-            if !questions.iter().any(|question| question.email == email.id) {
-                self.found.push(view.of_email(Rule::Unescalated, email, "it is held and nobody was asked"));
-            }
-        }
     }
 }

@@ -1,0 +1,76 @@
+//! P14 in the end: what left, what was told, and that nothing was left lying.
+
+use super::history::Email;
+use super::mail::Message;
+use super::promise::Rule;
+use super::talking::Judge;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Judge<'_, '_> {
+    /// At most one answer of each slot left, and every answer was wanted.
+    pub(super) fn check_left(&mut self) {
+        let view = self.view;
+        let left = |id: &&&str| {
+            let taken = view.arrivals(id).iter().any(|arrival| arrival.taken);
+            let stands = view.by_id.get(**id).is_none_or(|email| !matches!(&*email.state, "failed" | "cancelled"));
+            taken || stands
+        };
+        let often = |(_, emails): &(&(&str, &str), &Vec<&str>)| emails.iter().filter(left).count() > 1;
+        let twice: Vec<_> = self.slots.iter().filter(often).map(|(place, ids)| (*place, ids.join(" "))).collect();
+        for ((message, slot), ids) in twice {
+            self.break_rule(Rule::AnsweredTwice, message, format!("{slot} by {ids}"));
+        }
+        let wanted: BTreeSet<&str> = self.slots.values().flatten().copied().collect();
+        let stray = |email: &&Email| {
+            !email.answers.is_empty() && email.resend_of.is_empty() && !wanted.contains(email.id.as_str())
+        };
+        for email in view.history.emails.iter().filter(stray) {
+            self.found.push(view.of_email(Rule::Unasked, email, "it answers a message and nobody wrote it"));
+        }
+    }
+
+    /// Each answer, refusal, lease and cap is told once.
+    pub(super) fn check_told(&mut self) {
+        const KINDS: [&str; 5] =
+            ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap"];
+        if self.view.history.events.is_empty() {
+            return;
+        }
+        let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for event in self.view.history.events.iter().filter(|event| KINDS.contains(&event.kind.as_str())) {
+            *told.entry((&event.kind, &event.about)).or_default() += 1;
+        }
+        let wanted: BTreeMap<(&str, &str), usize> =
+            self.told.iter().filter(|(place, _)| KINDS.contains(&place.0)).map(|(place, n)| (*place, *n)).collect();
+        let places: BTreeSet<(&str, &str)> = told.keys().chain(wanted.keys()).copied().collect();
+        for place in places {
+            let (is, must) = (told.get(&place).copied().unwrap_or(0), wanted.get(&place).copied().unwrap_or(0));
+            if is != must {
+                self.break_rule(Rule::AnswerTold, place.1, format!("{is} times {} for {must}", place.0));
+            }
+        }
+    }
+
+    /// After healing each message of a person was answered, skipped or asked about, and a person is asked about whatever
+    /// is held or was offered in vain.
+    pub(super) fn check_end(&mut self) {
+        let view = self.view;
+        let questions = &view.history.talk.questions;
+        let asked = |message: &Message| questions.iter().any(|question| question.message == message.id);
+        for message in &view.history.inbound.messages {
+            let Some(known) = self.messages.get(message.id.as_str()) else { continue };
+            let left = known.kind == "person" && message.state == "unanswered";
+            if left && !asked(message) {
+                self.break_rule(Rule::Unattended, &message.id, "nobody answered it, skipped it or was asked");
+            }
+            if message.dead && !asked(message) {
+                self.break_rule(Rule::Unescalated, &message.id, "it was offered in vain and nobody was asked");
+            }
+        }
+        for email in view.history.emails.iter().filter(|email| email.state == "held" && !email.answers.is_empty()) {
+            if !questions.iter().any(|question| question.email == email.id) {
+                self.found.push(view.of_email(Rule::Unescalated, email, "it is held and nobody was asked"));
+            }
+        }
+    }
+}
