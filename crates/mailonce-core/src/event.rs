@@ -85,6 +85,10 @@ words! {
         KeyExtended = "key.extended",
         /// A key was forgotten by hand.
         KeyForgotten = "key.forgotten",
+        /// A way out rests: what goes by it waits.
+        TransportOpened = "transport.opened",
+        /// A way out works again.
+        TransportClosed = "transport.closed",
     }
 }
 
@@ -104,6 +108,7 @@ impl Kind {
             Self::ArtifactFound | Self::ArtifactConsumed | Self::ArtifactApplied => "artifact",
             Self::DomainVerified | Self::DomainFailed => "domain",
             Self::EndpointDisabled => "endpoint",
+            Self::TransportOpened | Self::TransportClosed => "transport",
             _ => "email",
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! The ledger knows their names and keeps the rest as it is given; what it means is for the engine to say.
 
-use serde_json::json;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
@@ -30,6 +31,8 @@ words! {
         Escalation = "escalation",
         /// How the team wants things done.
         Settings = "settings",
+        /// How a way out is, as the team was last told.
+        Transport = "transport",
     }
 }
 
@@ -53,22 +56,65 @@ pub struct Record {
 }
 
 impl Record {
+    /// A change of it, as it is here, into what says this.
+    pub fn edit(&self, about: String) -> RecordEdit {
+        RecordEdit { team: self.team, kind: self.kind, id: self.id, rev: self.rev, about }
+    }
+
     /// What is told of it when it was made, or became this. The ledger writes it with the record.
     pub fn told(&self, before: Option<&Self>, now: Time) -> Option<NewEvent> {
-        if self.kind != RecordKind::Escalation {
-            return None;
-        }
-        let read = |record: &Self| serde_json::from_str::<Escalation>(&record.about).ok();
-        let (is, was) = (read(self)?, before.and_then(read));
+        let (kind, data) = match self.kind {
+            RecordKind::Escalation => self.told_of_question(before)?,
+            RecordKind::Domain => self.told_of_domain(before)?,
+            RecordKind::Transport => self.told_of_way(before)?,
+            _ => return None,
+        };
+        Some(NewEvent { kind, at: now, about: self.id, rev: self.rev, data })
+    }
+
+    fn told_of_question(&self, before: Option<&Self>) -> Option<(Kind, Value)> {
+        let (is, was) = (self.says::<Escalation>()?, before.and_then(Self::says::<Escalation>));
         let kind = match was {
             None => Kind::EscalationOpened,
             Some(was) if was.state == is.state => return None,
             Some(_) => Kind::EscalationResolved,
         };
         let decided = is.decided.as_ref().map(|decided| decided.decision);
-        let data = json!({ "reason": is.reason, "state": is.state, "about": is.about, "as": decided });
-        Some(NewEvent { kind, at: now, about: self.id, rev: self.rev, data })
+        Some((kind, json!({ "reason": is.reason, "state": is.state, "about": is.about, "as": decided })))
     }
+
+    fn told_of_domain(&self, before: Option<&Self>) -> Option<(Kind, Value)> {
+        let verified = |record: &Self| record.says::<Value>().is_some_and(|says| !says["verified_at"].is_null());
+        let kind = match (before.is_some_and(verified), verified(self)) {
+            (false, true) => Kind::DomainVerified,
+            (true, false) => Kind::DomainFailed,
+            _ => return None,
+        };
+        Some((kind, json!({ "name": self.name })))
+    }
+
+    fn told_of_way(&self, before: Option<&Self>) -> Option<(Kind, Value)> {
+        let (is, was) = (self.says::<WayState>()?, before.and_then(Self::says::<WayState>));
+        let kind = match (was.is_some_and(|was| was.rests), is.rests) {
+            (false, true) => Kind::TransportOpened,
+            (true, false) => Kind::TransportClosed,
+            _ => return None,
+        };
+        Some((kind, json!({ "transport": self.name, "why": is.why })))
+    }
+
+    fn says<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(&self.about).ok()
+    }
+}
+
+/// What a record of a way out says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WayState {
+    /// Whether its breaker is open, so that work waits.
+    pub rests: bool,
+    /// What the next hop said when it opened.
+    pub why: Option<String>,
 }
 
 /// The answer to a wish for a record.
@@ -94,8 +140,6 @@ pub struct RecordEdit {
     pub rev: u32,
     /// What it is to say from now on.
     pub about: String,
-    /// What is told of it, when it is changed.
-    pub told: Option<NewEvent>,
 }
 
 /// The answer to a change of a record.

@@ -8,7 +8,7 @@ use mailonce_core::{
     email::{Channel, EmailState, Refusal},
     id::{EmailId, TeamId},
     port::store::{Acted, Once, Resend, StoreError},
-    record::{Record, RecordChange, RecordEdit},
+    record::{Record, RecordChange},
 };
 
 use crate::{Engine, pack};
@@ -34,9 +34,7 @@ impl Engine {
             let now = self.now();
             escalation.done_at = Some(now);
             let about = serde_json::to_string(&escalation).map_err(|error| unreadable(&record, &error))?;
-            let edit =
-                RecordEdit { team: record.team, kind: record.kind, id: record.id, rev: record.rev, about, told: None };
-            match self.store.change_record(edit, None, now).await? {
+            match self.store.change_record(record.edit(about), None, now).await? {
                 Once::Done(RecordChange::Stale(current)) => record = current,
                 _ => return Ok(()),
             }

@@ -274,9 +274,7 @@ impl Engine {
 
     /// Writes an answer down, however long it takes: an accepted mail whose answer is lost would become a question.
     async fn settle(&self, way: &Way, try_: &Try, attempt: Option<u32>, began: Time, reply: Reply) {
-        if way.learn(&reply, self.time.even()) {
-            self.breaker_changed(way);
-        }
+        let news = way.learn(&reply, self.time.even());
         self.metrics.attempted_handoff(way.transport.name(), reply.meaning);
         let accepted = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);
         if accepted && try_.handoff.is_repeat() {
@@ -299,6 +297,9 @@ impl Engine {
             self.fail_over(way, &email, try_.handoff.number).await;
         }
         self.doubted.notify_one();
+        if news {
+            self.tell_of_way(way).await;
+        }
     }
 
     async fn park(&self, try_: &Try, why: &str) {
@@ -367,11 +368,6 @@ impl Engine {
             once: Some(format!("sandbox-{}", try_.handoff.number)),
         };
         self.insist(try_.email.team, try_.email.id, Act::Fact(fact)).await;
-    }
-
-    fn breaker_changed(&self, way: &Way) {
-        let view = way.view(self.time.even());
-        tracing::warn!(transport = view.name, breaker = view.breaker, why = view.why, "the breaker moved");
     }
 }
 

@@ -1,11 +1,10 @@
 //! Sending domains: keys that sign, the DNS records that publish them, and the proof that the domain is the team's.
 
 use mailonce_core::{
-    event::{Kind, NewEvent},
     id::{DomainId, TeamId},
     port::store::Once,
     problem::{Code, FieldError, Problem},
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    record::{Created, Record, RecordChange, RecordKind},
     team::Scope,
     time::Time,
 };
@@ -268,18 +267,16 @@ impl Engine {
         }
         for _ in 0..TRIES {
             let mut about: AboutDomain = records::read(&record)?;
-            let kind = about.learn(seen.clone(), self.now());
-            let told = kind.map(|kind| told(&record, kind, self.now()));
-            let Record { team, kind, id, rev, .. } = record;
-            let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)?, told };
+            about.learn(seen.clone(), self.now());
+            let edit = record.edit(records::write(&about)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), self.now());
             let changed = self.store.change_record(edit, operation, self.now()).await.map_err(unavailable)?;
-            self.signers.forget(team);
+            self.signers.forget(record.team);
             match changed {
                 Once::Done(RecordChange::Changed(changed)) => return view(&changed),
                 Once::Done(RecordChange::Stale(now)) => record = now,
                 Once::Done(RecordChange::Missing) => break,
-                Once::Repeated(_) => return self.domain(caller, DomainId(id)).await,
+                Once::Repeated(_) => return self.domain(caller, id).await,
                 Once::Mismatch(bound) => return Err(taken(&bound)),
             }
         }
@@ -301,9 +298,8 @@ impl Engine {
 }
 
 impl AboutDomain {
-    /// Notes what a check found. What is to be told of it, when the domain is verified now or no longer.
-    fn learn(&mut self, seen: Vec<Seen>, now: Time) -> Option<Kind> {
-        let before = self.verified_at.is_some();
+    /// Notes what a check found.
+    fn learn(&mut self, seen: Vec<Seen>, now: Time) {
         if seen.iter().all(|seen| *seen == Seen::Found) {
             self.verified_at.get_or_insert(now);
         } else if seen.iter().any(|seen| matches!(seen, Seen::Missing | Seen::Different)) {
@@ -311,18 +307,7 @@ impl AboutDomain {
         }
         self.checked_at = Some(now);
         self.seen = seen;
-        match (before, self.verified_at.is_some()) {
-            (false, true) => Some(Kind::DomainVerified),
-            (true, false) => Some(Kind::DomainFailed),
-            _ => None,
-        }
     }
-}
-
-/// What is told of a domain whose record is about to change.
-fn told(record: &Record, kind: Kind, now: Time) -> NewEvent {
-    let data = serde_json::json!({ "name": record.name });
-    NewEvent { kind, at: now, about: record.id, rev: record.rev + 1, data }
 }
 
 /// Whether a published text means what it should. Of a DKIM record only the key counts: DNS consoles add and drop
@@ -371,14 +356,14 @@ mod tests {
         let now = Time(5);
         let mut about =
             AboutDomain { token: "t".into(), keys: Vec::new(), verified_at: None, checked_at: None, seen: Vec::new() };
-        let unsure = about.learn(vec![Seen::Found, Seen::Unknown], now);
-        assert_eq!((about.verified_at, unsure), (None, None));
-        assert_eq!(about.learn(vec![Seen::Found, Seen::Found], now), Some(Kind::DomainVerified));
-        let still = about.learn(vec![Seen::Unknown, Seen::Found], Time(6));
-        assert_eq!((about.verified_at, still), (Some(now), None));
-        let gone = about.learn(vec![Seen::Missing, Seen::Unknown], Time(7));
-        assert_eq!((about.verified_at, gone), (None, Some(Kind::DomainFailed)));
-        assert_eq!(about.learn(vec![Seen::Missing, Seen::Unknown], Time(8)), None);
+        about.learn(vec![Seen::Found, Seen::Unknown], now);
+        assert_eq!(about.verified_at, None);
+        about.learn(vec![Seen::Found, Seen::Found], now);
+        assert_eq!(about.verified_at, Some(now));
+        about.learn(vec![Seen::Unknown, Seen::Found], Time(6));
+        assert_eq!(about.verified_at, Some(now));
+        about.learn(vec![Seen::Missing, Seen::Unknown], Time(7));
+        assert_eq!(about.verified_at, None);
     }
 
     #[test]

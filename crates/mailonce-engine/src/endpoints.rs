@@ -48,6 +48,8 @@ pub struct EndpointWish {
     pub headers: Option<BTreeMap<String, String>>,
     /// Requests a second; `Some(None)` for no limit.
     pub rate_per_s: Option<Option<u32>>,
+    /// Whether notices of messages carry their text.
+    pub bodies: Option<bool>,
 }
 
 /// An endpoint with a secret that is shown this once.
@@ -248,6 +250,7 @@ impl Engine {
             }
             about.rate_per_s = rate;
         }
+        about.bodies = wish.bodies.unwrap_or(about.bodies);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use mailonce_core::{
     id::{EmailId, MessageId, ThreadId},
     port::store::{Once, StoreError},
     problem::{Code, FieldError, Problem},
-    record::{Record, RecordChange, RecordEdit, RecordKind},
+    record::{Record, RecordChange, RecordKind},
     team::Scope,
     time::Time,
 };
@@ -194,7 +194,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<EscalationView, Problem> {
         caller.need(Scope::Admin)?;
-        let (team, kind, now) = (caller.team.id, RecordKind::Escalation, self.now());
+        let (kind, now) = (RecordKind::Escalation, self.now());
         let record = self.own_record(caller, kind, id).await?;
         if !self.was_asked(caller, asked.as_ref()).await? {
             let decided = Decided {
@@ -205,7 +205,7 @@ impl Engine {
                 edit: verdict.edit,
             };
             let escalation = self.decided(&record, verdict.rev, decided).await?;
-            let edit = RecordEdit { team, kind, id, rev: record.rev, about: records::write(&escalation)?, told: None };
+            let edit = record.edit(records::write(&escalation)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 Once::Done(RecordChange::Changed(_)) | Once::Repeated(_) => {}

@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod artifacts;
+mod breaker;
 pub mod change;
 pub mod collect;
 mod content_guard;

@@ -21,7 +21,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{Engine, holder::Name, told::EventView};
+use crate::{Engine, holder::Name};
 
 /// Events looked at in one transaction.
 const SPREAD_AT_ONCE: usize = 512;
@@ -263,7 +263,7 @@ impl Engine {
         crate::failpoint!("notice-leased");
         let at = self.now();
         let endpoint = desk.endpoint();
-        let body = EventView::of(&owed.event, self.epoch).json();
+        let body = self.told_to(&endpoint, &owed.event).await;
         let told = match self.post_to(&endpoint, owed.notice.id.to_string(), body, at) {
             Some(post) => {
                 crate::failpoint!("notice-posting");

@@ -13,7 +13,7 @@ use mailonce_core::{
         collect::{Account, Listed, Page},
         store::{Once, StoreError},
     },
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    record::{Created, Record, RecordChange, RecordKind},
     time::Time,
 };
 use mailonce_mail::hook;
@@ -256,8 +256,7 @@ impl Engine {
 
     /// Writes how far a turn is. False when somebody else wrote in between.
     async fn save_turn(&self, turn: &mut Turn) -> Result<bool, StoreError> {
-        let Record { team, kind, id, rev, .. } = turn.record;
-        let edit = RecordEdit { team, kind, id, rev, about: turn.cursor.write()?, told: None };
+        let edit = turn.record.edit(turn.cursor.write()?);
         match self.store.change_record(edit, None, self.now()).await? {
             Once::Done(RecordChange::Changed(record)) => {
                 turn.record = record;

@@ -10,7 +10,7 @@ use mailonce_core::{
     key::Key,
     message::MessageState,
     port::store::{Once, StoreError},
-    record::{Created, Record, RecordEdit, RecordKind},
+    record::{Created, Record, RecordKind},
     team::{AboutApiKey, ApiKey, Scope},
     time::Time,
 };
@@ -209,9 +209,7 @@ impl Engine {
     /// Writes what a question became, unless somebody was faster.
     async fn rewrite(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
         let about = serde_json::to_string(escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let edit =
-            RecordEdit { team: record.team, kind: record.kind, id: record.id, rev: record.rev, about, told: None };
-        let _raced = self.store.change_record(edit, None, self.now()).await?;
+        let _raced = self.store.change_record(record.edit(about), None, self.now()).await?;
         Ok(())
     }
 

@@ -147,7 +147,7 @@ impl Engine {
         caller.need(Scope::Admin)?;
         about.check()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
-        let edit = RecordEdit { team, kind, id, rev, about: records::write(about)?, told: None };
+        let edit = RecordEdit { team, kind, id, rev, about: records::write(about)? };
         let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
         self.rule_book.forget(team);
         match changed {

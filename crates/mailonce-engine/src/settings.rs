@@ -6,7 +6,7 @@ use mailonce_core::{
     id::TeamId,
     port::store::{Once, StoreError},
     problem::{FieldError, Problem},
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    record::{Created, Record, RecordChange, RecordKind},
     team::Scope,
 };
 use serde::{Deserialize, Serialize};
@@ -155,9 +155,8 @@ impl Engine {
             let old = found.as_ref().map_or_else(|| Ok(Settings::default()), records::read)?;
             let about = records::write(&patch.clone().on(old))?;
             let now = self.now();
-            let done = if let Some(Record { id, rev, .. }) = found {
-                let edit = RecordEdit { team, kind, id, rev, about, told: None };
-                let changed = self.store.change_record(edit, None, now).await.map_err(unavailable)?;
+            let done = if let Some(record) = found {
+                let changed = self.store.change_record(record.edit(about), None, now).await.map_err(unavailable)?;
                 matches!(changed, Once::Done(RecordChange::Changed(_)))
             } else {
                 let (id, name) = (self.new_id(now), NAME.to_owned());

@@ -7,7 +7,7 @@ use mailonce_core::{
     id::{SourceId, TeamId},
     port::store::Once,
     problem::{Code, FieldError, Problem},
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    record::{Created, Record, RecordChange, RecordKind},
     team::Scope,
     time::Time,
 };
@@ -344,17 +344,16 @@ impl Engine {
         for _ in 0..TRIES {
             let now = self.now();
             let about = self.rotated_about(&record, &rotation, now)?;
-            let Record { team, kind, id, rev, .. } = record;
-            let edit = RecordEdit { team, kind, id, rev, about: records::write(&about)?, told: None };
+            let edit = record.edit(records::write(&about)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 Once::Done(RecordChange::Changed(changed)) => {
-                    self.collecting_changed(SourceId(id));
+                    self.collecting_changed(id);
                     return self.viewed(&changed).await;
                 }
                 Once::Done(RecordChange::Stale(now)) => record = now,
-                Once::Done(RecordChange::Missing) => return Err(records::missing(kind, &id.to_string())),
-                Once::Repeated(_) => return self.source(caller, SourceId(id)).await,
+                Once::Done(RecordChange::Missing) => return Err(records::missing(RecordKind::Source, &id.to_string())),
+                Once::Repeated(_) => return self.source(caller, id).await,
                 Once::Mismatch(bound) => return Err(taken(&bound)),
             }
         }

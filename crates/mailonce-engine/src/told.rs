@@ -1,8 +1,22 @@
 //! Events as they are told outside: one form for lists, streams and webhooks.
 
-use mailonce_core::event::{Cursor, Event};
+use mailonce_core::{
+    endpoint::Endpoint,
+    event::{Cursor, Event, Kind},
+    id::{MessageId, TeamId},
+    problem::Problem,
+};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::{
+    Engine,
+    messages::{Body, View, draw},
+    unavailable,
+};
+
+/// Characters of a message's text that a notice may carry.
+const TEXT: usize = 65_536;
 
 /// An event as it is told.
 #[derive(Clone, Debug, Serialize)]
@@ -53,5 +67,35 @@ impl<'a> EventView<'a> {
     /// As JSON. The facts are words and numbers, which JSON can always say.
     pub fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Engine {
+    /// An event as an endpoint wants to be told of it: with the text of a message where it asked for that. What cannot
+    /// be read now is left out, so that the news itself is not held up by it.
+    pub(crate) async fn told_to(&self, endpoint: &Endpoint, event: &Event) -> String {
+        let mut view = EventView::of(event, self.epoch);
+        if !endpoint.about.bodies || event.event.kind != Kind::MessageReceived {
+            return view.json();
+        }
+        let text = self.text_of(endpoint.team, MessageId(event.event.about)).await.unwrap_or_else(|problem| {
+            tracing::warn!(why = problem.detail, message = %event.event.about, "a notice goes without the text of its message");
+            None
+        });
+        let mut data = event.event.data.clone();
+        data["text"] = text.into();
+        view.data = &data;
+        view.json()
+    }
+
+    /// The visible text of a message without its codes, which are to be taken and not to be read from a log.
+    async fn text_of(&self, team: TeamId, id: MessageId) -> Result<Option<String>, Problem> {
+        let Some(message) = self.store.message(team, id).await.map_err(unavailable)? else { return Ok(None) };
+        let Some(raw) = self.bytes_of(&message).await? else { return Ok(None) };
+        let drawn = crate::read::apart(move || draw(&raw, View::Plain, true, Vec::new(), "")).await;
+        Ok(match drawn {
+            Ok(Body::Plain { text }) => Some(text.chars().take(TEXT).collect()),
+            _ => None,
+        })
     }
 }

@@ -168,6 +168,8 @@ struct Breaker {
     open_until: Option<i64>,
     probing: bool,
     why: String,
+    /// Whether it was ever seen to work: what was told before a restart may no longer be so.
+    worked: bool,
 }
 
 /// How a way is, for people and metrics.
@@ -252,16 +254,16 @@ impl Way {
         (full, most - busiest)
     }
 
-    /// Learns from an answer. True when the breaker opened or closed by it.
+    /// Learns from an answer. True when the breaker opened or closed by it, or nobody knew before how it is.
     pub(crate) fn learn(&self, reply: &Reply, even: i64) -> bool {
         let mut breaker = self.breaker();
         breaker.probing = false;
         if reply.meaning != Meaning::Fault {
-            let closed = breaker.open_until.is_some();
             // What came after the point of no return without an answer proves nothing about the way.
             if reply.meaning != Meaning::Unknown {
-                *breaker = Breaker::default();
-                return closed;
+                let news = breaker.open_until.is_some() || !breaker.worked;
+                *breaker = Breaker { worked: true, ..Breaker::default() };
+                return news;
             }
             return false;
         }

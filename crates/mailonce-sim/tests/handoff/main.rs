@@ -6,6 +6,7 @@
 //! | `matrix` | each next hop, each fault, each policy: how many mails, and what the email says of itself |
 //! | `doubts` | a repeat that is refused, and what is in doubt stays where it is |
 //! | `bent` | transports without manners: bytes stay frozen, silence is unknown |
+//! | `breaker` | a way that rests is told of, and that it works again |
 //! | `cancels` | cancel against dispatch |
 //! | `clocks` | clocks that jump by hours and years |
 //! | `kills` | the real binary dies where there is no named point |
@@ -20,6 +21,8 @@
 
 #[cfg(test)]
 mod bent;
+#[cfg(test)]
+mod breaker;
 #[cfg(test)]
 mod cancels;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use mailonce_core::{
         store::{Acted, Once},
         transport::Meaning,
     },
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    record::{Created, Record, RecordChange, RecordKind},
 };
 use uuid::Uuid;
 
@@ -91,9 +91,9 @@ fn record(team: TeamId, question: &Escalation) -> Record {
 }
 
 async fn change(store: &Ledger, record: &Record, says: &Escalation) -> RecordChange {
-    let Record { team, kind, id, rev, .. } = *record;
-    let edit = RecordEdit { team, kind, id, rev, about: serde_json::to_string(says).unwrap(), told: None };
-    match store.change_record(edit, Some(operation(&format!("op{rev}"), 1, T0)), T0.plus(HOUR)).await.unwrap() {
+    let edit = record.edit(serde_json::to_string(says).unwrap());
+    match store.change_record(edit, Some(operation(&format!("op{}", record.rev), 1, T0)), T0.plus(HOUR)).await.unwrap()
+    {
         Once::Done(change) => change,
         other => panic!("{other:?}"),
     }
@@ -119,11 +119,7 @@ pub(super) async fn a_question_is_told_when_it_opens_and_when_it_ends(store: Led
     assert_eq!((&told.data["state"], &told.data["as"]), (&"resolved".into(), &"reject".into()));
 
     question.done_at = Some(T0);
-    let stale = store.change_record(
-        RecordEdit { team: TEAM, kind: record.kind, id: record.id, rev: 1, about: record.about.clone(), told: None },
-        None,
-        T0,
-    );
+    let stale = store.change_record(record.edit(record.about.clone()), None, T0);
     assert_eq!(stale.await.unwrap(), Once::Done(RecordChange::Stale(resolved.clone())));
     assert!(matches!(change(&store, &resolved, &question).await, RecordChange::Changed(_)));
     assert_eq!(events(&store, TEAM).await.len(), 2, "that it was done is not told again");

@@ -37,8 +37,7 @@ async fn made(store: &Ledger, record: &Record) -> Record {
 }
 
 fn edit(record: &Record, about: &str) -> RecordEdit {
-    let Record { team, kind, id, rev, .. } = *record;
-    RecordEdit { team, kind, id, rev, about: about.into(), told: None }
+    record.edit(about.into())
 }
 
 async fn change(store: &Ledger, edit: RecordEdit) -> RecordChange {
@@ -224,7 +223,7 @@ pub(super) async fn what_is_told_of_a_change_is_told_once_and_only_when_it_is_do
     let made = made(&store, &domain("a.test")).await;
     let (kind, data) = (Kind::DomainVerified, serde_json::json!({ "name": "a.test" }));
     let told = NewEvent { kind, at: T0, about: made.id, rev: 2, data };
-    let wanted = RecordEdit { told: Some(told.clone()), ..edit(&made, "{}") };
+    let wanted = edit(&made, r#"{"verified_at":1}"#);
     let call = operation("verify", 1, T0);
     for _ in 0..2 {
         let _answer = store.change_record(wanted.clone(), Some(call.clone()), T0).await.unwrap();

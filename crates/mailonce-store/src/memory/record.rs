@@ -70,7 +70,6 @@ impl World {
         record.rev += 1;
         record.about = edit.about;
         self.tell_record(&record, Some(&before), now);
-        self.events.entry(record.team).or_default().extend(edit.told);
         self.records.insert(record.id, record.clone());
         Once::Done(RecordChange::Changed(record))
     }

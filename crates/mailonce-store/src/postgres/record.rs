@@ -2,7 +2,6 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    event::NewEvent,
     id::TeamId,
     port::store::{Once, Operation},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
@@ -155,8 +154,6 @@ impl Ledger {
         };
         run(&tx, CHANGE, &[&edit.id, &edit.about]).await?;
         let before = record.clone();
-        let events: Vec<(TeamId, NewEvent)> = edit.told.iter().map(|event| (edit.team, event.clone())).collect();
-        write_events(&tx, &events).await?;
         record.rev += 1;
         record.about.clone_from(&edit.about);
         tell(&tx, &record, Some(&before), now).await?;

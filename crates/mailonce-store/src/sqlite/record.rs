@@ -129,9 +129,6 @@ pub(super) fn change(
         return Ok(Once::Done(RecordChange::Stale(record)));
     }
     ledger.execute(CHANGE, params![edit.id.as_bytes(), edit.about])?;
-    if let Some(event) = &edit.told {
-        ledger.emit(shelf.number, event);
-    }
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }

@@ -43,6 +43,9 @@ pub(super) struct NewEndpointBody {
     /// Requests a second at the most.
     #[serde(default)]
     rate_per_s: Option<u32>,
+    /// Whether `message.received` carries the visible text of the message, its codes hidden.
+    #[serde(default)]
+    bodies: Option<bool>,
     /// A secret that you already have: `whsec_` and base64 of 24 to 64 bytes. Left out, one is made.
     #[serde(default)]
     secret: Option<String>,
@@ -70,6 +73,8 @@ pub(super) struct EndpointPatchBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     rate_per_s: Option<Option<u32>>,
+    #[serde(default)]
+    bodies: Option<bool>,
     /// The rev that was seen, if it must still be that.
     #[serde(default)]
     rev: Option<u32>,
@@ -98,6 +103,8 @@ pub(super) struct EndpointBody {
     /// The names of its custom headers.
     headers: Vec<String>,
     rate_per_s: Option<u32>,
+    /// Whether `message.received` carries the text of the message.
+    bodies: bool,
     /// `enabled`, `paused` or `disabled`.
     state: &'static str,
     /// Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days).
@@ -154,6 +161,7 @@ impl EndpointBody {
             description: about.description,
             headers: about.headers.into_keys().collect(),
             rate_per_s: about.rate_per_s,
+            bodies: about.bodies,
             state: endpoint.state.word(),
             reason: endpoint.reason.map(EndpointReason::word),
             since: endpoint.since.to_string(),
@@ -198,11 +206,12 @@ async fn own(app: &App, door: &Door, text: &str) -> Result<EndpointId, Problem> 
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, secret, after } = body.parse()?;
+    let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, bodies, secret, after } =
+        body.parse()?;
     description.as_deref().map_or(Ok(()), |text| words("description", text))?;
     let after: Option<Option<Cursor>> = after.as_deref().map(after_of).transpose()?;
     let rate_per_s = rate_per_s.map(Some);
-    let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s };
+    let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s, bodies };
     let asked = door.asked("endpoints", "", &app.engine.blind(&body.canonical()?));
     let shown = app.engine.create_endpoint(&door.caller, wish, (secret, after), asked).await?;
     Ok(made(shown.first, Json(EndpointBody::shown(&app, shown))))
@@ -234,9 +243,9 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
         (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     let id = own(&app, &door, &id).await?;
-    let EndpointPatchBody { url, events, inboxes, description, headers, rate_per_s, rev } = body.parse()?;
+    let EndpointPatchBody { url, events, inboxes, description, headers, rate_per_s, bodies, rev } = body.parse()?;
     description.as_deref().map_or(Ok(()), |text| words("description", text))?;
-    let wish = EndpointWish { url, description, events, inboxes, headers, rate_per_s };
+    let wish = EndpointWish { url, description, events, inboxes, headers, rate_per_s, bodies };
     let endpoint = app.engine.change_endpoint(&door.caller, id, wish, rev).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }

@@ -144,10 +144,40 @@ pub(crate) mod exit {
     pub(crate) const UNKNOWN: u8 = 7;
     /// The call was wrong.
     pub(crate) const USAGE: u8 = 64;
+    /// The output cannot be written.
+    pub(crate) const OUTPUT: u8 = 74;
+}
+
+/// Parse, dispatch, exit code.
+pub fn main() -> ExitCode {
+    use_small_pages();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers; everything else is a usage error, 64 as in sysexits.
+            let code = if error.use_stderr() { exit::USAGE } else { 0 };
+            if error.print().is_err() {
+                return ExitCode::from(exit::OUTPUT);
+            }
+            return ExitCode::from(code);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(run(cli)),
+        Err(error) => failed(&anyhow::anyhow!("starting the runtime: {error}")),
+    }
+}
+
+/// Huge pages make memory resident that thousands of waiting connections never touch: half as much again. Where they
+/// cannot be refused, that is all it costs.
+fn use_small_pages() {
+    #[cfg(target_os = "linux")]
+    let _costs_memory = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 /// Runs a verb.
-pub async fn run(cli: Cli) -> ExitCode {
+async fn run(cli: Cli) -> ExitCode {
     let out = Out::new(cli.json);
     let done = match cli.verb {
         Verb::Dev(flags) => dev::dev(&flags).await,
@@ -184,7 +214,7 @@ pub async fn run(cli: Cli) -> ExitCode {
 }
 
 /// Says what went wrong and gives the code for it.
-pub fn failed(error: &anyhow::Error) -> ExitCode {
+fn failed(error: &anyhow::Error) -> ExitCode {
     out::complain(&format!("{error:#}"));
     if error.is::<Usage>() {
         return ExitCode::from(exit::USAGE);

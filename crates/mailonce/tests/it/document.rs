@@ -202,3 +202,12 @@ fn no_two_shapes_of_the_document_share_a_name() {
     }
     assert!(homes.len() > 50, "shapes are no longer found: {homes:?}");
 }
+
+#[test]
+fn every_type_of_event_has_its_line_in_the_documentation() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let told = lines.into_iter().filter(|word| word.contains('.')).collect::<BTreeSet<_>>();
+    assert_eq!(told, mailonce_core::event::Kind::ALL.iter().map(|kind| kind.word()).collect());
+}

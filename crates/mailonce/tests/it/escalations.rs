@@ -5,7 +5,7 @@ use mailonce_core::{
     dispatch::Act,
     id::ApiKeyId,
     port::store::Once,
-    record::{RecordChange, RecordEdit, RecordKind},
+    record::{RecordChange, RecordKind},
 };
 use serde_json::{Value, json};
 
@@ -87,8 +87,7 @@ over_every_engine! {
         assert!(escalation.decide(decided));
         // The process ends right here: the decision is written, and nothing was done.
         let about = serde_json::to_string(&escalation).unwrap();
-        let edit = RecordEdit { team, kind: record.kind, id: record.id, rev: record.rev, about, told: None };
-        let changed = store.change_record(edit, None, world.engine.now()).await.unwrap();
+        let changed = store.change_record(record.edit(about), None, world.engine.now()).await.unwrap();
         assert!(matches!(changed, Once::Done(RecordChange::Changed(_))));
         assert_eq!(state(&world, &email).await, "held");
         for _ in 0..3 {

@@ -12,10 +12,11 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    call::{Call, post},
+    call::{Call, patch, post},
     receiver::{Does, Hall, Scripted, says},
     world::{DAY, HOUR, MINUTE, SECOND, World, mail, mail_with},
 };
+use mailonce_engine::ways::Outside;
 use mailonce_transport::{guard::Reach, webhook::Webhooks};
 
 const URL: &str = "https://hooks.example.com/in";
@@ -136,6 +137,29 @@ over_every_engine! {
         told_well(&receiver, &events);
         let read = world.get(&format!("/v1/endpoints/{}", id(&endpoint))).await.is(200);
         assert_eq!((&read["state"], &read["failing_since"]), (&json!("enabled"), &json!(null)));
+    }
+
+    async fn who_asks_for_it_is_told_what_a_message_says_and_never_its_code(world) {
+        let receiver = Scripted::new(|_| says(200));
+        let outside = Outside { notify: receiver.clone(), local_domains: vec!["agents.test".into()], ..Outside::default() };
+        let world = world.rewired(outside).await;
+        world.inbox("a").await;
+        let wanting = json!({ "url": URL, "events": ["message.received"], "bodies": true });
+        let endpoint = world.post("/v1/endpoints", &wanting).await.is(201).body;
+        world.post("/v1/endpoints", &json!({ "url": "https://thin.example.com/" })).await.is(201);
+        let mail = "From: Shop <s@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\nSubject: Code\n\n\
+            Hello Ann. Your verification code is 482913.\n";
+        world.arrives(&["a@agents.test"], mail).await;
+        world.engine.tell_due().await;
+        let posts = receiver.posts();
+        assert!(posts.len() > 1 && posts.iter().all(|(post, _)| !String::from_utf8_lossy(&post.body).contains("482913")));
+        for (post, _) in posts {
+            let event: Value = serde_json::from_slice(&post.body).unwrap();
+            let text = event["data"]["text"].as_str();
+            assert_eq!(text.is_some_and(|text| text.contains("Hello Ann")), post.url == URL, "{event}");
+        }
+        let path = format!("/v1/endpoints/{}", id(&endpoint));
+        assert_eq!(world.call(patch(&path).json(&json!({ "bodies": false }))).await.is(200).body["bodies"], false);
     }
 
     async fn a_receiver_that_is_gone_is_disabled_and_told_of(world) {
