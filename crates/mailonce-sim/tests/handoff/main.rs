@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `matrix` | each next hop, each fault, each policy: how many mails, and what the email says of itself |
 //! | `doubts` | a repeat that is refused, and what is in doubt stays where it is |
+//! | `answers` | many agents, one answer per message and one agent per thread, on one node and on two |
 //! | `bent` | transports without manners: bytes stay frozen, silence is unknown |
 //! | `breaker` | a way that rests is told of, and that it works again |
 //! | `cancels` | cancel against dispatch |
@@ -19,6 +20,8 @@
 //!
 //! `world` is an engine with a clock moved by hand, `hop` a next hop with the transport to it.
 
+#[cfg(test)]
+mod answers;
 #[cfg(test)]
 mod bent;
 #[cfg(test)]
