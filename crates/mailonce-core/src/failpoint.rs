@@ -4,7 +4,7 @@
 //! passes it does not compile; the crash rig holds its table of cells against the same list.
 
 /// Every point, in the order in which an email meets them.
-pub const POINTS: [&str; 67] = [
+pub const POINTS: [&str; 69] = [
     // The ledger is opened.
     "sqlite-migrating",
     "sqlite-migrated",
@@ -79,6 +79,8 @@ pub const POINTS: [&str; 67] = [
     "mail-told",
     "before-consume",
     "after-consume",
+    "before-reply",
+    "after-reply",
     // Upkeep.
     "before-sweep",
     "after-sweep",

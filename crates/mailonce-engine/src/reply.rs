@@ -265,7 +265,10 @@ impl Engine {
             caps: inbox.about.caps.unwrap_or_default(),
             person: terms.person,
         };
-        match self.store.answer(wish, now).await.map_err(unavailable)? {
+        crate::failpoint!("before-reply");
+        let answered = self.store.answer(wish, now).await.map_err(unavailable)?;
+        crate::failpoint!("after-reply");
+        match answered {
             Answered::First(email, thread) => {
                 self.window.note(caller.team.id, &named.request.content, &body, now);
                 self.ask_about(&email).await;

@@ -100,7 +100,7 @@ impl Callers {
         let deeds = match shift.bait {
             Bait::Fresh | Bait::Start | Bait::Leftover if before > 2 => Vec::new(),
             Bait::Fresh | Bait::Start | Bait::Leftover => vec![mail(Special::No)],
-            Bait::Letter | Bait::Parcel | Bait::Large | Bait::Code => Vec::new(),
+            Bait::Letter | Bait::Parcel | Bait::Large | Bait::Code | Bait::Person => Vec::new(),
             Bait::Mail => vec![mail(if n.is_multiple_of(2) { Special::No } else { Special::Worked })],
             Bait::Batch => vec![Deed::Ask(source.batch(n))],
             Bait::Change => vec![mail(Special::Later), Deed::Cancel(u64::MAX), Deed::Resend(n)],
@@ -147,7 +147,7 @@ impl Callers {
         }
     }
 
-    fn ask(&self, at: SocketAddr, wish: &Wish) {
+    pub(super) fn ask(&self, at: SocketAddr, wish: &Wish) {
         self.client.ask(at, &self.team(wish.team), &wish.ask);
     }
 
@@ -174,7 +174,9 @@ impl Callers {
     /// An email that was told of, with its team: the latest for the highest number.
     fn told(&self, which: u64) -> Option<(Team, String)> {
         let history = self.client.history();
-        let made = history.calls.iter().filter(|call| matches!(call.verb, Verb::Send | Verb::Batch | Verb::Resend));
+        // An answer that was taken back makes room for another, which the key of a wish never does.
+        let made = history.calls.iter().filter(|call| !call.forgives);
+        let made = made.filter(|call| matches!(call.verb, Verb::Send | Verb::Batch | Verb::Resend));
         let ids: Vec<(&str, &String)> = made
             .filter_map(|call| match &call.end {
                 End::Ok { ids, .. } => Some((call.team.as_str(), ids.first()?)),

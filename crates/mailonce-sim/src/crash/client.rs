@@ -33,6 +33,8 @@ pub struct Ask {
     pub path: String,
     /// Its key.
     pub key: Option<String>,
+    /// Whether the key is only the history's: a message is the key of its answer, and the first words win.
+    pub implied: bool,
     /// The email it is about.
     pub about: Option<String>,
     /// Its JSON; without it is a `GET`.
@@ -184,7 +186,7 @@ fn call(team: &Team, ask: &Ask) -> Call {
         key: ask.key.clone(),
         about: ask.about.clone(),
         wanted: ask.wanted.clone(),
-        forgives: false,
+        forgives: ask.implied,
         may_fail: ask.may_fail.iter().map(ToString::to_string).collect(),
         // What belongs to somebody else is not there.
         must_fail: ask.may_fail.contains(&"not_found"),
@@ -194,7 +196,8 @@ fn call(team: &Team, ask: &Ask) -> Call {
 
 fn request(at: SocketAddr, team: &Team, ask: &Ask) -> Vec<u8> {
     let method = if ask.body.is_some() { "POST" } else { "GET" };
-    let key = ask.key.as_ref().map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
+    let key =
+        ask.key.as_ref().filter(|_| !ask.implied).map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
     let body = ask.body.as_ref().map(Value::to_string).unwrap_or_default();
     format!(
         "{method} {} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {}\r\n{key}Content-Type: application/json\r\n\

@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 
 /// Items of a batch.
 const BATCH: u64 = 3;
+/// What people write about.
+pub const SUBJECT: &str = "Where is my order?";
+/// What answers to them are called.
+const ANSWER_SUBJECT: &str = "Re: Where is my order?";
 
 /// A wish that can be asked for again: the same key and the same words.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,6 +109,7 @@ impl Source {
             verb: Verb::Send,
             path: "/v1/emails".into(),
             key: Some(name),
+            implied: false,
             about: None,
             body: Some(email),
             wanted: vec![wanted],
@@ -122,6 +127,7 @@ impl Source {
             verb: Verb::Batch,
             path: "/v1/emails/batch".into(),
             key: Some(name),
+            implied: false,
             about: None,
             body: Some(Value::from(emails)),
             wanted,
@@ -174,10 +180,27 @@ pub fn otherwise(wish: &Wish) -> Option<Ask> {
     let email = ask.body.as_mut().filter(|body| body.is_object())?;
     let text = "Something else altogether.";
     email["text"] = text.into();
-    let subject = email["subject"].as_str().unwrap_or_default().to_owned();
+    let subject = email["subject"].as_str().unwrap_or(ANSWER_SUBJECT).to_owned();
     ask.wanted = vec![Wanted { to: ask.wanted.first()?.to.clone(), body: meaning(&subject, text) }];
-    ask.may_fail = &["key_mismatch"];
+    ask.may_fail = if ask.implied { &[] } else { &["key_mismatch"] };
     Some(ask)
+}
+
+/// An answer to the message of a person. All who answer it ask for the same, whatever their words.
+pub fn answer(team: usize, message: &str, person: &str, agent: u64) -> Wish {
+    let text = format!("Agent {agent} says: it is on its way.");
+    let wanted = Wanted { to: vec![person.to_owned()], body: meaning(ANSWER_SUBJECT, &text) };
+    let ask = Ask {
+        verb: Verb::Send,
+        path: format!("/v1/messages/{message}/reply"),
+        key: Some(format!("answer-{message}")),
+        implied: true,
+        about: None,
+        body: Some(json!({ "text": text })),
+        wanted: vec![wanted],
+        may_fail: &[],
+    };
+    Wish { team, ask }
 }
 
 fn about(verb: Verb, word: &str, id: &str, body: Value, may_fail: &'static [&'static str]) -> Ask {
@@ -187,6 +210,7 @@ fn about(verb: Verb, word: &str, id: &str, body: Value, may_fail: &'static [&'st
         verb,
         path: format!("/v1/emails/{id}/{word}"),
         key,
+        implied: false,
         about: Some(id.to_owned()),
         body: Some(body),
         wanted: Vec::new(),
@@ -217,6 +241,7 @@ pub fn trespass(id: &str) -> Ask {
         verb: Verb::Look,
         path: format!("/v1/emails/{id}"),
         key: None,
+        implied: false,
         about: Some(id.to_owned()),
         body: None,
         wanted: Vec::new(),

@@ -1,6 +1,6 @@
 //! Mail that senders bring, from a seed: the same number gives the same bytes, so that a repeat is a repeat.
 
-use super::deed::Source;
+use super::deed::{SUBJECT, Source};
 use crate::rig::chance::{Chance, number_of};
 
 /// The inboxes, each with the place of its team. Every round has them.
@@ -41,6 +41,8 @@ pub enum Trait {
     Parcel,
     /// It comes by SMTP and is large.
     Large,
+    /// A person wrote it, and wants an answer.
+    Person,
 }
 
 impl Source {
@@ -54,7 +56,7 @@ impl Source {
         let code = format!("{:06}", 100_000 + number_of(&writer) % 900_000);
         let there: Vec<&str> = INBOXES.iter().filter(|(team, _)| *team < teams).map(|(_, inbox)| *inbox).collect();
         let hook = match what {
-            Trait::Any => chance.below(2) == 0,
+            Trait::Any | Trait::Person => chance.below(2) == 0,
             Trait::Parcel => true,
             Trait::Letter | Trait::Large => false,
         };
@@ -66,6 +68,10 @@ impl Source {
             inboxes.push(there[1].to_owned());
         }
         let message_id = format!("<{name}@{writer}.example>");
+        if what == Trait::Person {
+            inboxes.truncate(1);
+            return from_person(name, message_id, inboxes, hook);
+        }
         let rest = if what == Trait::Large {
             "All of it, line after line, as promised.\r\n".repeat(LARGE / 42)
         } else {
@@ -79,4 +85,16 @@ impl Source {
         );
         Mail { name, message_id, sender, inboxes, code, raw, hook }
     }
+}
+
+/// A person writes each mail from an address of its own, so that whoever answers it twice is seen.
+fn from_person(name: String, message_id: String, inboxes: Vec<String>, hook: bool) -> Mail {
+    let sender = format!("ann.{name}@people.example");
+    let raw = format!(
+        "From: <{sender}>\r\nTo: <{}>\r\nSubject: {SUBJECT}\r\nMessage-ID: {message_id}\r\n\
+         Date: Sun, 15 Nov 2026 04:00:00 +0000\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\
+         It should have been here on Friday.\r\n\r\nAnn\r\n",
+        inboxes[0]
+    );
+    Mail { name, message_id, sender, inboxes, code: String::new(), raw, hook }
 }

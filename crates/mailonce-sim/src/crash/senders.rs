@@ -2,7 +2,7 @@
 
 use super::callers::{Callers, held};
 use super::client::Team;
-use super::deed::Source;
+use super::deed::{self, Source};
 use super::door;
 use super::mail::{INBOXES, Mail, Trait};
 use super::table::Bait;
@@ -28,6 +28,8 @@ impl Callers {
             Some(Bait::Letter) => Trait::Letter,
             Some(Bait::Parcel) => Trait::Parcel,
             Some(Bait::Large) => Trait::Large,
+            Some(Bait::Person) => Trait::Person,
+            _ if n.is_multiple_of(5) => Trait::Person,
             _ => Trait::Any,
         };
         let mail = source.incoming(n, what, held(&self.teams).len());
@@ -37,8 +39,10 @@ impl Callers {
         if n.is_multiple_of(3) {
             self.bring(at, &mail);
         }
-        if bait == Some(Bait::Code) || n.is_multiple_of(2) {
-            self.wait(at, &mail);
+        if what == Trait::Person {
+            self.answer(at, &mail);
+        } else if bait == Some(Bait::Code) || n.is_multiple_of(2) {
+            let _heard = self.wait(at, &mail);
             (0..CONSUMERS).for_each(|consumer| self.take(at, &mail, (n + consumer) % CONSUMERS));
         }
     }
@@ -82,17 +86,29 @@ impl Callers {
     }
 
     /// Waits for a mail, as an agent does. What it hears is in the ledger anyway.
-    fn wait(&self, at: SocketAddr, mail: &Mail) {
+    fn wait(&self, at: SocketAddr, mail: &Mail) -> Option<Reply> {
         let (inbox, sender, Team { credential, .. }) = (&mail.inboxes[0], &mail.sender, self.owner(&mail.inboxes[0]));
+        let has = if mail.code.is_empty() { "" } else { "&has=code" };
         let request = format!(
-            "GET /v1/inboxes/{inbox}/wait?timeout={WAITS}&has=code&from={sender} HTTP/1.1\r\nHost: {at}\r\n\
+            "GET /v1/inboxes/{inbox}/wait?timeout={WAITS}{has}&from={sender} HTTP/1.1\r\nHost: {at}\r\n\
              Authorization: Bearer {credential}\r\n\r\n"
         );
-        let Ok(mut stream) = http::connect(at) else { return };
+        let mut stream = http::connect(at).ok()?;
         self.client.holds(&stream);
         // A server that dies of it does not answer, and one that has nothing answers without a body.
         let _patience = stream.set_read_timeout(Some(Duration::from_secs(WAITS)));
-        let _heard = http::converse(&mut stream, request.as_bytes());
+        http::converse(&mut stream, request.as_bytes()).ok()
+    }
+
+    /// Some agents see the mail of a person, and each has an answer of its own.
+    fn answer(&self, at: SocketAddr, mail: &Mail) {
+        let heard = self.wait(at, mail).unwrap_or_default();
+        let Some(message) = heard.body["message"]["id"].as_str() else { return };
+        for agent in 0..CONSUMERS {
+            let wish = deed::answer(self.place(&mail.inboxes[0]), message, &mail.sender, agent);
+            held(&self.wishes).push(wish.clone());
+            self.ask(at, &wish);
+        }
     }
 
     /// Takes the code of a mail for a consumer.
@@ -135,7 +151,13 @@ impl Callers {
 
     /// The team of an inbox.
     fn owner(&self, inbox: &str) -> Team {
-        self.team(INBOXES.iter().find(|(_, address)| *address == inbox).map_or(0, |(team, _)| *team))
+        self.team(self.place(inbox))
+    }
+
+    /// Its place among the teams.
+    fn place(&self, inbox: &str) -> usize {
+        let known = INBOXES.iter().find(|(_, address)| *address == inbox).map_or(0, |(team, _)| *team);
+        known.min(held(&self.teams).len().saturating_sub(1))
     }
 
     /// Makes the inboxes and the source that brings mail, each once however often it is asked for.

@@ -105,6 +105,8 @@ pub enum Bait {
     Large,
     /// A mail with a code, and agents that want it.
     Code,
+    /// A mail of a person, and agents that answer it.
+    Person,
 }
 
 /// A point of the table.
@@ -148,7 +150,7 @@ const POSTGRES: Only = Only::Store(Store::Postgres);
 const SMTP: Only = Only::Class(Class::Smtp);
 
 /// Every point of the binary. One that is missing here fails a test.
-pub const ROWS: [Row; 67] = [
+pub const ROWS: [Row; 69] = [
     row("sqlite-migrating", Bait::Fresh, 3, SQLITE, true),
     row("sqlite-migrated", Bait::Fresh, 1, SQLITE, false),
     row("postgres-migrating", Bait::Fresh, 3, POSTGRES, true),
@@ -214,6 +216,8 @@ pub const ROWS: [Row; 67] = [
     row("mail-told", Bait::Code, 2, Only::Inbound, true),
     row("before-consume", Bait::Code, 3, Only::Inbound, true),
     row("after-consume", Bait::Code, 3, Only::Inbound, true),
+    row("before-reply", Bait::Person, 3, Only::Inbound, true),
+    row("after-reply", Bait::Person, 3, Only::Inbound, true),
     row("before-sweep", Bait::Start, 1, Only::Any, false),
     row("after-sweep", Bait::Start, 1, Only::Any, true),
 ];

@@ -12,7 +12,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reply {
     /// The status code.
     pub status: u16,

@@ -9,15 +9,22 @@ use mailonce_sim::crash::{
 };
 use mailonce_sim::proof::Promise;
 
-/// What was on the wire when the server died is sent again.
-const MUTANT: &str = "crash-requeues-sending";
+/// Plays a short round with a mutant, and fails unless it breaks a promise.
+fn convict(mutant: &str, class: Class, promise: Promise) {
+    let tools = Tools { mutant: Some(mutant.into()), judge: None, ..tools(None) };
+    let root = tempfile::Builder::new().prefix("mailonce-mutant").tempdir().unwrap();
+    let round = Round { store: Store::Sqlite, class, seed: 21, short: true, cycles: usize::MAX };
+    let judgement = round.play(&tools, &Board::default(), root.path()).unwrap();
+    let broken: Vec<Promise> = judgement.violations.iter().map(|violation| violation.rule.promise()).collect();
+    assert!(broken.contains(&promise), "nobody noticed; broken: {broken:?}\n{}", judgement.story);
+}
 
 #[test]
 fn a_server_that_sends_again_what_was_on_the_wire_is_convicted() {
-    let tools = Tools { mutant: Some(MUTANT.into()), judge: None, ..tools(None) };
-    let root = tempfile::Builder::new().prefix("mailonce-mutant").tempdir().unwrap();
-    let round = Round { store: Store::Sqlite, class: Class::Smtp, seed: 21, short: true, cycles: usize::MAX };
-    let judgement = round.play(&tools, &Board::default(), root.path()).unwrap();
-    let broken: Vec<Promise> = judgement.violations.iter().map(|violation| violation.rule.promise()).collect();
-    assert!(broken.contains(&Promise::P3), "nobody noticed; broken: {broken:?}\n{}", judgement.story);
+    convict("crash-requeues-sending", Class::Smtp, Promise::P3);
+}
+
+#[test]
+fn a_server_that_answers_a_message_again_is_convicted() {
+    convict("answered-twice", Class::Inbound, Promise::P1);
 }
