@@ -79,6 +79,7 @@ def fits(wanted, value):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 65536  # head and body in one packet
 
     def handle_any(self):
         length = int(self.headers.get("content-length") or 0)

@@ -110,7 +110,8 @@ export class Caller {
     if (key !== undefined) headers["Idempotency-Key"] = key;
     if (options.callId !== undefined) headers["Mailonce-Call-Id"] = encodeURIComponent(options.callId).slice(0, 256);
     for (const [name, value] of Object.entries(call.headers ?? {})) if (value !== undefined) headers[name] = value;
-    const init: RequestInit = { method: call.method, headers };
+    // A redirect would turn a POST into something else, or show the API key to a stranger.
+    const init: RequestInit = { method: call.method, headers, redirect: "manual" };
     if (call.body !== undefined) {
       headers["Content-Type"] = "application/json";
       init.body = JSON.stringify(call.body);

@@ -975,7 +975,6 @@ class Send(_SendNeeds, total=False):
     headers: dict[str, str] | None
     """Custom headers."""
     html: str | None
-    intent: Intent | None
     metadata: Mapping[str, str | int | float | bool] | None
     """Strings, numbers up to 2^53-1 and booleans."""
     on_mismatch: str | None
