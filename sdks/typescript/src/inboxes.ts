@@ -81,9 +81,7 @@ export class Inboxes {
 
   /** Waits for a message; `null` when none came in time. */
   async wait(inbox: string, what: WaitFor = {}, options?: CallOptions): Promise<Arrived | null> {
-    const until = Date.now() + (what.timeout ?? 30) * 1000;
-    for (;;) {
-      const left = Math.max(Math.ceil((until - Date.now()) / 1000), 0);
+    for (let left = Math.ceil(what.timeout ?? 30); ; left -= LONGEST_HOLD) {
       const timeout = Math.min(left, LONGEST_HOLD);
       const query = { ...what, timeout };
       const arrived = await this.#call.json<Arrived | undefined>({ method: "GET", path: `/v1/inboxes/${at(inbox)}/wait`, query, hold: timeout }, options);

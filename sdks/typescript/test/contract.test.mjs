@@ -5,6 +5,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { deriveKey, Mailonce, MailonceError, verifyWebhook } from "mailonce";
+import { fits, make } from "./play.mjs";
 
 const CONTRACT = process.env.MAILONCE_CONTRACT ?? new URL("../../contract", import.meta.url).pathname;
 const read = (name) => JSON.parse(readFileSync(`${CONTRACT}/${name}.json`, "utf8"));
@@ -15,43 +16,6 @@ before(async () => {
   url = await new Promise((resolve) => server.stdout.once("data", (data) => resolve(String(data).trim())));
 });
 after(() => server.stdin.end());
-
-const options = (args) => ({ idempotencyKey: args.idempotency_key, withoutKey: args.without_key, wait: args.wait, permissive: args.permissive, callId: args.call_id });
-
-/** Methods whose arguments are not `(id, body or query, options)` like those of most. */
-const SPECIAL = {
-  "emails.send": (mo, a) => mo.emails.send(a.body, options(a)),
-  "emails.batch": (mo, a) => mo.emails.batch(a.body, options(a)),
-  "emails.each": async (mo, a) => ({ data: await taken(mo.emails.each(a.query), Infinity) }),
-  "events.stream": async (mo, a) => ({ data: await taken(mo.events.stream(a.query), a.take) }),
-  "threads.lease": (mo, a) =>
-    mo.threads.withLease(a.id, a.body, async (lease) => {
-      await new Promise((resolve) => setTimeout(resolve, a.work_ms ?? 0));
-      assert.equal(lease.signal.aborted, a.lost ?? false);
-      return { token: lease.token, fence: lease.fence };
-    }),
-};
-
-async function taken(items, count) {
-  const out = [];
-  for await (const item of items) if (out.push(item) >= count) break;
-  return out;
-}
-
-function make(mo, call, args) {
-  if (SPECIAL[call]) return SPECIAL[call](mo, args);
-  const [resource, method] = call.split(".");
-  const what = [args.id, args.body ?? args.query].filter((value) => value !== undefined);
-  return mo[resource][method](...what, options(args));
-}
-
-/** Whether `found` has everything that `wanted` names. */
-function fits(wanted, found, where = "result") {
-  if (wanted === null) return assert.ok(found === null || found === undefined, `${where} is ${JSON.stringify(found)}`);
-  if (typeof wanted !== "object") return assert.deepEqual(found, wanted, where);
-  if (Array.isArray(wanted)) assert.equal(found?.length, wanted.length, where);
-  for (const [name, value] of Object.entries(wanted)) fits(value, found?.[name], `${where}.${name}`);
-}
 
 for (const file of ["calls", "retries", "streams"]) {
   const { answers, scenarios } = read(file);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time as clock
+import math
 from collections.abc import Iterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -82,15 +82,15 @@ class Inboxes:
         self, inbox: str, *, timeout: float = 30, options: CallOptions | None = None, **what: Unpack[WaitFor]
     ) -> Arrived | None:
         """Waits for a message, as many seconds as you like; None when none came in time."""
-        until = clock.monotonic() + timeout
+        left = math.ceil(timeout)
         while True:
-            left = max(round(until - clock.monotonic() + 0.49), 0)
             hold = min(left, LONGEST_HOLD)
             call = Call("GET", f"/v1/inboxes/{at(inbox)}/wait", query={**what, "timeout": hold}, hold=hold)
             arrived = self._call.json(call, options)
             if arrived is not None:
                 return read(Arrived, arrived)
-            if left <= LONGEST_HOLD:
+            left -= hold
+            if left <= 0:
                 return None
 
     def consume(
