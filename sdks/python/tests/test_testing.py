@@ -1,4 +1,4 @@
-"""The test kit on the code it is for: the run-twice and the crash tests, and that they fail for code that is not safe."""
+"""The test kit on the code it is for: the run-twice and crash tests, and that they fail for code that is not safe."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Weather(unittest.TestCase):
         async def one(n: int) -> str:
             faults = [FAULTS[n % len(FAULTS)], FAULTS[(n * 3 + 1) % len(FAULTS)]]
             transport = httpx.AsyncHTTPTransport(verify=False)
-            async with AsyncMailonce(**settings(faults, timeout=5), transport=transport) as mo:
+            async with AsyncMailonce(**settings(faults, timeout=2), transport=transport) as mo:
                 return (await mo.emails.send(**mail(to), intent=Intent(type="py-crowd", entity=RUN))).id
 
         async def all_of_them() -> set[str]:

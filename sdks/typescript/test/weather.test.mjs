@@ -72,7 +72,7 @@ test("forty callers of one intent, each in weather of its own", async () => {
   const to = `crowd-${run}@example.com`;
   const sends = Array.from({ length: 40 }, async (_, n) => {
     const { mo } = await through([FAULTS[n % FAULTS.length], FAULTS[(n * 3 + 1) % FAULTS.length]]);
-    return mo.emails.send({ ...mail(to), intent: { type: "crowd", entity: run } }, { timeoutMs: 5000 });
+    return mo.emails.send({ ...mail(to), intent: { type: "crowd", entity: run } }, { timeoutMs: 2000 });
   });
   const ids = new Set((await Promise.all(sends)).map((sent) => sent.id));
   assert.equal(ids.size, 1);
