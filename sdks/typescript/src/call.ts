@@ -106,7 +106,12 @@ export class Caller {
       Accept: "application/json",
       "Mailonce-Client": `typescript/${VERSION}`,
     };
-    const key = options.idempotencyKey === undefined ? (call.name === "mint" ? minted() : undefined) : checkKey(options.idempotencyKey);
+    const key =
+      options.idempotencyKey === undefined
+        ? call.name === "mint"
+          ? minted()
+          : undefined
+        : checkKey(options.idempotencyKey);
     if (key !== undefined) headers["Idempotency-Key"] = key;
     if (options.callId !== undefined) headers["Mailonce-Call-Id"] = encodeURIComponent(options.callId).slice(0, 256);
     for (const [name, value] of Object.entries(call.headers ?? {})) if (value !== undefined) headers[name] = value;
@@ -125,7 +130,12 @@ export class Caller {
     return this.#fetch(url, { ...init, signal });
   }
 
-  async #once(request: { url: string; init: RequestInit }, call: Call, options: CallOptions, read: (text: string) => unknown): Promise<Answer | Lost> {
+  async #once(
+    request: { url: string; init: RequestInit },
+    call: Call,
+    options: CallOptions,
+    read: (text: string) => unknown,
+  ): Promise<Answer | Lost> {
     const limit = (options.timeoutMs ?? this.timeoutMs) + (call.hold ?? 0) * 1000;
     const clock = deadline(limit, options.signal);
     try {
@@ -205,12 +215,17 @@ export function at(id: string): string {
 
 function search(query: object = {}): string {
   const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
-  return pairs.length === 0 ? "" : "?" + new URLSearchParams(pairs.map(([name, value]) => [name, String(value)])).toString();
+  return pairs.length === 0
+    ? ""
+    : "?" + new URLSearchParams(pairs.map(([name, value]) => [name, String(value)])).toString();
 }
 
 /** A name for one call of this process. It makes repeats of that call safe and nothing else, so no send gets one. */
 function minted(): string {
-  const random = (): string => Math.floor(Math.random() * 2 ** 48).toString(36).padStart(10, "0");
+  const random = (): string =>
+    Math.floor(Math.random() * 2 ** 48)
+      .toString(36)
+      .padStart(10, "0");
   return `sdk_${globalThis.crypto?.randomUUID?.() ?? `${Date.now().toString(36)}_${random()}${random()}`}`;
 }
 

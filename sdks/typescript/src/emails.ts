@@ -46,7 +46,10 @@ export class Emails {
   send(mail: Mail, options: SendOptions & WithoutKey): Promise<Sent>;
   async send(mail: Mail, options: Named = {}): Promise<Sent> {
     const repeat = named(mail.intent !== undefined && mail.intent !== null, options);
-    return this.#call.json({ method: "POST", path: "/v1/emails", body: mail, repeat, hold: options.wait, headers: prefer(options.wait) }, options);
+    return this.#call.json(
+      { method: "POST", path: "/v1/emails", body: mail, repeat, hold: options.wait, headers: prefer(options.wait) },
+      options,
+    );
   }
 
   /** Sends up to 1,000 mails under one key; every item is sent once, also when the batch is repeated. */
@@ -54,7 +57,10 @@ export class Emails {
   batch(mails: readonly Mail[], options: SendOptions & Keyed & { permissive?: boolean }): Promise<Batch>;
   batch(mails: readonly Mail[], options: SendOptions & WithoutKey & { permissive?: boolean }): Promise<Batch>;
   async batch(mails: readonly Mail[], options: Named & { permissive?: boolean } = {}): Promise<Batch> {
-    const repeat = named(mails.every((mail) => mail.intent), options);
+    const repeat = named(
+      mails.every((mail) => mail.intent),
+      options,
+    );
     const headers = { "x-batch-validation": options.permissive ? "permissive" : undefined };
     return this.#call.json({ method: "POST", path: "/v1/emails/batch", body: mails, repeat, headers }, options);
   }

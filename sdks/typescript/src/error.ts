@@ -42,13 +42,16 @@ export class MailonceError extends Error {
 /** The error of an answer that is no success. Whoever stands in between may not speak RFC 9457. */
 export function refusal(status: number, text: string): MailonceError {
   const body = object(text);
-  const said = (name: string): string | undefined => (typeof body[name] === "string" ? (body[name] as string) : undefined);
+  const said = (name: string): string | undefined =>
+    typeof body[name] === "string" ? (body[name] as string) : undefined;
   const again = status === 408 || status === 425 || status === 429 || status >= 500;
   const retry = said("retry");
   return new MailonceError({
     code: said("code") ?? "no_problem",
     detail: said("detail") ?? `the server answered ${status}`,
-    next: said("next") ?? (again ? "Make the same call again with the same key." : "Look at the address and the key of the server."),
+    next:
+      said("next") ??
+      (again ? "Make the same call again with the same key." : "Look at the address and the key of the server."),
     retry: retry === "never" || retry === "same" || retry === "later" ? retry : again ? "same" : "never",
     status,
     field: said("field"),
@@ -70,7 +73,9 @@ export function noAnswer(detail: string, cause?: unknown): MailonceError {
 function object(text: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
+    return typeof value === "object" && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : {};
   } catch {
     return {};
   }

@@ -31,7 +31,10 @@ export class Events {
    * Every event from now on, or behind `after`, each once and in order, over any number of cuts. Remember `cursor` to go
    * on in another process. Ends when the loop is left, or with `signal`.
    */
-  async *stream(query: EventQuery = {}, options: { signal?: AbortSignal } = {}): AsyncGenerator<Event, void, undefined> {
+  async *stream(
+    query: EventQuery = {},
+    options: { signal?: AbortSignal } = {},
+  ): AsyncGenerator<Event, void, undefined> {
     let cursor = query.after;
     for (let failed = 0; ; failed++) {
       try {
@@ -119,7 +122,7 @@ async function* frames(texts: AsyncIterable<string>): AsyncGenerator<Frame, void
       }
       const [, name, value] = /^([^:]*):? ?([^]*)$/.exec(line) ?? [];
       if (name === "id") frame.id = value ?? "";
-      if (name === "data") frame.data = frame.data === undefined ? value ?? "" : `${frame.data}\n${value ?? ""}`;
+      if (name === "data") frame.data = frame.data === undefined ? (value ?? "") : `${frame.data}\n${value ?? ""}`;
     }
   }
 }

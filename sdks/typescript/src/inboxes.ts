@@ -4,7 +4,23 @@ import { at, type CallOptions, type Caller } from "./call.js";
 import { HeldLease } from "./lease.js";
 import type { Messages } from "./messages.js";
 import { each } from "./page.js";
-import type { Arrived, Artifact, ConsumeMatch, Inbox, InboxPage, InboxPatch, Message, MessagePage, NewInbox, NewWatch, Next, Offer, Taken, TakenPage, Watch } from "./wire.js";
+import type {
+  Arrived,
+  Artifact,
+  ConsumeMatch,
+  Inbox,
+  InboxPage,
+  InboxPatch,
+  Message,
+  MessagePage,
+  NewInbox,
+  NewWatch,
+  Next,
+  Offer,
+  Taken,
+  TakenPage,
+  Watch,
+} from "./wire.js";
 
 export interface WaitFor {
   /** Seconds to wait; 30 by default, as long as you like. */
@@ -84,7 +100,10 @@ export class Inboxes {
     for (let left = Math.ceil(what.timeout ?? 30); ; left -= LONGEST_HOLD) {
       const timeout = Math.min(left, LONGEST_HOLD);
       const query = { ...what, timeout };
-      const arrived = await this.#call.json<Arrived | undefined>({ method: "GET", path: `/v1/inboxes/${at(inbox)}/wait`, query, hold: timeout }, options);
+      const arrived = await this.#call.json<Arrived | undefined>(
+        { method: "GET", path: `/v1/inboxes/${at(inbox)}/wait`, query, hold: timeout },
+        options,
+      );
       if (arrived !== undefined) return arrived;
       if (left <= LONGEST_HOLD) return null;
     }
@@ -92,7 +111,10 @@ export class Inboxes {
 
   /** Takes the latest code or link that matches, once, `for` one account, workflow or run. */
   async consume(inbox: string, body: ConsumeMatch, options?: CallOptions): Promise<Artifact> {
-    const taken = await this.#call.json<Taken>({ method: "POST", path: `/v1/inboxes/${at(inbox)}/consume`, body }, options);
+    const taken = await this.#call.json<Taken>(
+      { method: "POST", path: `/v1/inboxes/${at(inbox)}/consume`, body },
+      options,
+    );
     return taken.artifact;
   }
 
@@ -103,7 +125,10 @@ export class Inboxes {
 
   /** Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread. */
   async next(inbox: string, body: Next = {}, options?: CallOptions): Promise<Offer[]> {
-    const page = await this.#call.json<TakenPage>({ method: "POST", path: `/v1/inboxes/${at(inbox)}/next`, body, hold: body.wait ?? 0, name: "mint" }, options);
+    const page = await this.#call.json<TakenPage>(
+      { method: "POST", path: `/v1/inboxes/${at(inbox)}/next`, body, hold: body.wait ?? 0, name: "mint" },
+      options,
+    );
     return page.data;
   }
 
@@ -111,7 +136,11 @@ export class Inboxes {
    * Takes one message after the other: the lease is renewed while `work` runs, the message is acked when it returns and
    * given back when it throws. Ends with `signal`.
    */
-  async work(inbox: string, work: (message: Message, lease: HeldLease) => Promise<unknown>, options: WorkOptions = {}): Promise<void> {
+  async work(
+    inbox: string,
+    work: (message: Message, lease: HeldLease) => Promise<unknown>,
+    options: WorkOptions = {},
+  ): Promise<void> {
     const { signal, delay_s = 30, onError, ...wish } = options;
     const ttl = wish.ttl_s ?? 60;
     while (!signal?.aborted) {
@@ -131,7 +160,12 @@ export class Inboxes {
     }
   }
 
-  async #one(offer: Offer, ttl: number, delay_s: number, work: (message: Message, lease: HeldLease) => Promise<unknown>): Promise<{ error: unknown } | undefined> {
+  async #one(
+    offer: Offer,
+    ttl: number,
+    delay_s: number,
+    work: (message: Message, lease: HeldLease) => Promise<unknown>,
+  ): Promise<{ error: unknown } | undefined> {
     const { message, lease } = offer;
     const renew = async () => (await this.#messages.extend(message.id, { lease: lease.token, ttl_s: ttl })).lease;
     const held = new HeldLease(lease, ttl, renew, () => this.#messages.ack(message.id, { lease: lease.token }));

@@ -40,7 +40,8 @@ function word(name: string, value: unknown): string {
   // Code points are counted, as the server counts them; a lone surrogate has no UTF-8.
   const length = Array.from(value).length;
   if (length < 1 || length > 256) throw invalid(field, "must have 1 to 256 characters");
-  if (/[\u0000-\u001f\u007f-\u009f]|\p{Surrogate}/u.test(value)) throw invalid(field, "must not contain control characters");
+  if (/[\u0000-\u001f\u007f-\u009f]|\p{Surrogate}/u.test(value))
+    throw invalid(field, "must not contain control characters");
   return value;
 }
 
@@ -69,7 +70,8 @@ export function bareAddress(text: string): string | undefined {
   const address = (inner ?? trimmed).trim();
   const at = address.lastIndexOf("@");
   const local = address.slice(0, Math.max(at, 0)).replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
-  if (!local.split(".").every((atom) => /^(?:[a-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\s])+$/u.test(atom))) return undefined;
+  if (!local.split(".").every((atom) => /^(?:[a-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\s])+$/u.test(atom)))
+    return undefined;
   const domain = aLabel(address.slice(at + 1));
   if (domain === undefined || new TextEncoder().encode(local).length > 64) return undefined;
   return `${local}@${domain}`;

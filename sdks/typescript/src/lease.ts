@@ -15,7 +15,12 @@ export class HeldLease implements Lease {
   readonly #release: () => Promise<unknown>;
   #latest: Lease;
 
-  constructor(lease: Lease, ttl: number, renew: () => Promise<Lease | null | undefined>, release: () => Promise<unknown>) {
+  constructor(
+    lease: Lease,
+    ttl: number,
+    renew: () => Promise<Lease | null | undefined>,
+    release: () => Promise<unknown>,
+  ) {
     this.#latest = lease;
     this.token = lease.token;
     this.fence = lease.fence;

@@ -21,7 +21,10 @@ export class Messages {
 
   /** Answers a message once, whatever the words. The message is the name of the wish; it needs no key. */
   reply(id: string, body: Reply, options: SendOptions = {}): Promise<Sent> {
-    return this.#call.json({ method: "POST", path: `/v1/messages/${at(id)}/reply`, body, hold: options.wait, headers: prefer(options.wait) }, options);
+    return this.#call.json(
+      { method: "POST", path: `/v1/messages/${at(id)}/reply`, body, hold: options.wait, headers: prefer(options.wait) },
+      options,
+    );
   }
 
   /** Passes a message on, once to the same people. */
@@ -61,11 +64,13 @@ export class Artifacts {
 
   /** Takes it once. The same `for` gets it again, any other is refused: `already_consumed`. */
   async consume(id: string, body: Consume, options?: CallOptions): Promise<Artifact> {
-    return (await this.#call.json<Taken>({ method: "POST", path: `/v1/artifacts/${at(id)}/consume`, body }, options)).artifact;
+    return (await this.#call.json<Taken>({ method: "POST", path: `/v1/artifacts/${at(id)}/consume`, body }, options))
+      .artifact;
   }
 
   /** Reports that it was used. */
   async applied(id: string, body: { for: string }, options?: CallOptions): Promise<Artifact> {
-    return (await this.#call.json<Taken>({ method: "POST", path: `/v1/artifacts/${at(id)}/applied`, body }, options)).artifact;
+    return (await this.#call.json<Taken>({ method: "POST", path: `/v1/artifacts/${at(id)}/applied`, body }, options))
+      .artifact;
   }
 }

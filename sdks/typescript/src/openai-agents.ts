@@ -17,7 +17,8 @@ export function emailTools(mo: Mailonce, options: ToolOptions): FunctionTool<unk
         // Strict schemas have no optional members.
         strict: false,
         parameters: parameters as unknown as Parameters,
-        execute: (input: unknown, _context, details) => run(input as Record<string, unknown>, details?.toolCall?.callId, details?.signal),
+        execute: (input: unknown, _context, details) =>
+          run(input as Record<string, unknown>, details?.toolCall?.callId, details?.signal),
       }) as FunctionTool<unknown, never, unknown>,
   );
 }

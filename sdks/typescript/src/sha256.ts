@@ -20,7 +20,9 @@ export function sha256(bytes: Uint8Array): Uint8Array {
   const view = new DataView(padded.buffer);
   view.setUint32(padded.length - 8, Math.floor(bytes.length / 2 ** 29));
   view.setUint32(padded.length - 4, bytes.length << 3);
-  const state = new Uint32Array([0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19]);
+  const state = new Uint32Array([
+    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+  ]);
   for (let at = 0; at < padded.length; at += 64) block(state, view, at);
   const out = new Uint8Array(32);
   state.forEach((word, i) => new DataView(out.buffer).setUint32(i * 4, word));
@@ -51,8 +53,18 @@ function block(state: Uint32Array, view: DataView, at: number): void {
 export function hmac(secret: Uint8Array, bytes: Uint8Array): Uint8Array {
   const key = new Uint8Array(64);
   key.set(secret.length > 64 ? sha256(secret) : secret);
-  const inner = sha256(joined(key.map((byte) => byte ^ 0x36), bytes));
-  return sha256(joined(key.map((byte) => byte ^ 0x5c), inner));
+  const inner = sha256(
+    joined(
+      key.map((byte) => byte ^ 0x36),
+      bytes,
+    ),
+  );
+  return sha256(
+    joined(
+      key.map((byte) => byte ^ 0x5c),
+      inner,
+    ),
+  );
 }
 
 export function joined(first: Uint8Array, second: Uint8Array): Uint8Array {

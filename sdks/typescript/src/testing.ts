@@ -2,7 +2,8 @@
 // after the commit. sdks/contract/behaviour.json holds it to what the real one does.
 
 import { type ClientOptions } from "./call.js";
-import { Desk, Refused } from "./double.js";
+import { Desk } from "./double.js";
+import { Refused } from "./double-words.js";
 import { Mailonce } from "./index.js";
 import type { Intent, Send } from "./wire.js";
 
@@ -39,7 +40,13 @@ export class Double {
 
   /** A client of this server. It makes no pauses between its tries. */
   client(options: Omit<ClientOptions, "baseUrl" | "apiKey" | "fetch"> = {}): Mailonce {
-    return new Mailonce({ backoffMs: 0, ...options, baseUrl: "http://double.mailonce.test", apiKey: "double", fetch: this.fetch });
+    return new Mailonce({
+      backoffMs: 0,
+      ...options,
+      baseUrl: "http://double.mailonce.test",
+      apiKey: "double",
+      fetch: this.fetch,
+    });
   }
 
   /** The next `count` calls are committed, and their answers are lost. */
@@ -77,7 +84,13 @@ export class Double {
     init?.signal?.throwIfAborted();
     if (this.#refuse > 0) {
       this.#refuse -= 1;
-      return answer(503, { status: 503, code: "unavailable", detail: "the ledger could not answer", retry: "same", next: "Send the same call again with the same key." });
+      return answer(503, {
+        status: 503,
+        code: "unavailable",
+        detail: "the ledger could not answer",
+        retry: "same",
+        next: "Send the same call again with the same key.",
+      });
     }
     const [status, body] = this.#act(new URL(String(input)), init);
     if (this.#lose > 0) {
@@ -99,19 +112,31 @@ export class Double {
 }
 
 /** Fails unless exactly one mail that fits went out. Without `like`, exactly one mail at all. */
-export function expectSentOnce(double: Double, like: { key?: string; to?: string; intent?: Partial<Intent>; answers?: string } = {}): void {
+export function expectSentOnce(
+  double: Double,
+  like: { key?: string; to?: string; intent?: Partial<Intent>; answers?: string } = {},
+): void {
   const found = double.mails.filter(
     (mail) =>
       (like.key === undefined || mail.key === like.key) &&
       (like.answers === undefined || mail.answers === like.answers) &&
       (like.to === undefined || [mail.to].flat().includes(like.to)) &&
-      Object.entries(like.intent ?? {}).every(([name, value]) => (mail.intent as Record<string, unknown> | null | undefined)?.[name] === value),
+      Object.entries(like.intent ?? {}).every(
+        ([name, value]) => (mail.intent as Record<string, unknown> | null | undefined)?.[name] === value,
+      ),
   );
   if (found.length === 1) return;
-  const said = double.mails.map((mail) => `  ${mail.key ?? "no key"}: ${String(mail.subject)} to ${[mail.to].flat().join(", ")}`);
-  throw new Error(`${found.length} mails went out, wanted 1; ${double.calls} calls came, and these went out:\n${said.join("\n")}`);
+  const said = double.mails.map(
+    (mail) => `  ${mail.key ?? "no key"}: ${String(mail.subject)} to ${[mail.to].flat().join(", ")}`,
+  );
+  throw new Error(
+    `${found.length} mails went out, wanted 1; ${double.calls} calls came, and these went out:\n${said.join("\n")}`,
+  );
 }
 
 function answer(status: number, body: unknown): Response {
-  return new Response(status === 204 ? null : JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
+  return new Response(status === 204 ? null : JSON.stringify(body), {
+    status,
+    headers: { "content-type": "application/json" },
+  });
 }

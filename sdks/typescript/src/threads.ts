@@ -39,13 +39,24 @@ export class Threads {
   async lease(id: string, body: Omit<LeaseAsk, "token"> = {}, options?: CallOptions): Promise<HeldLease> {
     const ttl = body.ttl_s ?? 60;
     const path = `/v1/threads/${at(id)}/lease`;
-    const ask = (token?: string): Promise<Lease> => this.#call.json({ method: "POST", path, body: { ...body, ttl_s: ttl, token }, name: "mint" }, options);
+    const ask = (token?: string): Promise<Lease> =>
+      this.#call.json({ method: "POST", path, body: { ...body, ttl_s: ttl, token }, name: "mint" }, options);
     const lease = await ask();
-    return new HeldLease(lease, ttl, () => ask(lease.token), () => this.#call.json({ method: "DELETE", path, body: { token: lease.token } }));
+    return new HeldLease(
+      lease,
+      ttl,
+      () => ask(lease.token),
+      () => this.#call.json({ method: "DELETE", path, body: { token: lease.token } }),
+    );
   }
 
   /** Works on a thread as the only one, and gives it back however the work ends. */
-  async withLease<T>(id: string, body: Omit<LeaseAsk, "token">, work: (lease: HeldLease) => Promise<T>, options?: CallOptions): Promise<T> {
+  async withLease<T>(
+    id: string,
+    body: Omit<LeaseAsk, "token">,
+    work: (lease: HeldLease) => Promise<T>,
+    options?: CallOptions,
+  ): Promise<T> {
     const lease = await this.lease(id, body, options);
     try {
       return await work(lease);

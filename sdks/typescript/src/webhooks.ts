@@ -3,7 +3,19 @@
 import { at, type CallOptions, type Caller } from "./call.js";
 import { MailonceError } from "./error.js";
 import { hmac, joined } from "./sha256.js";
-import type { Endpoint, EndpointPage, EndpointPatch, Event, NewEndpoint, Notice, NoticePage, Recover, Recovering, RotateEndpoint, Tested } from "./wire.js";
+import type {
+  Endpoint,
+  EndpointPage,
+  EndpointPatch,
+  Event,
+  NewEndpoint,
+  Notice,
+  NoticePage,
+  Recover,
+  Recovering,
+  RotateEndpoint,
+  Tested,
+} from "./wire.js";
 
 type HeadersLike = { get(name: string): string | null } | Record<string, string | string[] | undefined>;
 
@@ -24,7 +36,9 @@ export function verifyWebhook(
   const age = Math.abs((options.now ?? new Date()).getTime() / 1000 - Number(time));
   if (age > (options.toleranceSeconds ?? 300)) throw forged("the timestamp is too far from now");
   const signed = joined(new TextEncoder().encode(`${id}.${time}.`), bytes);
-  const theirs = said("signature").split(" ").filter((part) => part.startsWith("v1,"));
+  const theirs = said("signature")
+    .split(" ")
+    .filter((part) => part.startsWith("v1,"));
   for (const one of typeof secret === "string" ? [secret] : secret) {
     const ours = `v1,${base64(hmac(bytesOf(one), signed))}`;
     if (theirs.some((their) => same(their, ours))) return JSON.parse(new TextDecoder().decode(bytes)) as Event;
@@ -82,7 +96,11 @@ export class Webhooks {
     return this.#post(id, "recover", body, options);
   }
 
-  notices(id: string, query: { state?: string; type?: string; about?: string; limit?: number; cursor?: string } = {}, options?: CallOptions): Promise<NoticePage> {
+  notices(
+    id: string,
+    query: { state?: string; type?: string; about?: string; limit?: number; cursor?: string } = {},
+    options?: CallOptions,
+  ): Promise<NoticePage> {
     return this.#call.json({ method: "GET", path: `/v1/endpoints/${at(id)}/notices`, query }, options);
   }
 
@@ -100,7 +118,8 @@ function forged(detail: string): MailonceError {
 }
 
 function header(headers: HeadersLike, name: string): string | undefined {
-  if (typeof headers.get === "function") return (headers as { get(name: string): string | null }).get(name) ?? undefined;
+  if (typeof headers.get === "function")
+    return (headers as { get(name: string): string | null }).get(name) ?? undefined;
   const found = Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
   return Array.isArray(found) ? found.join(" ") : (found as string | undefined);
 }
@@ -109,7 +128,12 @@ function bytesOf(secret: string): Uint8Array {
   try {
     return Uint8Array.from(atob(secret.replace(/^whsec_/, "")), (letter) => letter.charCodeAt(0));
   } catch {
-    throw new MailonceError({ code: "invalid_field", detail: "the secret is not whsec_ and base64", next: "Pass the secret that was shown when the endpoint was made.", field: "secret" });
+    throw new MailonceError({
+      code: "invalid_field",
+      detail: "the secret is not whsec_ and base64",
+      next: "Pass the secret that was shown when the endpoint was made.",
+      field: "secret",
+    });
   }
 }
 

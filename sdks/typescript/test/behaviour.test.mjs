@@ -15,7 +15,8 @@ const STORIES = JSON.parse(readFileSync(`${CONTRACT}/behaviour.json`, "utf8"));
 /** Puts what was kept into the place of `{name}`. */
 const filled = (value, kept) => JSON.parse(JSON.stringify(value).replace(/\{(\w+)\}/g, (_, name) => kept[name]));
 
-const picked = (value, path) => path.split(".").reduce((inner, name) => (Array.isArray(inner) ? inner.at(Number(name)) : inner[name]), value);
+const picked = (value, path) =>
+  path.split(".").reduce((inner, name) => (Array.isArray(inner) ? inner.at(Number(name)) : inner[name]), value);
 
 async function tell(story, mo, receive) {
   const kept = { run: Math.random().toString(36).slice(2, 10) };
@@ -44,14 +45,29 @@ for (const story of STORIES) {
     await tell(story, double.client(), (mail) => double.receive(mail));
   });
 
-  test(`the server: ${story.name}`, { skip: process.env.MAILONCE_URL ? false : "MAILONCE_URL is not set" }, async () => {
-    await tell(story, new Mailonce(), simulate);
-  });
+  test(
+    `the server: ${story.name}`,
+    { skip: process.env.MAILONCE_URL ? false : "MAILONCE_URL is not set" },
+    async () => {
+      await tell(story, new Mailonce(), simulate);
+    },
+  );
 }
 
 /** Lets a mail arrive at the real server, by SMTP. */
 function simulate(mail) {
-  const words = ["simulate", "inbound", "--to", mail.to, "--from", mail.from, "--subject", mail.subject, "--smtp", process.env.MAILONCE_SMTP_LISTEN];
+  const words = [
+    "simulate",
+    "inbound",
+    "--to",
+    mail.to,
+    "--from",
+    mail.from,
+    "--subject",
+    mail.subject,
+    "--smtp",
+    process.env.MAILONCE_SMTP_LISTEN,
+  ];
   if (mail.text) words.push("--text", mail.text);
   if (mail.code) words.push(`--code=${mail.code}`);
   execFileSync(process.env.MAILONCE_BIN, words);

@@ -21,7 +21,9 @@ for (const file of ["calls", "retries", "streams"]) {
   const { answers, scenarios } = read(file);
   for (const scenario of scenarios) {
     test(`${file}: ${scenario.name}`, async () => {
-      const play = await (await fetch(`${url}/play`, { method: "POST", body: JSON.stringify({ answers, server: scenario.server }) })).json();
+      const play = await (
+        await fetch(`${url}/play`, { method: "POST", body: JSON.stringify({ answers, server: scenario.server }) })
+      ).json();
       const mo = new Mailonce({
         baseUrl: play.base,
         apiKey: "contract-key",
@@ -54,16 +56,22 @@ for (const vector of read("keys")) {
 
 for (const vector of read("webhooks")) {
   test(`webhooks: ${vector.name}`, () => {
-    const verify = () => verifyWebhook(vector.body, vector.headers, vector.secret, { now: new Date(vector.now * 1000) });
+    const verify = () =>
+      verifyWebhook(vector.body, vector.headers, vector.secret, { now: new Date(vector.now * 1000) });
     if (vector.event) return fits(vector.event, verify());
     assert.throws(verify, { code: vector.error });
   });
 }
 
 test("a call can be ended from outside, and says why", async () => {
-  const play = await (await fetch(`${url}/play`, { method: "POST", body: JSON.stringify({ server: [{ fault: "hang" }] }) })).json();
+  const play = await (
+    await fetch(`${url}/play`, { method: "POST", body: JSON.stringify({ server: [{ fault: "hang" }] }) })
+  ).json();
   const mo = new Mailonce({ baseUrl: play.base, apiKey: "contract-key" });
   const control = new AbortController();
   setTimeout(() => control.abort(new Error("enough")), 50);
-  await assert.rejects(mo.emails.send({ from: "a@x", to: "b@x", text: "t" }, { idempotencyKey: "k", signal: control.signal }), /enough/);
+  await assert.rejects(
+    mo.emails.send({ from: "a@x", to: "b@x", text: "t" }, { idempotencyKey: "k", signal: control.signal }),
+    /enough/,
+  );
 });

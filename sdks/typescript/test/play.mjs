@@ -2,7 +2,13 @@
 
 import assert from "node:assert/strict";
 
-const options = (args) => ({ idempotencyKey: args.idempotency_key, withoutKey: args.without_key, wait: args.wait, permissive: args.permissive, callId: args.call_id });
+const options = (args) => ({
+  idempotencyKey: args.idempotency_key,
+  withoutKey: args.without_key,
+  wait: args.wait,
+  permissive: args.permissive,
+  callId: args.call_id,
+});
 
 /** Methods whose arguments are not `(id, body or query, options)` like those of most. */
 const SPECIAL = {

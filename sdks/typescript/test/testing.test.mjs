@@ -39,5 +39,8 @@ test("careless code is found out", async () => {
 });
 
 test("work that swallows its failure is found out", async () => {
-  await assert.rejects(new Double().crash(() => undefined), /ended well/);
+  await assert.rejects(
+    new Double().crash(() => undefined),
+    /ended well/,
+  );
 });

@@ -55,7 +55,18 @@ test("a message is answered once, and work is taken once", async () => {
   const { mo } = await through(["lose", "reset", "late503"]);
   const inbox = await mo.inboxes.create({ username: `ts-${run}` });
   assert.equal(inbox.address, desk);
-  execFileSync(MAILONCE_BIN, ["simulate", "inbound", "--to", desk, "--from", person, "--text", "When?", "--smtp", MAILONCE_SMTP_LISTEN]);
+  execFileSync(MAILONCE_BIN, [
+    "simulate",
+    "inbound",
+    "--to",
+    desk,
+    "--from",
+    person,
+    "--text",
+    "When?",
+    "--smtp",
+    MAILONCE_SMTP_LISTEN,
+  ]);
   await plain.inboxes.wait(desk, { timeout: 10 });
   const taking = await through(["lose", "cut"]);
   const [offer] = await taking.mo.inboxes.next(desk, { ttl_s: 60 });
@@ -87,10 +98,23 @@ test("a loop of work answers each message once, and the stream tells of each onc
   const control = new AbortController();
   const seen = [];
   const listening = (async () => {
-    for await (const event of mo.events.stream({ type: "message.received" }, { signal: control.signal })) seen.push(event.cursor);
+    for await (const event of mo.events.stream({ type: "message.received" }, { signal: control.signal }))
+      seen.push(event.cursor);
   })();
   await new Promise((resolve) => setTimeout(resolve, 300));
-  for (const person of people) execFileSync(MAILONCE_BIN, ["simulate", "inbound", "--to", desk, "--from", person, "--text", "Help", "--smtp", MAILONCE_SMTP_LISTEN]);
+  for (const person of people)
+    execFileSync(MAILONCE_BIN, [
+      "simulate",
+      "inbound",
+      "--to",
+      desk,
+      "--from",
+      person,
+      "--text",
+      "Help",
+      "--smtp",
+      MAILONCE_SMTP_LISTEN,
+    ]);
   let done = 0;
   await mo.inboxes.work(
     desk,
