@@ -1,0 +1,33 @@
+"""Email for agents that happens once: a send without an intent or a key does not type-check."""
+
+from ._async.client import AsyncMailonce
+from ._async.lease import AsyncHeldLease
+from ._call import VERSION as __version__
+from ._call import CallOptions
+from ._error import MailonceError
+from ._key import bare_address, derive_key
+from ._mail import MailWithIntent
+from ._sync.client import Mailonce
+from ._sync.lease import HeldLease
+from ._webhook import verify_webhook
+from .wire import Attachment, Event, Intent, Message, Send, Sent
+
+__all__ = [
+    "AsyncHeldLease",
+    "AsyncMailonce",
+    "Attachment",
+    "CallOptions",
+    "Event",
+    "HeldLease",
+    "Intent",
+    "MailWithIntent",
+    "Mailonce",
+    "MailonceError",
+    "Message",
+    "Send",
+    "Sent",
+    "__version__",
+    "bare_address",
+    "derive_key",
+    "verify_webhook",
+]

@@ -1,0 +1,148 @@
+"""Sending. What names the wish is required by the types: an intent, or a key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from .._call import Call, CallOptions, at, named, prefer
+from ..wire import Batch, Email, EmailDetail, EmailPage, Intent, Resolve, Send, Sent
+from .caller import AsyncCaller
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._mail import EmailQuery, MailWithIntent
+
+
+class AsyncEmails:
+    def __init__(self, call: AsyncCaller) -> None:
+        self._call = call
+
+    @overload
+    async def send(
+        self,
+        *,
+        intent: Intent,
+        idempotency_key: str | None = None,
+        wait: float | None = None,
+        options: CallOptions | None = None,
+        **mail: Unpack[Send],
+    ) -> Sent: ...
+    @overload
+    async def send(
+        self,
+        *,
+        idempotency_key: str,
+        wait: float | None = None,
+        options: CallOptions | None = None,
+        **mail: Unpack[Send],
+    ) -> Sent: ...
+    @overload
+    async def send(
+        self,
+        *,
+        without_key: Literal[True],
+        wait: float | None = None,
+        options: CallOptions | None = None,
+        **mail: Unpack[Send],
+    ) -> Sent: ...
+    async def send(
+        self,
+        *,
+        intent: Intent | None = None,
+        idempotency_key: str | None = None,
+        without_key: bool = False,
+        wait: float | None = None,
+        options: CallOptions | None = None,
+        **mail: Any,
+    ) -> Sent:
+        """Sends a mail once, however often it is called under one key.
+
+        `wait` asks for the outcome, for so many seconds at most; without it the answer comes once the mail is in the
+        ledger. With `without_key` nothing names the mail: it is tried once, and whoever calls twice may send two.
+        """
+        repeat = named(intent is not None, idempotency_key, without_key)
+        body = mail if intent is None else {**mail, "intent": intent}
+        call = Call("POST", "/v1/emails", body=body, repeat=repeat, hold=wait or 0, headers=prefer(wait))
+        return await self._call.read(Sent, call, _under(idempotency_key, options))
+
+    @overload
+    async def batch(
+        self,
+        mails: Sequence[MailWithIntent],
+        *,
+        idempotency_key: str | None = None,
+        permissive: bool = False,
+        options: CallOptions | None = None,
+    ) -> Batch: ...
+    @overload
+    async def batch(
+        self,
+        mails: Sequence[Send],
+        *,
+        idempotency_key: str,
+        permissive: bool = False,
+        options: CallOptions | None = None,
+    ) -> Batch: ...
+    @overload
+    async def batch(
+        self,
+        mails: Sequence[Send],
+        *,
+        without_key: Literal[True],
+        permissive: bool = False,
+        options: CallOptions | None = None,
+    ) -> Batch: ...
+    async def batch(
+        self,
+        mails: Sequence[Mapping[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+        without_key: bool = False,
+        permissive: bool = False,
+        options: CallOptions | None = None,
+    ) -> Batch:
+        """Sends up to 1,000 mails under one key; every item is sent once, also when the batch is repeated."""
+        repeat = named(all(mail.get("intent") for mail in mails), idempotency_key, without_key)
+        headers = {"x-batch-validation": "permissive" if permissive else None}
+        call = Call("POST", "/v1/emails/batch", body=mails, repeat=repeat, headers=headers)
+        return await self._call.read(Batch, call, _under(idempotency_key, options))
+
+    async def get(self, email: str, *, options: CallOptions | None = None) -> EmailDetail:
+        return await self._call.read(EmailDetail, Call("GET", f"/v1/emails/{at(email)}"), options)
+
+    async def list(self, *, options: CallOptions | None = None, **query: Unpack[EmailQuery]) -> EmailPage:
+        return await self._call.read(EmailPage, Call("GET", "/v1/emails", query=query), options)
+
+    async def each(self, *, options: CallOptions | None = None, **query: Unpack[EmailQuery]) -> AsyncIterator[Email]:
+        """All pages of `list`, one email after the other."""
+        while True:
+            page = await self.list(options=options, **query)
+            for email in page.data:
+                yield email
+            if page.next_cursor is None:
+                return
+            query["cursor"] = page.next_cursor
+
+    async def cancel(self, email: str, *, options: CallOptions | None = None) -> Email:
+        """Takes an email back before it is handed off."""
+        return await self._call.read(Email, Call("POST", f"/v1/emails/{at(email)}/cancel", mint=True), options)
+
+    async def resend(self, email: str, *, reason: str | None = None, options: CallOptions | None = None) -> Sent:
+        """Sends it again on purpose: one version more, once."""
+        call = Call("POST", f"/v1/emails/{at(email)}/resend", body={"reason": reason}, mint=True)
+        return await self._call.read(Sent, call, options)
+
+    async def resolve(self, email: str, *, options: CallOptions | None = None, **body: Unpack[Resolve]) -> Email:
+        """Says what became of an email whose outcome is unknown."""
+        call = Call("POST", f"/v1/emails/{at(email)}/resolve", body=body, mint=True)
+        return await self._call.read(Email, call, options)
+
+    async def reschedule(self, email: str, *, scheduled_at: str, options: CallOptions | None = None) -> Email:
+        call = Call("PATCH", f"/v1/emails/{at(email)}", body={"scheduled_at": scheduled_at})
+        return await self._call.read(Email, call, options)
+
+
+def _under(key: str | None, options: CallOptions | None) -> CallOptions:
+    return {**(options or {}), "idempotency_key": key}

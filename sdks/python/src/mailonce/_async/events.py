@@ -1,0 +1,68 @@
+"""Events: by list, and as a stream that goes on where it was cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import httpx
+
+from .._call import Call, CallOptions
+from .._error import MailonceError, no_answer, refusal
+from .._frames import Frames
+from .._shape import read
+from ..wire import Event, EventPage
+from .caller import AsyncCaller
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._mail import EventPageQuery, EventQuery
+
+SILENCE = 45
+"""The server gives a sign of life every 15 s."""
+
+
+class AsyncEvents:
+    def __init__(self, call: AsyncCaller) -> None:
+        self._call = call
+
+    async def list(self, *, options: CallOptions | None = None, **query: Unpack[EventPageQuery]) -> EventPage:
+        return await self._call.read(EventPage, Call("GET", "/v1/events", query=query), options)
+
+    async def stream(self, **query: Unpack[EventQuery]) -> AsyncIterator[Event]:
+        """Every event from now on, or behind `after`, each once and in order, over any number of cuts.
+
+        Remember `cursor` to go on in another process. Ends when the loop is left.
+        """
+        settings, failed = self._call.settings, 0
+        while True:
+            try:
+                async for cursor, data in self._open(query):
+                    failed = 0
+                    if cursor is not None:
+                        query["after"] = cursor
+                    if data is not None:
+                        yield read(Event, json.loads(data))
+            except MailonceError as error:
+                if error.retry != "same" and error.status != 429 or failed >= settings.max_retries:
+                    raise
+            failed += 1
+            await asyncio.sleep(settings.pause(failed))
+
+    async def _open(self, query: EventQuery) -> AsyncIterator[tuple[str | None, str | None]]:
+        call = Call("GET", "/v1/events/stream", query=query, headers={"Accept": "text/event-stream"})
+        request = call.request(self._call.settings, {"timeout": SILENCE})
+        frames = Frames()
+        try:
+            async with self._call.http.stream(**request, follow_redirects=False) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise refusal(response.status_code, response.text)
+                async for piece in response.aiter_bytes():
+                    for frame in frames.feed(piece):
+                        yield frame
+        except httpx.TransportError as error:
+            raise no_answer(f"the stream was cut: {error}") from error

@@ -1,0 +1,77 @@
+"""Messages, and the codes and links in them: reading, answering once, taking once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._call import Call, CallOptions, at, prefer
+from ..wire import Artifact, ArtifactPage, Consume, Forward, Reply, Sent, Settle, Settled, Shown, Taken
+from .caller import AsyncCaller
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class AsyncMessages:
+    def __init__(self, call: AsyncCaller) -> None:
+        self._call = call
+
+    async def get(self, message: str, *, view: str = "min", options: CallOptions | None = None) -> Shown:
+        """`min` is what a model should see; `plain` and `full` have more."""
+        return await self._call.read(Shown, Call("GET", f"/v1/messages/{at(message)}", query={"view": view}), options)
+
+    async def artifacts(self, message: str, *, options: CallOptions | None = None) -> ArtifactPage:
+        return await self._call.read(ArtifactPage, Call("GET", f"/v1/messages/{at(message)}/artifacts"), options)
+
+    async def reply(
+        self,
+        message: str,
+        *,
+        idempotency_key: str | None = None,
+        wait: float | None = None,
+        options: CallOptions | None = None,
+        **body: Unpack[Reply],
+    ) -> Sent:
+        """Answers a message once, whatever the words. The message is the name of the wish; it needs no key."""
+        path = f"/v1/messages/{at(message)}/reply"
+        call = Call("POST", path, body=body, hold=wait or 0, headers=prefer(wait))
+        named: CallOptions = {**(options or {}), "idempotency_key": idempotency_key}
+        return await self._call.read(Sent, call, named)
+
+    async def forward(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Forward]) -> Sent:
+        """Passes a message on, once to the same people."""
+        return await self._call.read(Sent, Call("POST", f"/v1/messages/{at(message)}/forward", body=body), options)
+
+    async def ack(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Settle]) -> Settled:
+        """Done with a message that `next` gave."""
+        return await self._settle(message, "ack", body, options)
+
+    async def nack(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Settle]) -> Settled:
+        """Cannot do it; others may, after `delay_s`."""
+        return await self._settle(message, "nack", body, options)
+
+    async def extend(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Settle]) -> Settled:
+        """Needs more time."""
+        return await self._settle(message, "extend", body, options)
+
+    async def _settle(self, message: str, verb: str, body: Settle, options: CallOptions | None) -> Settled:
+        call = Call("POST", f"/v1/messages/{at(message)}/{verb}", body=body, mint=True)
+        return await self._call.read(Settled, call, options)
+
+
+class AsyncArtifacts:
+    def __init__(self, call: AsyncCaller) -> None:
+        self._call = call
+
+    async def get(self, artifact: str, *, options: CallOptions | None = None) -> Artifact:
+        return await self._call.read(Artifact, Call("GET", f"/v1/artifacts/{at(artifact)}"), options)
+
+    async def consume(self, artifact: str, *, options: CallOptions | None = None, **body: Unpack[Consume]) -> Artifact:
+        """Takes it once. The same `for_` gets it again, any other is refused: `already_consumed`."""
+        call = Call("POST", f"/v1/artifacts/{at(artifact)}/consume", body=body)
+        return (await self._call.read(Taken, call, options)).artifact
+
+    async def applied(self, artifact: str, *, for_: str, options: CallOptions | None = None) -> Artifact:
+        """Reports that it was used."""
+        call = Call("POST", f"/v1/artifacts/{at(artifact)}/applied", body={"for": for_})
+        return (await self._call.read(Taken, call, options)).artifact

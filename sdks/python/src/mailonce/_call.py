@@ -1,0 +1,173 @@
+"""One call, without the network: its bytes, and what an answer means for another try."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+from urllib.parse import quote
+
+import httpx
+
+from ._error import MailonceError, no_answer, refusal
+from ._key import check_key
+from ._shape import wire
+
+VERSION = "0.1.0"
+LONGEST_PAUSE = 8.0
+LONGEST_TOLD_PAUSE = 60.0
+"""A longer Retry-After is for the caller to wait."""
+
+
+class CallOptions(TypedDict, total=False):
+    """What every call takes besides what it says."""
+
+    idempotency_key: str | None
+    """The name of this wish. Calls other than sends get one of their own, so that their repeats are safe."""
+    timeout: float | None
+    """Seconds that one try may take. What the server is asked to hold comes on top."""
+    max_retries: int | None
+    call_id: str | None
+    """The id that a framework gave this call. Told along for correlation; it decides nothing."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a client behaves."""
+
+    base_url: str
+    api_key: str
+    max_retries: int
+    timeout: float
+    backoff: float
+
+    @classmethod
+    def of(
+        cls, base_url: str | None, api_key: str | None, max_retries: int, timeout: float, backoff: float
+    ) -> Settings:
+        url = base_url or os.environ.get("MAILONCE_URL") or "http://127.0.0.1:6245"
+        key = api_key or os.environ.get("MAILONCE_API_KEY")
+        if not key:
+            raise MailonceError("unauthorized", "there is no API key", next="Set MAILONCE_API_KEY or pass api_key.")
+        return cls(url.rstrip("/"), key, max_retries, timeout, backoff)
+
+    def pause(self, tried: int) -> float:
+        """The pause before try `tried + 1`: doubled each time, with full jitter."""
+        return random.random() * min(self.backoff * 2.0 ** (tried - 1), LONGEST_PAUSE)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is asked. Its bytes are made once, so that every repeat is the same."""
+
+    method: str
+    path: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    hold: float = 0
+    """Seconds that the server may hold the call."""
+    mint: bool = False
+    """Whether the call gets a key when the caller names none; others are safe to repeat by nature."""
+    repeat: bool = True
+    """A send that nothing names is made once: a repeat could do it twice."""
+
+    def request(self, settings: Settings, options: CallOptions) -> dict[str, Any]:
+        """The arguments of httpx."""
+        headers = {
+            "Authorization": f"Bearer {settings.api_key}",
+            "Accept": "application/json",
+            "Mailonce-Client": f"python/{VERSION}",
+        }
+        key = options.get("idempotency_key")
+        if key is not None:
+            headers["Idempotency-Key"] = check_key(key)
+        elif self.mint:
+            headers["Idempotency-Key"] = f"sdk_{uuid.uuid4()}"
+        call_id = options.get("call_id")
+        if call_id is not None:
+            headers["Mailonce-Call-Id"] = quote(call_id, safe="!*'()")[:256]
+        headers.update({name: value for name, value in self.headers.items() if value is not None})
+        content = None
+        if self.body is not None:
+            headers["Content-Type"] = "application/json"
+            content = json.dumps(wire(self.body), ensure_ascii=False).encode()
+        query = {name.rstrip("_"): _text(value) for name, value in self.query.items() if value is not None}
+        limit = options.get("timeout") or settings.timeout
+        return {
+            "method": self.method,
+            "url": settings.base_url + self.path,
+            "params": query,
+            "headers": headers,
+            "content": content,
+            "timeout": limit + self.hold,
+        }
+
+    def tries(self, settings: Settings, options: CallOptions) -> int:
+        wanted = options.get("max_retries")
+        return 1 + (settings.max_retries if wanted is None else wanted) if self.repeat else 1
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A try that gave no success: whether another may follow, and after which pause."""
+
+    error: MailonceError
+    again: bool
+    pause: float | None = None
+
+
+def judge(response: httpx.Response) -> Lost | Any:
+    """What an answer says: its JSON, None for 204, or that it is no success."""
+    if not response.is_success:
+        return _refused(response)
+    if response.status_code == 204:
+        return None
+    try:
+        return response.json()
+    except ValueError:
+        # Cut on its way, or by somebody in between: the same key finds out.
+        return Lost(no_answer("the answer is no JSON"), True)
+
+
+def _refused(response: httpx.Response) -> Lost:
+    error = refusal(response.status_code, response.text)
+    try:
+        told: float | None = max(float(response.headers["retry-after"]), 0)
+    except (KeyError, ValueError):
+        told = None
+    # "later" is for the caller to decide, save where the server only asks for a slower pace.
+    again = error.retry == "same" or error.status == 429
+    return Lost(error, again and (told or 0) <= LONGEST_TOLD_PAUSE, told)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def at(name: str) -> str:
+    """A part of a path."""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        raise MailonceError("invalid_field", "an id is missing", next="Pass the id of the thing.")
+    return quote(name, safe="")
+
+
+def prefer(wait: float | None) -> dict[str, str | None]:
+    return {"Prefer": None if wait is None else f"wait={wait:g}"}
+
+
+def named(intent: bool, key: str | None, without_key: bool) -> bool:
+    """Whether a send may be repeated. Callers without a type checker are told what it would have told them."""
+    if intent or key is not None:
+        return True
+    if without_key:
+        return False
+    raise MailonceError(
+        "key_required",
+        "neither an intent nor a key names this mail",
+        next="Pass intent=Intent(type, entity), or idempotency_key, or without_key=True if a second mail does no harm.",
+    )

@@ -1,0 +1,73 @@
+"""What a caller learns when a call did not do what it asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+class MailonceError(Exception):
+    """Every failure of a call. Branch on `code`; `next` is one sentence that a person or a model can act on.
+
+    The codes of the server have a page each under `/docs/errors`; the SDK adds `no_answer`: the call may or may not
+    have arrived.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        next: str,
+        retry: str = "never",
+        status: int = 0,
+        field: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.next = next
+        self.retry = retry
+        """Whether the same call may be made again: `never`, `same` (unchanged, with the same key) or `later`."""
+        self.status = status
+        """The HTTP status; 0 when there was no answer."""
+        self.field = field
+        """The field at fault, if one is."""
+        self.details: Mapping[str, Any] = details or {}
+        """Further members of the answer, by code: `differs`, `original`, `holder` …"""
+
+
+def refusal(status: int, text: str) -> MailonceError:
+    """The error of an answer that is no success. Whoever stands in between may not speak RFC 9457."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = {}
+    if not isinstance(body, dict):
+        body = {}
+
+    def said(name: str) -> str | None:
+        return body[name] if isinstance(body.get(name), str) else None
+
+    again = status in (408, 425, 429) or status >= 500
+    advice = (
+        "Make the same call again with the same key." if again else "Look at the address and the key of the server."
+    )
+    retry = said("retry")
+    return MailonceError(
+        said("code") or "no_problem",
+        said("detail") or f"the server answered {status}",
+        next=said("next") or advice,
+        retry=retry if retry in ("never", "same", "later") else "same" if again else "never",
+        status=status,
+        field=said("field"),
+        details=body,
+    )
+
+
+def no_answer(detail: str) -> MailonceError:
+    """Nobody can tell whether the call arrived."""
+    advice = "Make the same call again with the same key; whatever was accepted before will be found."
+    return MailonceError("no_answer", detail, retry="same", next=advice)

@@ -1,0 +1,85 @@
+"""Renewing a lease while somebody works: by a task, and by a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+from ._error import MailonceError
+
+
+class _Times:
+    """When to renew, and whether a failure means that the lease is lost."""
+
+    def __init__(self, ttl: float) -> None:
+        self.ttl = ttl
+        self.until = time.monotonic() + ttl
+        self.lost: MailonceError | None = None
+
+    def idle(self) -> float:
+        return max(min(self.ttl / 3, self.until - time.monotonic()), 0)
+
+    def failed(self, error: MailonceError) -> bool:
+        # No answer is no loss while the time that was granted lasts.
+        if error.retry != "same" or time.monotonic() >= self.until:
+            self.lost = error
+        return self.lost is not None
+
+
+class AsyncKeeper:
+    def __init__(self, ttl: float, renew: Callable[[], Awaitable[object]]) -> None:
+        self._times = _Times(ttl)
+        self._renew = renew
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def lost(self) -> MailonceError | None:
+        return self._times.lost
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if not self._task.cancelled():
+                raise  # it is the caller that was cancelled
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._times.idle())
+            asked = time.monotonic()
+            try:
+                await self._renew()
+                self._times.until = asked + self._times.ttl
+            except MailonceError as error:
+                if self._times.failed(error):
+                    return
+
+
+class Keeper:
+    def __init__(self, ttl: float, renew: Callable[[], object]) -> None:
+        self._times = _Times(ttl)
+        self._renew = renew
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mailonce-lease", daemon=True)
+        self._thread.start()
+
+    @property
+    def lost(self) -> MailonceError | None:
+        return self._times.lost
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._times.idle()):
+            asked = time.monotonic()
+            try:
+                self._renew()
+                self._times.until = asked + self._times.ttl
+            except MailonceError as error:
+                if self._times.failed(error):
+                    return

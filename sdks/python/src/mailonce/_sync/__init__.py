@@ -1,0 +1,1 @@
+"""The client that awaits. Made from `_async` by sdks/generate. Do not edit."""

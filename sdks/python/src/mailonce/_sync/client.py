@@ -1,0 +1,60 @@
+"""The client: one object, one member for each kind of thing. Made from `_async` by sdks/generate. Do not edit."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from .._call import Call, CallOptions, Settings
+from .caller import Caller
+from .emails import Emails
+from .events import Events
+from .inboxes import Inboxes
+from .messages import Artifacts, Messages
+from .threads import Threads
+from .webhooks import Webhooks
+
+
+class Mailonce:
+    """Without arguments it reads `MAILONCE_URL` and `MAILONCE_API_KEY`.
+
+    A call that was not answered is made again up to `max_retries` times, with the same bytes and the same key; one try
+    takes up to `timeout` seconds without a sign of the server. The `backoff` seconds before the first repeat are
+    doubled for each further one, with full jitter.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        max_retries: int = 4,
+        timeout: float = 10.0,
+        backoff: float = 0.25,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._call = Caller(Settings.of(base_url, api_key, max_retries, timeout, backoff), transport)
+        self.emails = Emails(self._call)
+        self.messages = Messages(self._call)
+        self.inboxes = Inboxes(self._call, self.messages)
+        self.threads = Threads(self._call)
+        self.artifacts = Artifacts(self._call)
+        self.events = Events(self._call)
+        self.webhooks = Webhooks(self._call)
+
+    def request(self, method: str, path: str, body: Any = None, *, options: CallOptions | None = None) -> Any:
+        """Any other call of the API, with the same repeats and errors."""
+        return self._call.json(Call(method, path, body=body, mint=method == "POST"), options)
+
+    def close(self) -> None:
+        self._call.http.close()
+
+    def __enter__(self) -> Mailonce:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

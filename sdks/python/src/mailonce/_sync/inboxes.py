@@ -1,0 +1,168 @@
+"""Inboxes: waiting for mail, taking codes and links, taking work. Made from `_async` by sdks/generate. Do not edit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .._call import Call, CallOptions, at
+from .._shape import read
+from ..wire import (
+    Arrived,
+    Artifact,
+    ConsumeMatch,
+    Inbox,
+    InboxPage,
+    InboxPatch,
+    Lease,
+    Message,
+    MessagePage,
+    NewInbox,
+    NewWatch,
+    Next,
+    Offer,
+    Taken,
+    TakenPage,
+    Watch,
+)
+from .caller import Caller
+from .lease import HeldLease
+from .messages import Messages
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._mail import MessageQuery, PageQuery, WaitFor
+
+LONGEST_HOLD = 50
+"""The server holds a wait for at most a minute; longer ones are asked again."""
+
+
+class Inboxes:
+    """Inboxes are named by id or by address."""
+
+    def __init__(self, call: Caller, messages: Messages) -> None:
+        self._call = call
+        self._messages = messages
+
+    def create(self, *, options: CallOptions | None = None, **body: Unpack[NewInbox]) -> Inbox:
+        return self._call.read(Inbox, Call("POST", "/v1/inboxes", body=body, mint=True), options)
+
+    def get(self, inbox: str, *, options: CallOptions | None = None) -> Inbox:
+        return self._call.read(Inbox, Call("GET", f"/v1/inboxes/{at(inbox)}"), options)
+
+    def list(self, *, options: CallOptions | None = None, **query: Unpack[PageQuery]) -> InboxPage:
+        return self._call.read(InboxPage, Call("GET", "/v1/inboxes", query=query), options)
+
+    def each(self, *, options: CallOptions | None = None, **query: Unpack[PageQuery]) -> Iterator[Inbox]:
+        """All pages of `list`, one inbox after the other."""
+        while True:
+            page = self.list(options=options, **query)
+            for inbox in page.data:
+                yield inbox
+            if page.next_cursor is None:
+                return
+            query["cursor"] = page.next_cursor
+
+    def update(self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[InboxPatch]) -> Inbox:
+        return self._call.read(Inbox, Call("PATCH", f"/v1/inboxes/{at(inbox)}", body=body), options)
+
+    def delete(self, inbox: str, *, options: CallOptions | None = None) -> Inbox:
+        return self._call.read(Inbox, Call("DELETE", f"/v1/inboxes/{at(inbox)}"), options)
+
+    def messages(
+        self, inbox: str, *, options: CallOptions | None = None, **query: Unpack[MessageQuery]
+    ) -> MessagePage:
+        return self._call.read(
+            MessagePage, Call("GET", f"/v1/inboxes/{at(inbox)}/messages", query=query), options
+        )
+
+    def wait(
+        self, inbox: str, *, timeout: float = 30, options: CallOptions | None = None, **what: Unpack[WaitFor]
+    ) -> Arrived | None:
+        """Waits for a message, as many seconds as you like; None when none came in time."""
+        left = math.ceil(timeout)
+        while True:
+            hold = min(left, LONGEST_HOLD)
+            call = Call("GET", f"/v1/inboxes/{at(inbox)}/wait", query={**what, "timeout": hold}, hold=hold)
+            arrived = self._call.json(call, options)
+            if arrived is not None:
+                return read(Arrived, arrived)
+            left -= hold
+            if left <= 0:
+                return None
+
+    def consume(
+        self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[ConsumeMatch]
+    ) -> Artifact:
+        """Takes the latest code or link that matches, once, `for_` one account, workflow or run."""
+        call = Call("POST", f"/v1/inboxes/{at(inbox)}/consume", body=body)
+        return (self._call.read(Taken, call, options)).artifact
+
+    def watch(self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[NewWatch]) -> Watch:
+        """Begins a watch: waits and consumes that name it see only mail that comes after now."""
+        return self._call.read(
+            Watch, Call("POST", f"/v1/inboxes/{at(inbox)}/watches", body=body, mint=True), options
+        )
+
+    def next(self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[Next]) -> Sequence[Offer]:
+        """Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread."""
+        hold = body.get("wait") or 0
+        call = Call("POST", f"/v1/inboxes/{at(inbox)}/next", body=body, hold=hold, mint=True)
+        return (self._call.read(TakenPage, call, options)).data
+
+    def work(
+        self,
+        inbox: str,
+        work: Callable[[Message, HeldLease], object],
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        on_error: Callable[[Exception, Message], None] | None = None,
+        ttl_s: int = 60,
+        delay_s: int = 30,
+        poll_s: int = LONGEST_HOLD,
+        holder: str | None = None,
+    ) -> None:
+        """Takes one message after the other until `stop` says so.
+
+        The lease is renewed while `work` runs, the message is acked when it returns and given back when it raises.
+        Without `on_error` an error of your work ends the loop and is raised on.
+        """
+        while not stop():
+            for offer in self.next(inbox, limit=1, wait=poll_s, ttl_s=ttl_s, holder=holder):
+                try:
+                    self._one(offer, ttl_s, delay_s, work)
+                except Exception as error:
+                    if on_error is None:
+                        raise
+                    on_error(error, offer.message)
+
+    def _one(
+        self,
+        offer: Offer,
+        ttl: int,
+        delay: int,
+        work: Callable[[Message, HeldLease], object],
+    ) -> None:
+        message, token = offer.message, offer.lease.token
+
+        def take() -> Lease:
+            return offer.lease
+
+        def renew(_: Lease) -> object:
+            return self._messages.extend(message.id, lease=token, ttl_s=ttl)
+
+        def done(_: Lease) -> object:
+            return self._messages.ack(message.id, lease=token)
+
+        held = HeldLease(ttl, take, renew, done)
+        held.acquire()
+        try:
+            work(message, held)
+        except BaseException:
+            held.stop()
+            if held.lost is None:
+                self._messages.nack(message.id, lease=token, delay_s=delay)
+            raise
+        held.release()

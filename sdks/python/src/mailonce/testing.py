@@ -1,0 +1,132 @@
+"""A server in memory for your tests.
+
+It accepts like mailonce, remembers what would have gone out, and can lose an answer after the commit.
+sdks/contract/behaviour.json holds it to what the real one does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+
+from ._async.client import AsyncMailonce
+from ._double import Desk, Refused
+from ._sync.client import Mailonce
+
+URL = "http://double.mailonce.test"
+
+
+class Double:
+    """A server for tests."""
+
+    def __init__(self) -> None:
+        self._desk = Desk()
+        self._lose = 0.0
+        self._refuse = 0
+        self.calls = 0
+        """How many calls came."""
+
+    @property
+    def mails(self) -> list[dict[str, Any]]:
+        """Every mail that would have gone out, in order: its fields, and `id`, `key` and `answers`."""
+        return self._desk.mails
+
+    def client(self, *, max_retries: int = 4) -> Mailonce:
+        """A client of this server. It makes no pauses between its tries."""
+        transport = httpx.MockTransport(self._handle)
+        return Mailonce(base_url=URL, api_key="double", backoff=0, max_retries=max_retries, transport=transport)
+
+    def async_client(self, *, max_retries: int = 4) -> AsyncMailonce:
+        transport = httpx.MockTransport(self._handle)
+        return AsyncMailonce(base_url=URL, api_key="double", backoff=0, max_retries=max_retries, transport=transport)
+
+    def lose_answers(self, count: int = 1) -> Double:
+        """The next `count` calls are committed, and their answers are lost."""
+        self._lose = count
+        return self
+
+    def refuse(self, count: int = 1) -> Double:
+        """The next `count` calls are answered 503, before anything is committed."""
+        self._refuse = count
+        return self
+
+    def crash(self, work: Callable[[], object]) -> None:
+        """Runs `work` as if its process died after the commit: no answer ever comes.
+
+        Fails if `work` does not notice.
+        """
+        self._lose = float("inf")
+        try:
+            work()
+        except Exception:
+            return  # as it should
+        finally:
+            self._lose = 0
+        raise AssertionError("the work ended well although no call was answered")
+
+    def receive(
+        self,
+        *,
+        to: str,
+        from_: str = "ann@example.com",
+        subject: str = "",
+        text: str = "",
+        code: str | None = None,
+    ) -> str:
+        """Lets a mail arrive, with a one-time code that was found in it; answers the message's id."""
+        return self._desk.receive(to, from_, subject, text, code)
+
+    def _handle(self, request: httpx.Request) -> httpx.Response:
+        self.calls += 1
+        if self._refuse > 0:
+            self._refuse -= 1
+            said = {"status": 503, "code": "unavailable", "detail": "the ledger could not answer", "retry": "same"}
+            return httpx.Response(503, json={**said, "next": "Send the same call again with the same key."})
+        status, body = self._act(request)
+        if self._lose > 0:
+            self._lose -= 1
+            raise httpx.ReadError("the answer was lost", request=request)
+        return httpx.Response(status) if status == 204 else httpx.Response(status, json=body)
+
+    def _act(self, request: httpx.Request) -> tuple[int, Any]:
+        try:
+            body = json.loads(request.content) if request.content else None
+            path = request.url.raw_path.decode().partition("?")[0]
+            key = request.headers.get("idempotency-key")
+            return self._desk.act(request.method, path, dict(request.url.params), key, body)
+        except Refused as refused:
+            return refused.status, refused.problem
+
+
+def expect_sent_once(
+    double: Double,
+    *,
+    key: str | None = None,
+    to: str | None = None,
+    intent: Mapping[str, Any] | None = None,
+    answers: str | None = None,
+) -> None:
+    """Fails unless exactly one mail that fits went out. Without anything to fit, exactly one mail at all."""
+
+    def fits(mail: dict[str, Any]) -> bool:
+        return (
+            (key is None or mail["key"] == key)
+            and (answers is None or mail.get("answers") == answers)
+            and (to is None or to in _many(mail["to"]))
+            and all((mail.get("intent") or {}).get(name) == value for name, value in (intent or {}).items())
+        )
+
+    found = sum(1 for mail in double.mails if fits(mail))
+    if found != 1:
+        lines = [f"  {m['key'] or 'no key'}: {m.get('subject')} to {', '.join(_many(m['to']))}" for m in double.mails]
+        told = "\n".join(lines)
+        raise AssertionError(
+            f"{found} mails went out, wanted 1; {double.calls} calls came, and these went out:\n{told}"
+        )
+
+
+def _many(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value

@@ -1,0 +1,187 @@
+"""The adapters, driven by scripted models that repeat, re-word and run tools twice: one mail, one reply."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, set_tracing_disabled
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+from mailonce import AsyncMailonce, Mailonce
+from mailonce.langchain import FirstResults
+from mailonce.langchain import email_tools as langchain_tools
+from mailonce.openai_agents import email_tools as openai_tools
+from mailonce.testing import Double, expect_sent_once
+
+set_tracing_disabled(True)
+
+FROM = "agent@mailonce.test"
+MAIL = {
+    "to": "ada@example.com",
+    "subject": "Order 4821",
+    "text": "Thank you.",
+    "type": "order.confirmation",
+    "entity": "order_4821",
+}
+REWORDED = {**MAIL, "subject": "Your order", "text": "Thanks so much for your order!"}
+Turns = list[list[tuple[str, dict[str, Any]]]]
+
+
+class ScriptedChat(FakeMessagesListChatModel):
+    def bind_tools(self, *_: Any, **__: Any) -> ScriptedChat:
+        return self
+
+
+def chat(turns: Turns) -> ScriptedChat:
+    number = itertools.count(1)
+    messages = [
+        AIMessage("", tool_calls=[{"name": n, "args": a, "id": f"call_{next(number)}"} for n, a in turn])
+        for turn in turns
+    ]
+    return ScriptedChat(responses=[*messages, AIMessage("done")])
+
+
+def answers_of(state: dict[str, Any]) -> list[dict[str, Any]]:
+    assert state["messages"][-1].content == "done"
+    return [json.loads(message.content) for message in state["messages"] if isinstance(message, ToolMessage)]
+
+
+def langchain(double: Double, turns: Turns, retries: int, calls: FirstResults | None) -> list[dict[str, Any]]:
+    tools = langchain_tools(double.client(max_retries=retries), from_=FROM, calls=calls)
+    return answers_of(create_agent(chat(turns), tools).invoke({"messages": [("user", "Go.")]}))
+
+
+def langchain_async(double: Double, turns: Turns, retries: int, calls: FirstResults | None) -> list[dict[str, Any]]:
+    async def run() -> Any:
+        tools = langchain_tools(double.async_client(max_retries=retries), from_=FROM, calls=calls)
+        return await create_agent(chat(turns), tools).ainvoke({"messages": [("user", "Go.")]})
+
+    return answers_of(asyncio.run(run()))
+
+
+class ScriptedModel(Model):
+    def __init__(self, turns: Turns) -> None:
+        self.turns = iter(turns)
+        self.number = itertools.count(1)
+
+    async def get_response(self, *_: Any, **__: Any) -> ModelResponse:
+        turn = next(self.turns, None)
+        if turn is None:
+            text = ResponseOutputText(annotations=[], text="done", type="output_text")
+            said = ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
+            return ModelResponse(output=[said], usage=Usage(), response_id=None)
+        calls: list[Any] = [
+            ResponseFunctionToolCall(
+                call_id=f"call_{next(self.number)}", name=name, arguments=json.dumps(given), type="function_call"
+            )
+            for name, given in turn
+        ]
+        return ModelResponse(output=calls, usage=Usage(), response_id=None)
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+def agents_with(mo: Mailonce | AsyncMailonce, turns: Turns, calls: FirstResults | None) -> list[dict[str, Any]]:
+    agent = Agent(name="clerk", tools=openai_tools(mo, from_=FROM, calls=calls), model=ScriptedModel(turns))
+    config = RunConfig(tracing_disabled=True)
+    result = asyncio.run(Runner.run(agent, "Go.", max_turns=20, run_config=config))
+    assert result.final_output == "done"
+    return [json.loads(str(item.output)) for item in result.new_items if item.type == "tool_call_output_item"]
+
+
+def openai_agents(double: Double, turns: Turns, retries: int, calls: FirstResults | None) -> list[dict[str, Any]]:
+    return agents_with(double.client(max_retries=retries), turns, calls)
+
+
+def openai_agents_async(double: Double, turns: Turns, retries: int, calls: FirstResults | None) -> list[dict[str, Any]]:
+    return agents_with(double.async_client(max_retries=retries), turns, calls)
+
+
+Framework = Callable[[Double, Turns, int, "FirstResults | None"], "list[dict[str, Any]]"]
+FRAMEWORKS: list[Framework] = [langchain, langchain_async, openai_agents, openai_agents_async]
+
+
+class Adapters(unittest.TestCase):
+    def test_repeated_reworded_and_doubled_calls_send_one_mail_and_one_reply(self) -> None:
+        for run in FRAMEWORKS:
+            with self.subTest(framework=run.__name__):
+                double = Double()
+                message = double.receive(to=FROM, subject="Hours", text="When do you open?")
+                turns: Turns = [
+                    [("send_email", MAIL)],
+                    [("send_email", MAIL)],
+                    [("send_email", REWORDED), ("send_email", REWORDED)],
+                    [
+                        ("reply_email", {"message": message, "text": "At nine."}),
+                        ("reply_email", {"message": message, "text": "We open at nine."}),
+                    ],
+                    [("reply_email", {"message": message, "text": "At nine."})],
+                ]
+                answers = run(double, turns, 4, None)
+                expect_sent_once(double, to="ada@example.com", intent={"entity": "order_4821"})
+                expect_sent_once(double, answers=message)
+                self.assertEqual(len(double.mails), 2)
+                self.assertEqual(len({answer["id"] for answer in answers[:4]}), 1)
+                statuses = sorted(answer["status"] for answer in answers)
+                self.assertEqual(statuses, ["accepted"] * 2 + ["replayed"] * 5)
+                # For correlation; it is no part of the key.
+                self.assertEqual(double.mails[0]["metadata"], {"call_id": "call_1"})
+                self.assertTrue(double.mails[0]["key"].startswith("i1_"))
+
+    def test_a_lost_answer_and_another_run_with_other_words(self) -> None:
+        for run in FRAMEWORKS:
+            with self.subTest(framework=run.__name__):
+                double = Double().lose_answers(2)
+                answers = run(double, [[("send_email", MAIL)], [("send_email", MAIL)]], 1, None)
+                self.assertEqual([answer["status"] for answer in answers], ["no_answer", "replayed"])
+                run(double, [[("send_email", REWORDED)]], 4, None)
+                expect_sent_once(double)
+
+    def test_an_identical_call_in_one_loop_is_answered_from_its_first_result(self) -> None:
+        for run in FRAMEWORKS:
+            with self.subTest(framework=run.__name__):
+                double = Double()
+                turns: Turns = [[("send_email", MAIL), ("send_email", MAIL)], [("send_email", MAIL)]]
+                first, second, third = run(double, turns, 4, FirstResults())
+                self.assertEqual(double.calls, 1)
+                self.assertEqual([second, third], [first, first])
+
+    def test_what_a_model_gets_wrong_is_told_and_not_raised(self) -> None:
+        without = {name: value for name, value in MAIL.items() if name != "entity"}
+        for run in FRAMEWORKS:
+            with self.subTest(framework=run.__name__):
+                double = Double()
+                wrong: Turns = [
+                    [("send_email", without)],
+                    [("send_email", {**MAIL, "key": "random"})],
+                    [("reply_email", {"message": "m-404", "text": "t"})],
+                ]
+                told = [(answer["status"], answer["code"]) for answer in run(double, wrong, 4, None)]
+                self.assertEqual(told, [("refused", "invalid_field")] * 2 + [("refused", "not_found")])
+                self.assertEqual(double.mails, [])
+
+    def test_a_graph_that_is_taken_back_to_before_the_tool_sends_nothing_again(self) -> None:
+        double, model = Double(), chat([[("send_email", MAIL)]])
+        model.responses.append(AIMessage("done again"))
+        tools = langchain_tools(double.client(), from_=FROM)
+        agent = create_agent(model, tools, checkpointer=InMemorySaver())
+        config: Any = {"configurable": {"thread_id": "t-1"}}
+        agent.invoke({"messages": [("user", "Go.")]}, config)
+        before = next(state for state in agent.get_state_history(config) if state.next == ("tools",))
+        agent.invoke(None, before.config)
+        self.assertEqual(double.calls, 2)
+        expect_sent_once(double)
+
+
+if __name__ == "__main__":
+    unittest.main()

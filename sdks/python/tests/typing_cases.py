@@ -1,0 +1,53 @@
+"""What must type-check, and what must not: mypy and pyright complain of the lines marked `wrong` and of no others."""
+
+from __future__ import annotations
+
+from mailonce import AsyncMailonce, Intent, Mailonce, Sent, derive_key, verify_webhook
+from mailonce.testing import Double, expect_sent_once
+
+INTENT = Intent(type="order.confirmation", entity="order_4821")
+
+
+def checks(mo: Mailonce) -> Sent:
+    mo.emails.send(from_="a@x", to="b@x", subject="s", text="t", intent=INTENT)
+    mo.emails.send(from_="a@x", to=["b@x"], text="t", intent=INTENT, idempotency_key="k", wait=5)
+    mo.emails.send(from_="a@x", to="b@x", text="t", idempotency_key="order-4821")
+    mo.emails.send(from_="a@x", to="b@x", text="t", without_key=True)
+    mo.emails.batch([{"from_": "a@x", "to": "b@x", "text": "t", "intent": INTENT}])
+    mo.emails.batch([{"from_": "a@x", "to": "b@x", "text": "t"}], idempotency_key="digest-46")
+    mo.messages.reply("m", text="At nine.")
+    value: str | None = mo.inboxes.consume("i", type="code", for_="signup-7").value
+    for event in mo.events.stream(after="0"):
+        print(event.type, event.cursor, value)
+    with mo.threads.lease("t", ttl_s=30) as lease:
+        print(lease.token, lease.lost)
+    key: str = derive_key(INTENT, ["b@x"])
+    verify_webhook(b"{}", {}, "whsec_x").about.id.upper()
+    expect_sent_once(Double(), key=key)
+    sent = mo.emails.send(from_="a@x", to="b@x", text="t", intent=INTENT)
+    return sent if sent.dedupe.outcome == "first" else sent
+
+
+async def checks_async(mo: AsyncMailonce) -> Sent:
+    async for event in mo.events.stream():
+        print(event.seq)
+    async with mo.threads.lease("t") as lease:
+        print(lease.fence)
+    return await mo.emails.send(from_="a@x", to="b@x", text="t", intent=INTENT)
+
+
+def does_not_check(mo: Mailonce, maybe: str | None) -> None:
+    mo.emails.send(from_="a@x", to="b@x", text="t")  # wrong: nothing names this mail
+    mo.emails.send(from_="a@x", to="b@x", text="t", wait=5)  # wrong: nothing names this mail
+    mo.emails.send(from_="a@x", to="b@x", text="t", idempotency_key=maybe)  # wrong: a key that may be missing is none
+    mo.emails.send(from_="a@x", to="b@x", text="t", without_key=False)  # wrong: the way out is said
+    mo.emails.send(from_="a@x", to="b@x", text="t", intent=None)  # wrong: an intent that is missing names nothing
+    mo.emails.send(to="b@x", text="t", intent=INTENT)  # wrong: a mail has a sender
+    mo.emails.send(from_="a@x", to="b@x", body="t", intent=INTENT)  # wrong: a field that does not exist
+    mo.emails.batch([{"from_": "a@x", "to": "b@x", "text": "t"}])  # wrong: nothing names this mail
+    mo.artifacts.consume("a")  # wrong: for whom?
+    Intent(type="t")  # wrong: an intent is about something
+
+
+async def does_not_check_async(mo: AsyncMailonce) -> None:
+    await mo.emails.send(from_="a@x", to="b@x", text="t")  # wrong: nothing names this mail

@@ -1,0 +1,337 @@
+// What the server in memory decides: keys, answers, codes and work, by the rules of the real one. It has no guards
+// against loops, no caps, no transports and no clock.
+
+import { bareAddress, deriveKey } from "./key.js";
+import {
+  absent,
+  type Body,
+  type Bound,
+  found,
+  matches,
+  MEANING,
+  meant,
+  type Message,
+  now,
+  refused,
+  told,
+  WORDS,
+} from "./double-words.js";
+import type { Arrival, Gone } from "./testing.js";
+import type { Intent, Send } from "./wire.js";
+
+export class Desk {
+  readonly mails: Gone[] = [];
+  readonly #keys = new Map<string, Bound>();
+  readonly #others = new Map<string, [number, unknown]>();
+  readonly #inboxes = new Map<string, Body>();
+  readonly #messages: Message[] = [];
+  #last = 0;
+
+  act(method: string, url: URL, headers: Headers, body: unknown): [number, unknown] {
+    const [, , what, id = "", verb = ""] = url.pathname.split("/").map(decodeURIComponent);
+    const key = headers.get("idempotency-key");
+    const said = (body ?? {}) as Body;
+    if (method === "POST" && what === "emails" && id === "") return this.#send(said, key);
+    if (method === "POST" && what === "emails" && id === "batch") return this.#batch(body as Send[], key);
+    if (method === "GET" && what === "emails") return this.#look(id, url.searchParams);
+    if (method === "POST" && what === "messages" && verb === "reply") return this.#reply(id, said);
+    if (method === "GET") return this.#read(what ?? "", id, verb, url.searchParams);
+    const known = key === null ? undefined : this.#others.get(key);
+    const told = known ?? this.#other(method, what ?? "", id, verb, said);
+    if (key !== null) this.#others.set(key, told);
+    return told;
+  }
+
+  receive(mail: Arrival): string {
+    const id = this.#id();
+    const inbox = bareAddress(mail.to) ?? mail.to;
+    if (!this.#inboxes.has(inbox)) this.#inboxes.set(inbox, this.#inbox(inbox));
+    const place = 1 + this.#messages.filter((message) => message.inbox === inbox).length;
+    const from = mail.from ?? "ann@example.com";
+    const artifact =
+      mail.code === undefined
+        ? undefined
+        : {
+            id: this.#id(),
+            type: "code",
+            rev: 1,
+            value: mail.code,
+            masked: "******",
+            confidence: 100,
+            reasons: [],
+            message: id,
+            inbox_id: inbox,
+            sender: from,
+            found_at: now(),
+            authenticated: false,
+          };
+    const has = artifact === undefined ? [] : ["code"];
+    const blank = {
+      to: [],
+      cc: [],
+      reply_to: [],
+      answers: [],
+      flags: [],
+      labels: [],
+      rules: [],
+      attachments: [],
+      links: [],
+      injection: [],
+      candidates: [],
+    };
+    const auth = { spf: "none", dkim: "none", dmarc: "none", verdict: "none" };
+    const artifacts = artifact === undefined ? [] : [artifact];
+    this.#messages.push({
+      ...blank,
+      id,
+      inbox,
+      inbox_id: inbox,
+      thread_id: this.#id(),
+      cursor: `1-${place}`,
+      rev: 1,
+      recipient: mail.to,
+      subject: mail.subject ?? "",
+      text: mail.text ?? "",
+      preview: mail.text ?? "",
+      from: { address: from },
+      received_at: now(),
+      state: "unanswered",
+      auth,
+      read: false,
+      size: 0,
+      has,
+      view: "min",
+      artifacts,
+    });
+    return id;
+  }
+
+  #send(mail: Body, header: string | null, child?: string): [number, unknown] {
+    const intent = mail["intent"] as Intent | null | undefined;
+    const to = [mail["to"] as string | string[]].flat();
+    if (to.length === 0 || to.some((one) => bareAddress(one) === undefined))
+      throw refused(422, "invalid_field", "`to` is no address", { field: "to" });
+    const derived = intent ? deriveKey(intent, to) : null;
+    const key = derived !== null && child !== undefined ? derived : (child ?? header ?? derived);
+    const mode =
+      (mail["on_mismatch"] as string | undefined) ?? (key !== null && key === derived ? "first_wins" : "reject");
+    return this.#accept(key, mode, mail as unknown as Send);
+  }
+
+  #accept(key: string | null, mode: string, mail: Send, answers?: string): [number, unknown] {
+    const bound = key === null ? undefined : this.#keys.get(key);
+    if (bound === undefined) {
+      const gone: Gone = { ...mail, id: this.#id(), key };
+      if (answers !== undefined) gone.answers = answers;
+      this.mails.push(gone);
+      const made = { mail: gone, suppressed: 0 };
+      if (key !== null) this.#keys.set(key, made);
+      return [202, told(made, "first", false)];
+    }
+    bound.suppressed += 1;
+    const differs = MEANING.filter((field) => meant(field, mail[field]) !== meant(field, bound.mail[field]));
+    if (differs.length > 0 && (mode === "reject" || differs.some((field) => !WORDS.has(field)))) {
+      throw refused(
+        422,
+        "key_mismatch",
+        `the key belongs to email ${bound.mail.id}, which differs in: ${differs.join(", ")}`,
+        { differs, original: bound.mail.id, key },
+      );
+    }
+    return [200, told(bound, "replayed", differs.length > 0)];
+  }
+
+  #batch(mails: Send[], key: string | null): [number, unknown] {
+    const answers = mails.map((mail, n) =>
+      this.#send(mail as unknown as Body, null, key === null ? undefined : `${key}[${n}]`),
+    );
+    return [
+      answers.every(([status]) => status === 200) ? 200 : 202,
+      { data: answers.map(([, body]) => body), errors: [] },
+    ];
+  }
+
+  #look(id: string, query: URLSearchParams): [number, unknown] {
+    const shown = this.mails.map((mail) => ({
+      ...mail,
+      to: [mail.to].flat(),
+      state: "sent",
+      rev: 4,
+      message_id: `<${mail.id}@mailonce.test>`,
+      created_at: now(),
+      version: 1,
+      counts: { sent: 1 },
+      suppressed: 0,
+      handoffs: [],
+      evidence: [],
+      timeline: [],
+      suppressed_calls: [],
+    }));
+    if (id !== "")
+      return [
+        200,
+        found(
+          shown.find((mail) => mail.id === id),
+          `email ${id}`,
+        ),
+      ];
+    const key = query.get("key");
+    return [200, { data: shown.filter((mail) => key === null || mail.key === key).reverse(), next_cursor: null }];
+  }
+
+  #reply(id: string, body: Body): [number, unknown] {
+    const message = found(
+      this.#messages.find((one) => one.id === id),
+      `message ${id}`,
+    );
+    const key = `reply ${id} ${Number(body["follow_up"] ?? 0)}`;
+    const bound = this.#keys.get(key);
+    if (bound !== undefined) {
+      bound.suppressed += 1;
+      return [
+        200,
+        {
+          ...told(bound, "replayed", meant("text", body["text"]) !== meant("text", bound.mail.text)),
+          guard: "already_answered",
+          thread_id: message["thread_id"],
+        },
+      ];
+    }
+    message["state"] = "answered";
+    const to = (message["from"] as { address: string }).address;
+    const [status, answer] = this.#accept(
+      key,
+      "first_wins",
+      { from: message.inbox, to, subject: `Re: ${String(message["subject"])}`, text: body["text"] as string | null },
+      id,
+    );
+    return [status, { ...(answer as Body), thread_id: message["thread_id"] }];
+  }
+
+  #read(what: string, id: string, verb: string, query: URLSearchParams): [number, unknown] {
+    if (what === "messages" && verb === "")
+      return [
+        200,
+        found(
+          this.#messages.find((one) => one.id === id),
+          `message ${id}`,
+        ),
+      ];
+    if (what === "inboxes" && id === "") return [200, { data: [...this.#inboxes.values()], next_cursor: null }];
+    const inbox = what === "inboxes" ? this.#known(id) : undefined;
+    if (inbox !== undefined && verb === "") return [200, inbox];
+    if (inbox !== undefined && (verb === "messages" || verb === "wait")) {
+      const place = Number(query.get("after")?.split("-")[1] ?? 0);
+      const data = this.#messages.filter(
+        (one) =>
+          one.inbox === inbox["address"] && matches(one, query) && Number(String(one["cursor"]).split("-")[1]) > place,
+      );
+      if (verb === "messages") return [200, { data: query.has("after") ? data : data.reverse(), next_cursor: null }];
+      const message = query.has("after") ? data[0] : data[data.length - 1];
+      return message === undefined ? [204, undefined] : [200, { message, cursor: message["cursor"] }];
+    }
+    throw absent(`GET ${what}/${verb}`);
+  }
+
+  #other(method: string, what: string, id: string, verb: string, body: Body): [number, unknown] {
+    if (method === "POST" && what === "inboxes" && id === "") return this.#create(body);
+    if (method === "POST" && what === "inboxes" && verb === "consume") {
+      const address = this.#known(id)["address"];
+      const from = (body["match"] as Body | undefined)?.["from"];
+      const query = new URLSearchParams(typeof from === "string" ? { from, has: "code" } : { has: "code" });
+      const message = this.#messages.filter((one) => one.inbox === address && matches(one, query)).pop();
+      return this.#consume(found((message?.["artifacts"] as Body[] | undefined)?.[0], "code"), body);
+    }
+    if (method === "POST" && what === "artifacts" && verb === "consume") {
+      return this.#consume(
+        found(
+          this.#messages.flatMap((one) => one["artifacts"] as Body[]).find((one) => one["id"] === id),
+          `artifact ${id}`,
+        ),
+        body,
+      );
+    }
+    if (method === "POST" && what === "inboxes" && verb === "next") {
+      const address = this.#known(id)["address"];
+      const open = this.#messages
+        .filter((one) => one.inbox === address && one["state"] === "unanswered")
+        .slice(0, Number(body["limit"] ?? 1));
+      for (const message of open) message["state"] = "leased";
+      return [
+        200,
+        {
+          data: open.map((message) => ({
+            message,
+            lease: { token: `lt_${message.id}`, fence: 1, holder: body["holder"] ?? "double", expires_at: now() },
+          })),
+        },
+      ];
+    }
+    if (method === "POST" && what === "messages" && ["ack", "nack", "extend"].includes(verb)) {
+      const message = found(
+        this.#messages.find((one) => one.id === id),
+        `message ${id}`,
+      );
+      if (verb !== "extend" && message["state"] === "leased")
+        message["state"] = verb === "ack" ? "skipped" : "unanswered";
+      return [200, { message, lease: { token: `lt_${id}`, fence: 1, holder: "double", expires_at: now() } }];
+    }
+    throw absent(`${method} ${what}/${verb}`);
+  }
+
+  #create(body: Body): [number, unknown] {
+    const address =
+      bareAddress(
+        String(
+          body["address"] ??
+            `${String(body["username"] ?? `inbox-${this.#id()}`)}@${String(body["domain"] ?? "mailonce.test")}`,
+        ),
+      ) ?? "";
+    const same = [...this.#inboxes.values()].find((one) => body["client_id"] && one["client_id"] === body["client_id"]);
+    if (same !== undefined) return [200, same];
+    if (this.#inboxes.has(address)) throw refused(409, "name_taken", `${address} is taken`);
+    const inbox = { ...this.#inbox(address), ...body, address };
+    this.#inboxes.set(address, inbox);
+    return [201, inbox];
+  }
+
+  #consume(artifact: Body, body: Body): [number, unknown] {
+    if (artifact["consumed_for"] !== undefined && artifact["consumed_for"] !== body["for"]) {
+      throw refused(409, "already_consumed", `this code was taken for ${String(artifact["consumed_for"])}`, {
+        consumed_for: artifact["consumed_for"],
+      });
+    }
+    artifact["consumed_for"] = body["for"];
+    artifact["consumed_at"] ??= now();
+    return [200, { artifact }];
+  }
+
+  #inbox(address: string): Body {
+    return {
+      id: this.#id(),
+      address,
+      rev: 1,
+      created_at: now(),
+      catch_all: false,
+      link_domains: [],
+      caps: { per_window: 3, window_s: 300, per_day: 20, per_person: 20 },
+      answers_soft: false,
+      says_automatic: false,
+      metadata: {},
+      messages: 0,
+      cursor: "1-0",
+    };
+  }
+
+  #known(id: string): Body {
+    return found(
+      [...this.#inboxes.values()].find((one) => one["id"] === id || one["address"] === id.toLowerCase()),
+      `inbox ${id}`,
+    );
+  }
+
+  #id(): string {
+    this.#last += 1;
+    return `00000000-0000-7000-8000-${String(this.#last).padStart(12, "0")}`;
+  }
+}

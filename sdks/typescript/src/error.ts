@@ -1,0 +1,82 @@
+// What a caller learns when a call did not do what it asked.
+
+/** Whether the same call may be made again: never, unchanged with the same key, or later. */
+export type Retry = "never" | "same" | "later";
+
+/**
+ * Every failure of a call. Branch on `code`; `next` is one sentence that a person or a model can act on. The codes of
+ * the server have a page each under `/docs/errors`; the SDK adds `no_answer` (the call may or may not have arrived).
+ */
+export class MailonceError extends Error {
+  override readonly name = "MailonceError";
+  readonly code: string;
+  /** The HTTP status; 0 when there was no answer. */
+  readonly status: number;
+  readonly retry: Retry;
+  readonly next: string;
+  /** The field at fault, if one is. */
+  readonly field: string | undefined;
+  /** Further members of the answer, by code: `differs`, `original`, `holder` … */
+  readonly details: Readonly<Record<string, unknown>>;
+
+  constructor(problem: {
+    code: string;
+    detail: string;
+    next: string;
+    retry?: Retry;
+    status?: number;
+    field?: string | undefined;
+    details?: Record<string, unknown>;
+    cause?: unknown;
+  }) {
+    super(`${problem.code}: ${problem.detail}`, problem.cause === undefined ? undefined : { cause: problem.cause });
+    this.code = problem.code;
+    this.status = problem.status ?? 0;
+    this.retry = problem.retry ?? "never";
+    this.next = problem.next;
+    this.field = problem.field;
+    this.details = problem.details ?? {};
+  }
+}
+
+/** The error of an answer that is no success. Whoever stands in between may not speak RFC 9457. */
+export function refusal(status: number, text: string): MailonceError {
+  const body = object(text);
+  const said = (name: string): string | undefined =>
+    typeof body[name] === "string" ? (body[name] as string) : undefined;
+  const again = status === 408 || status === 425 || status === 429 || status >= 500;
+  const retry = said("retry");
+  return new MailonceError({
+    code: said("code") ?? "no_problem",
+    detail: said("detail") ?? `the server answered ${status}`,
+    next:
+      said("next") ??
+      (again ? "Make the same call again with the same key." : "Look at the address and the key of the server."),
+    retry: retry === "never" || retry === "same" || retry === "later" ? retry : again ? "same" : "never",
+    status,
+    field: said("field"),
+    details: body,
+  });
+}
+
+/** Nobody can tell whether the call arrived. */
+export function noAnswer(detail: string, cause?: unknown): MailonceError {
+  return new MailonceError({
+    code: "no_answer",
+    detail,
+    retry: "same",
+    next: "Make the same call again with the same key; whatever was accepted before will be found.",
+    cause,
+  });
+}
+
+function object(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : {};
+  } catch {
+    return {};
+  }
+}

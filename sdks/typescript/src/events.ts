@@ -1,0 +1,128 @@
+// Events: by list, and as a stream that goes on where it was cut.
+
+import { type Call, type CallOptions, type Caller, pause } from "./call.js";
+import { MailonceError, noAnswer, refusal } from "./error.js";
+import type { Event, EventPage } from "./wire.js";
+
+export interface EventQuery {
+  /** A cursor, or `0` for everything there ever was. */
+  after?: string;
+  /** `email.sent,message.*` */
+  type?: string;
+  /** The id of the thing. */
+  about?: string;
+  inbox?: string;
+}
+
+/** The server gives a sign of life every 15 s. */
+const SILENCE_MS = 45_000;
+
+export class Events {
+  readonly #call: Caller;
+  constructor(call: Caller) {
+    this.#call = call;
+  }
+
+  list(query: EventQuery & { limit?: number } = {}, options?: CallOptions): Promise<EventPage> {
+    return this.#call.json({ method: "GET", path: "/v1/events", query }, options);
+  }
+
+  /**
+   * Every event from now on, or behind `after`, each once and in order, over any number of cuts. Remember `cursor` to go
+   * on in another process. Ends when the loop is left, or with `signal`.
+   */
+  async *stream(
+    query: EventQuery = {},
+    options: { signal?: AbortSignal } = {},
+  ): AsyncGenerator<Event, void, undefined> {
+    let cursor = query.after;
+    for (let failed = 0; ; failed++) {
+      try {
+        for await (const frame of this.#open({ ...query, after: cursor }, options.signal)) {
+          cursor = frame.id ?? cursor;
+          failed = 0;
+          if (frame.data !== undefined) yield JSON.parse(frame.data) as Event;
+        }
+      } catch (error) {
+        if (options.signal?.aborted) return;
+        if (error instanceof MailonceError && error.retry !== "same" && error.status !== 429) throw error;
+        if (failed >= this.#call.maxRetries && this.#call.maxRetries >= 0) throw error;
+      }
+      try {
+        await pause(Math.random() * Math.min(this.#call.backoffMs * 2 ** failed, 8_000), options.signal);
+      } catch {
+        return; // the caller ended it
+      }
+    }
+  }
+
+  async *#open(query: EventQuery, outer?: AbortSignal): AsyncGenerator<Frame, void, undefined> {
+    const control = new AbortController();
+    const end = (): void => control.abort(outer?.reason);
+    if (outer?.aborted) end();
+    outer?.addEventListener("abort", end, { once: true });
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const alive = (): void => {
+      clearTimeout(timer);
+      timer = setTimeout(end, SILENCE_MS);
+    };
+    try {
+      alive();
+      const call: Call = { method: "GET", path: "/v1/events/stream", query, headers: { Accept: "text/event-stream" } };
+      const response = await this.#call.open(call, control.signal).catch((cause: unknown) => {
+        throw noAnswer("the stream could not be opened", cause);
+      });
+      if (!response.ok) throw refusal(response.status, await response.text());
+      if (response.body === null) throw noAnswer("the stream has no body");
+      yield* frames(chunks(response.body, alive));
+    } finally {
+      clearTimeout(timer);
+      outer?.removeEventListener("abort", end);
+      control.abort();
+    }
+  }
+}
+
+interface Frame {
+  id?: string;
+  data?: string;
+}
+
+async function* chunks(body: ReadableStream<Uint8Array>, alive: () => void): AsyncGenerator<string, void, undefined> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read().catch((cause: unknown) => {
+        throw noAnswer("the stream was cut", cause);
+      });
+      if (done) return;
+      alive();
+      yield decoder.decode(value, { stream: true });
+    }
+  } finally {
+    reader.cancel().catch(() => undefined); // it is over either way
+  }
+}
+
+/** Server-sent events. A frame that was cut short is not seen; the cursor before it brings it back. */
+async function* frames(texts: AsyncIterable<string>): AsyncGenerator<Frame, void, undefined> {
+  let rest = "";
+  let frame: Frame = {};
+  for await (const text of texts) {
+    rest += text;
+    // A CR at the end may be the first half of a CRLF.
+    const lines = rest.split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      if (line === "") {
+        if (frame.id !== undefined || frame.data !== undefined) yield frame;
+        frame = {};
+        continue;
+      }
+      const [, name, value] = /^([^:]*):? ?([^]*)$/.exec(line) ?? [];
+      if (name === "id") frame.id = value ?? "";
+      if (name === "data") frame.data = frame.data === undefined ? (value ?? "") : `${frame.data}\n${value ?? ""}`;
+    }
+  }
+}

@@ -1,0 +1,48 @@
+// The client: one object, one member for each kind of thing.
+
+import { Caller, type CallOptions, type ClientOptions } from "./call.js";
+import { Emails } from "./emails.js";
+import { Events } from "./events.js";
+import { Inboxes } from "./inboxes.js";
+import { Artifacts, Messages } from "./messages.js";
+import { Threads } from "./threads.js";
+import { Webhooks } from "./webhooks.js";
+
+export class Mailonce {
+  readonly emails: Emails;
+  readonly inboxes: Inboxes;
+  readonly messages: Messages;
+  readonly threads: Threads;
+  readonly artifacts: Artifacts;
+  readonly events: Events;
+  readonly webhooks: Webhooks;
+  readonly #call: Caller;
+
+  constructor(options: ClientOptions = {}) {
+    const call = new Caller(options);
+    this.#call = call;
+    this.emails = new Emails(call);
+    this.messages = new Messages(call);
+    this.inboxes = new Inboxes(call, this.messages);
+    this.threads = new Threads(call);
+    this.artifacts = new Artifacts(call);
+    this.events = new Events(call);
+    this.webhooks = new Webhooks(call);
+  }
+
+  /** Any other call of the API, with the same repeats and errors. */
+  request<T = unknown>(method: string, path: string, body?: unknown, options?: CallOptions): Promise<T> {
+    return this.#call.json({ method, path, body, name: method === "POST" ? "mint" : "nothing" }, options);
+  }
+}
+
+export type { CallOptions, ClientOptions } from "./call.js";
+export type { EmailQuery, Keyed, Mail, MailWithIntent, SendOptions, WithoutKey } from "./emails.js";
+export { MailonceError, type Retry } from "./error.js";
+export type { EventQuery } from "./events.js";
+export type { MessageQuery, WaitFor, WorkOptions } from "./inboxes.js";
+export { bareAddress, deriveKey } from "./key.js";
+export { HeldLease } from "./lease.js";
+export type { ThreadQuery } from "./threads.js";
+export { verifyWebhook } from "./webhooks.js";
+export type * from "./wire.js";

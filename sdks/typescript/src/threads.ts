@@ -1,0 +1,67 @@
+// Threads, and the right to be the one who works on them.
+
+import { at, type CallOptions, type Caller } from "./call.js";
+import { HeldLease } from "./lease.js";
+import { each } from "./page.js";
+import type { Lease, LeaseAsk, Thread, ThreadPage, ThreadPatch } from "./wire.js";
+
+export interface ThreadQuery {
+  limit?: number;
+  cursor?: string | null;
+  inbox?: string;
+  label?: string;
+  handled?: boolean;
+}
+
+export class Threads {
+  readonly #call: Caller;
+  constructor(call: Caller) {
+    this.#call = call;
+  }
+
+  get(id: string, options?: CallOptions): Promise<Thread> {
+    return this.#call.json({ method: "GET", path: `/v1/threads/${at(id)}` }, options);
+  }
+
+  list(query: ThreadQuery = {}, options?: CallOptions): Promise<ThreadPage> {
+    return this.#call.json({ method: "GET", path: "/v1/threads", query }, options);
+  }
+
+  each(query: ThreadQuery = {}, options?: CallOptions): AsyncGenerator<Thread, void, undefined> {
+    return each(query.cursor, (cursor) => this.list({ ...query, cursor }, options));
+  }
+
+  update(id: string, body: ThreadPatch, options?: CallOptions): Promise<Thread> {
+    return this.#call.json({ method: "PATCH", path: `/v1/threads/${at(id)}`, body }, options);
+  }
+
+  /** Takes a thread and keeps it until `release`: the lease is renewed by itself. `leased` while another has it. */
+  async lease(id: string, body: Omit<LeaseAsk, "token"> = {}, options?: CallOptions): Promise<HeldLease> {
+    const ttl = body.ttl_s ?? 60;
+    const path = `/v1/threads/${at(id)}/lease`;
+    const ask = (token?: string): Promise<Lease> =>
+      this.#call.json({ method: "POST", path, body: { ...body, ttl_s: ttl, token }, name: "mint" }, options);
+    const lease = await ask();
+    return new HeldLease(
+      lease,
+      ttl,
+      () => ask(lease.token),
+      () => this.#call.json({ method: "DELETE", path, body: { token: lease.token } }),
+    );
+  }
+
+  /** Works on a thread as the only one, and gives it back however the work ends. */
+  async withLease<T>(
+    id: string,
+    body: Omit<LeaseAsk, "token">,
+    work: (lease: HeldLease) => Promise<T>,
+    options?: CallOptions,
+  ): Promise<T> {
+    const lease = await this.lease(id, body, options);
+    try {
+      return await work(lease);
+    } finally {
+      await lease.release();
+    }
+  }
+}

@@ -1,0 +1,46 @@
+// How a scenario's call is made with this SDK, and how its result is compared.
+
+import assert from "node:assert/strict";
+
+const options = (args) => ({
+  idempotencyKey: args.idempotency_key,
+  withoutKey: args.without_key,
+  wait: args.wait,
+  permissive: args.permissive,
+  callId: args.call_id,
+});
+
+/** Methods whose arguments are not `(id, body or query, options)` like those of most. */
+const SPECIAL = {
+  "emails.send": (mo, a) => mo.emails.send(a.body, options(a)),
+  "emails.batch": (mo, a) => mo.emails.batch(a.body, options(a)),
+  "emails.each": async (mo, a) => ({ data: await taken(mo.emails.each(a.query), Infinity) }),
+  "events.stream": async (mo, a) => ({ data: await taken(mo.events.stream(a.query), a.take) }),
+  "threads.lease": (mo, a) =>
+    mo.threads.withLease(a.id, a.body, async (lease) => {
+      await new Promise((resolve) => setTimeout(resolve, a.work_ms ?? 0));
+      assert.equal(lease.signal.aborted, a.lost ?? false);
+      return { token: lease.token, fence: lease.fence };
+    }),
+};
+
+async function taken(items, count) {
+  const out = [];
+  for await (const item of items) if (out.push(item) >= count) break;
+  return out;
+}
+
+export function make(mo, call, args) {
+  if (SPECIAL[call]) return SPECIAL[call](mo, args);
+  const [resource, method] = call.split(".");
+  const what = [args.id, args.body ?? args.query].filter((value) => value !== undefined);
+  return mo[resource][method](...what, options(args));
+}
+
+/** Whether `found` has everything that `wanted` names. */
+export function fits(wanted, found, where = "result") {
+  if (wanted === null) return assert.ok(found === null || found === undefined, `${where} is ${JSON.stringify(found)}`);
+  if (typeof wanted !== "object") return assert.deepEqual(found, wanted, where);
+  if (Array.isArray(wanted)) assert.equal(found?.length, wanted.length, where);
+  for (const [name, value] of Object.entries(wanted)) fits(value, found?.[name], `${where}.${name}`);
+}

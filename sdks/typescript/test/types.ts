@@ -1,0 +1,54 @@
+// What must compile, and what must not: checked by `tsc --strict` against the packed package. A line that is expected to
+// be wrong and compiles is an error.
+
+import { deriveKey, Mailonce, MailonceError, verifyWebhook, type Sent } from "mailonce";
+import { Double, expectSentOnce } from "mailonce/testing";
+
+declare const mo: Mailonce;
+const mail = { from: "a@example.com", to: "b@example.com", subject: "s", text: "t" };
+const intent = { type: "order.confirmation", entity: "order_4821" };
+
+export async function compiles(): Promise<Sent> {
+  await mo.emails.send({ ...mail, intent });
+  await mo.emails.send({ ...mail, intent: { ...intent, version: 2, period: "2026-W46" } }, { wait: 5 });
+  await mo.emails.send(mail, { idempotencyKey: "order-4821" });
+  await mo.emails.send({ ...mail, intent }, { idempotencyKey: "order-4821" });
+  await mo.emails.send(mail, { withoutKey: true });
+  await mo.emails.batch([{ ...mail, intent }]);
+  await mo.emails.batch([mail], { idempotencyKey: "digest-46" });
+  await mo.messages.reply("m", { text: "At nine." });
+  const code: string | null | undefined = (await mo.inboxes.consume("i", { type: "code", for: "signup-7" })).value;
+  for await (const event of mo.events.stream({ after: "0" })) console.log(event.type, event.cursor, code);
+  await mo.threads.withLease("t", { ttl_s: 30 }, async (lease) => lease.signal.aborted);
+  const key: string = deriveKey(intent, ["b@example.com"]);
+  verifyWebhook("{}", new Headers(), "whsec_x").about.id.concat(key);
+  expectSentOnce(new Double(), { key });
+  const sent = await mo.emails.send({ ...mail, intent });
+  if (sent.dedupe.outcome === "replayed") throw new MailonceError({ code: "c", detail: sent.next, next: sent.state });
+  return sent;
+}
+
+export function doesNotCompile(): void {
+  // @ts-expect-error nothing names this mail
+  void mo.emails.send(mail);
+  // @ts-expect-error nothing names this mail
+  void mo.emails.send(mail, {});
+  // @ts-expect-error nothing names this mail
+  void mo.emails.send(mail, { wait: 5 });
+  // @ts-expect-error a key that may be missing is none
+  void mo.emails.send(mail, { idempotencyKey: undefined as string | undefined });
+  // @ts-expect-error the way out is said, not computed
+  void mo.emails.send(mail, { withoutKey: false });
+  // @ts-expect-error an intent is about something
+  void mo.emails.send({ ...mail, intent: { type: "t" } });
+  // @ts-expect-error an intent that may be missing names nothing
+  void mo.emails.send({ ...mail, intent: undefined });
+  // @ts-expect-error a mail has a sender
+  void mo.emails.send({ to: "b@example.com", text: "t", intent });
+  // @ts-expect-error a field that does not exist
+  void mo.emails.send({ ...mail, intent, body: "t" });
+  // @ts-expect-error one mail of the batch has no name
+  void mo.emails.batch([{ ...mail, intent }, mail]);
+  // @ts-expect-error for whom?
+  void mo.artifacts.consume("a", {});
+}
