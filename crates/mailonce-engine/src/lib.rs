@@ -32,6 +32,7 @@ mod hook_mail;
 mod inbound;
 pub mod inboxes;
 pub mod keys;
+pub mod links;
 pub mod local;
 pub mod look;
 pub mod messages;
@@ -48,6 +49,7 @@ mod questions;
 mod quote;
 mod read;
 pub mod receive;
+pub mod received;
 pub mod records;
 pub mod reply;
 mod returned;
@@ -69,6 +71,7 @@ mod vault;
 pub mod view;
 pub mod wait;
 pub mod ways;
+mod wording;
 
 use mailonce_core::{
     email::Channel,
