@@ -96,7 +96,8 @@ impl Engine {
     }
 
     async fn linked_email(&self, team: TeamId, id: EmailId, number: usize) -> Result<AttachmentBytes, Problem> {
-        let detail = self.store.email_detail(team, id).await.map_err(unavailable)?.ok_or_else(|| change::missing(id))?;
+        let detail =
+            self.store.email_detail(team, id).await.map_err(unavailable)?.ok_or_else(|| change::missing(id))?;
         let content = detail.body.as_deref().and_then(pack::unpack).ok_or_else(no_such_link)?;
         let file = content.attachments.into_iter().nth(number).ok_or_else(no_such_link)?;
         let content_type = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());

@@ -1,7 +1,7 @@
 //! Steps of telling others: endpoints, and what is owed to them.
 
 use mailonce_core::{
-    endpoint::{Tongue, AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointState, Filter, Start},
+    endpoint::{AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointState, Filter, Start, Tongue},
     id::{EndpointId, NodeId, TeamId},
     notice::{Answer, Notice, NoticeAttempt, NoticeQuery, NoticeSettle, Owed, Recovering, Recovery, Spread, Trouble},
     port::store::Once,

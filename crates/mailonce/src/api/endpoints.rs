@@ -210,7 +210,8 @@ pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) ->
     description.as_deref().map_or(Ok(()), |text| words("description", text))?;
     let after: Option<Option<Cursor>> = after.as_deref().map(after_of).transpose()?;
     let rate_per_s = rate_per_s.map(Some);
-    let dialect = word("dialect", dialect.as_deref(), &crate::dialects::NAMES).map_err(|fault| Problem::from(vec![fault]))?;
+    let dialect =
+        word("dialect", dialect.as_deref(), &crate::dialects::NAMES).map_err(|fault| Problem::from(vec![fault]))?;
     let tongue = dialect.map(|dialect| Tongue { dialect: dialect.to_owned(), types: Vec::new() });
     let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s, tongue };
     let asked = door.asked("endpoints", "", &app.engine.blind(&body.canonical()?));

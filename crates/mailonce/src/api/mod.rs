@@ -184,12 +184,7 @@ pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
 }
 
 /// The same beside an SMTP listener, whose figures are shown with the others.
-pub fn router_beside(
-    engine: Arc<Engine>,
-    echo: bool,
-    tally: Option<Arc<Tally>>,
-    public_url: Option<String>,
-) -> Router {
+pub fn router_beside(engine: Arc<Engine>, echo: bool, tally: Option<Arc<Tally>>, public_url: Option<String>) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router.route("/", get(system::front));
     if echo {

@@ -117,10 +117,7 @@ impl<C> Visitor<C> {
     /// What a call that is not a send asks for, if it brought a key.
     pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
         let key = self.key.clone()?;
-        Some(Asked {
-            name: KeyName::Given(key),
-            digest: mailonce_core::digest::of_operation(operation, path, body),
-        })
+        Some(Asked { name: KeyName::Given(key), digest: mailonce_core::digest::of_operation(operation, path, body) })
     }
 }
 

@@ -192,9 +192,13 @@ mod tests {
         let id = Uuid::from_u128(7).to_string();
         let good = Query { limit: text("100"), after: text(&id), before: None }.read().unwrap();
         assert_eq!((good.limit, good.place), (100, Place::After(Uuid::from_u128(7))));
-        for (limit, after, before) in
-            [(text("0"), None, None), (text("101"), None, None), (text("x"), None, None), (None, text("x"), None), (None, text(&id), text(&id))]
-        {
+        for (limit, after, before) in [
+            (text("0"), None, None),
+            (text("101"), None, None),
+            (text("x"), None, None),
+            (None, text("x"), None),
+            (None, text(&id), text(&id)),
+        ] {
             assert!(Query { limit, after, before }.read().is_err());
         }
     }

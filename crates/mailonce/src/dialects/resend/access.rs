@@ -43,7 +43,9 @@ pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> 
     let scopes = match permission.as_deref() {
         None | Some("full_access") => vec![Scope::Send, Scope::Read, Scope::Reply, Scope::Secrets, Scope::Admin],
         Some("sending_access") => vec![Scope::Send],
-        Some(_) => return Err(unfit("permission", "The `permission` must be `full_access` or `sending_access`.").into()),
+        Some(_) => {
+            return Err(unfit("permission", "The `permission` must be `full_access` or `sending_access`.").into());
+        }
     };
     let mut about = about(&name, scopes);
     if let Some(domain) = domain_id {

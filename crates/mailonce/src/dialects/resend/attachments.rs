@@ -146,7 +146,12 @@ pub(super) async fn list_sent(
 }
 
 /// `GET /emails/{id}/attachments/{aid}`.
-pub(super) async fn read_sent(State(app): State<App>, guest: Guest, Named((name, file), ..): Two, headers: HeaderMap) -> Answer {
+pub(super) async fn read_sent(
+    State(app): State<App>,
+    guest: Guest,
+    Named((name, file), ..): Two,
+    headers: HeaderMap,
+) -> Answer {
     let files = of_email(&app, &guest, &name).await?;
     one(&app, &guest, &headers, (files, &file))
 }

@@ -8,7 +8,10 @@ use mailonce_core::{
 use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, gone, id, json, list as listed, refuse::missing, thing};
+use super::{
+    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, gone, id, json, list as listed, refuse::missing,
+    thing,
+};
 use crate::{api::App, dialects::pages::FEW};
 
 #[derive(Serialize)]
@@ -25,12 +28,8 @@ struct RecordBody {
 impl From<&DnsEntry> for RecordBody {
     fn from(entry: &DnsEntry) -> Self {
         Self {
-            record: match entry.purpose {
-                "dkim" => "DKIM",
-                "spf" => "SPF",
-                "dmarc" => "DMARC",
-                _ => "Ownership",
-            },
+            // The dialect's words for records are a closed set: what proves goes with the keys, what advises with SPF.
+            record: if entry.required { "DKIM" } else { "SPF" },
             name: entry.name.clone(),
             kind: "TXT",
             ttl: "Auto",

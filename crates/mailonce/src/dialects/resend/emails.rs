@@ -15,10 +15,7 @@ use super::{
     refuse::{missing, unfit},
     thing,
 };
-use crate::{
-    api::App,
-    dialects::pages,
-};
+use crate::{api::App, dialects::pages};
 
 #[derive(Serialize)]
 struct TagBody {
@@ -159,4 +156,3 @@ pub(super) async fn cancel(State(app): State<App>, guest: Guest, Named(name, ..)
     let email = app.engine.cancel(&guest.caller, id(&name)?, asked).await?;
     Ok(thing("email", email.id))
 }
-

@@ -39,7 +39,7 @@ struct InboxBody {
 #[derive(Serialize)]
 struct Whole {
     object: &'static str,
-    domain_id: Option<String>,
+    domain_id: String,
     receiving_address: Option<String>,
     drafts: u32,
 }
@@ -73,6 +73,16 @@ async fn shown(app: &App, guest: &Guest, inbox: &Inbox) -> Result<InboxBody, Pro
         created_at,
         whole: None,
     })
+}
+
+/// The id of the inbox's domain; empty where the team has none of that name, or the caller may not know.
+async fn domain_id(app: &App, guest: &Guest, inbox: &Inbox) -> Result<String, Problem> {
+    if !guest.caller.key.may(Scope::Admin) {
+        return Ok(String::new());
+    }
+    let domains = app.engine.domains(&guest.caller, None, FEW).await?.rows;
+    let own = domains.iter().find(|domain| domain.name == inbox.domain());
+    Ok(own.map(|domain| domain.id.to_string()).unwrap_or_default())
 }
 
 #[derive(Deserialize)]
@@ -119,8 +129,10 @@ pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..
 /// `GET /inboxes/{id or address}`.
 pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
     let inbox = named(&app, &guest, &name).await?;
-    let whole = Whole { object: "inbox", domain_id: None, receiving_address: None, drafts: 0 };
-    let body = InboxBody { whole: Some(whole), ..shown(&app, &guest, &inbox).await? };
+    let domain_id = domain_id(&app, &guest, &inbox).await?;
+    let whole = Whole { object: "inbox", domain_id, receiving_address: None, drafts: 0 };
+    let mut body = InboxBody { whole: Some(whole), ..shown(&app, &guest, &inbox).await? };
+    body.name.get_or_insert_default();
     Ok(json(StatusCode::OK, &body))
 }
 

@@ -7,6 +7,7 @@ mod emails;
 mod inboxes;
 mod receiving;
 mod refuse;
+mod replies;
 mod send;
 mod threads;
 mod webhooks;
@@ -16,7 +17,7 @@ use axum::{
     Router,
     http::StatusCode,
     response::Response,
-    routing::{delete, get, post},
+    routing::{any, delete, get, post},
 };
 use mailonce_core::{
     email::Channel,
@@ -66,6 +67,9 @@ pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/emails", post(send::send).get(emails::list))
         .route("/emails/batch", post(send::batch))
+        // Words in the place of an id.
+        .route("/emails/metrics", any(no_such_path))
+        .route("/inboxes/{inbox}/threads/search", any(no_such_path))
         .route("/emails/{id}", get(emails::read).patch(emails::reschedule))
         .route("/emails/{id}/cancel", post(emails::cancel))
         .route("/emails/{id}/attachments", get(attachments::list_sent))
@@ -90,8 +94,8 @@ fn receiving_routes() -> Router<App> {
         .route("/inboxes/{inbox}/threads/{thread}", get(threads::read).patch(threads::change))
         .route("/inboxes/{inbox}/threads/{thread}/emails", get(threads::list_said))
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}", get(threads::read_said))
-        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/reply", post(threads::reply))
-        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/forward", post(threads::forward))
+        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/reply", post(replies::reply))
+        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/forward", post(replies::forward))
 }
 
 /// For those who manage a team.
@@ -111,11 +115,12 @@ fn managing_routes() -> Router<App> {
         .route("/api-keys/{id}", delete(access::remove))
 }
 
-async fn no_such_path(_: Guest) -> Refusal<Resend> {
+/// The body is read to its end, so that who still sends it hears the answer.
+async fn no_such_path(_: Guest, _: Body) -> Refusal<Resend> {
     Problem::new(Code::NotFound, "The requested endpoint does not exist.").into()
 }
 
-async fn no_such_method(_: Guest) -> Refusal<Resend> {
+async fn no_such_method(_: Guest, _: Body) -> Refusal<Resend> {
     Problem::new(Code::MethodNotAllowed, "Method is not allowed for the requested path.").into()
 }
 

@@ -67,7 +67,7 @@ struct Words {
     object: &'static str,
     html: Option<String>,
     text: Option<String>,
-    headers: Option<BTreeMap<String, String>>,
+    headers: BTreeMap<String, String>,
     raw: Option<RawBody>,
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn read(
     match shown.body {
         MessageWords::Full { text, html, headers, .. } => {
             (words.text, words.html) = (text, html);
-            words.headers = Some(headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect());
+            words.headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
         }
         MessageWords::Plain { text } => words.text = Some(text),
         MessageWords::Min { .. } | MessageWords::Gone => {}

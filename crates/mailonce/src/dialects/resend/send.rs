@@ -125,10 +125,9 @@ impl SendBody {
                 &format!("attachments[{n}].path"),
                 "Attachments are not fetched from a `path` here; send their `content`.",
             ))),
-            Some((n, _)) => Err(at_file(unfit(
-                &format!("attachments[{n}]"),
-                "Attachment must have either a `content` or `path`.",
-            ))),
+            Some((n, _)) => {
+                Err(at_file(unfit(&format!("attachments[{n}]"), "Attachment must have either a `content` or `path`.")))
+            }
             None => Ok(()),
         }
     }
@@ -194,6 +193,8 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get("x-batch-validation").map(|value| value.to_str().unwrap_or_default()) {
         None | Some("strict") => Ok(true),
         Some("permissive") => Ok(false),
-        Some(_) => Err(refuse::unfit("x-batch-validation", "The `x-batch-validation` must be `strict` or `permissive`.")),
+        Some(_) => {
+            Err(refuse::unfit("x-batch-validation", "The `x-batch-validation` must be `strict` or `permissive`."))
+        }
     }
 }

@@ -1,20 +1,18 @@
-//! Threads of an inbox in Resend's words: what was said, answering it and passing it on, once.
+//! Threads of an inbox in Resend's words: which there are, and what was said.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
     content::Content,
     conversation::thread::{Thread, ThreadEdit, ThreadQuery},
     email::Email,
-    id::{MessageId, ThreadId},
+    id::ThreadId,
     message::{Message, MessageState},
     problem::{Code, Problem},
     team::Scope,
 };
 use mailonce_engine::{
     messages::{Body as MessageWords, View},
-    reply::{ForwardRequest, ReplyRequest},
     threads::{Said, ThreadView},
-    view::Sent,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
@@ -28,11 +26,8 @@ use super::{
     refuse::{missing, unfit},
 };
 use crate::{
-    api::{App, wire::OneOrMany},
-    dialects::{
-        pages::{FEW, Rows},
-        with_news,
-    },
+    api::App,
+    dialects::pages::{FEW, Rows},
 };
 
 /// Threads that are looked through for a page.
@@ -158,7 +153,12 @@ async fn own(app: &App, guest: &Guest, (inbox, thread): (&str, &str)) -> Result<
 }
 
 /// `GET /inboxes/{inbox}/threads`.
-pub(super) async fn list(State(app): State<App>, guest: Guest, Named(name, ..): One, Queried(query, ..): Page) -> Answer {
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: Guest,
+    Named(name, ..): One,
+    Queried(query, ..): Page,
+) -> Answer {
     guest.caller.need(Scope::Read)?;
     let inbox = named(&app, &guest, &name).await?;
     let wish = query.read()?;
@@ -206,12 +206,19 @@ struct MoveBody {
 }
 
 /// `PATCH /inboxes/{inbox}/threads/{thread}`. The archive is where threads are with which nothing is left to do.
-pub(super) async fn change(State(app): State<App>, guest: Guest, Named((inbox, thread), ..): Two, body: Body) -> Answer {
+pub(super) async fn change(
+    State(app): State<App>,
+    guest: Guest,
+    Named((inbox, thread), ..): Two,
+    body: Body,
+) -> Answer {
     guest.caller.need(Scope::Reply)?;
     let mut view = own(&app, &guest, (&inbox, &thread)).await?;
     let MoveBody { read, folder } = body.parse()?;
     if read.is_some() {
-        return Err(unfit("read", "Threads are read here when they are answered or archived; move them by `folder`.").into());
+        return Err(
+            unfit("read", "Threads are read here when they are answered or archived; move them by `folder`.").into()
+        );
     }
     let handled = match folder.as_deref() {
         Some("archive") => true,
@@ -316,7 +323,7 @@ pub(super) async fn list_said(
 }
 
 /// One thing that was said in the thread of a path.
-async fn own_said(
+pub(super) async fn own_said(
     app: &App,
     guest: &Guest,
     (inbox, thread, email): (&str, &str, &str),
@@ -328,121 +335,11 @@ async fn own_said(
 }
 
 /// `GET /inboxes/{inbox}/threads/{thread}/emails/{email}`.
-pub(super) async fn read_said(State(app): State<App>, guest: Guest, Named((inbox, thread, email), ..): Three) -> Answer {
+pub(super) async fn read_said(
+    State(app): State<App>,
+    guest: Guest,
+    Named((inbox, thread, email), ..): Three,
+) -> Answer {
     let said = own_said(&app, &guest, (&inbox, &thread, &email)).await?;
     Ok(json(StatusCode::OK, &said_body(&app, &guest, &said).await?))
-}
-
-/// The message that is to be answered or passed on.
-async fn answerable(app: &App, guest: &Guest, path: (&str, &str, &str)) -> Result<MessageId, Refusal<Resend>> {
-    guest.caller.need(Scope::Reply)?;
-    match own_said(app, guest, path).await? {
-        Said::Message(message) => Ok(message.id),
-        Said::Email(_) => Err(unfit("email_id", "Only an email that was received can be answered or forwarded.").into()),
-    }
-}
-
-/// Wishes that an answer here cannot carry. What is left out or null wishes nothing.
-#[derive(Deserialize)]
-struct Extras {
-    #[serde(default)]
-    bcc: Option<IgnoredAny>,
-    #[serde(default)]
-    subject: Option<IgnoredAny>,
-    #[serde(default)]
-    attachments: Option<IgnoredAny>,
-    #[serde(default)]
-    headers: Option<IgnoredAny>,
-}
-
-impl Extras {
-    fn check(&self) -> Result<(), Problem> {
-        let given = [
-            ("bcc", self.bcc.is_some()),
-            ("subject", self.subject.is_some()),
-            ("attachments", self.attachments.is_some()),
-            ("headers", self.headers.is_some()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((field, _)) => Err(unfit(field, format!("An answer cannot have `{field}` here; leave it out."))),
-            None => Ok(()),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct ReplyBody {
-    #[serde(default)]
-    text: Option<String>,
-    #[serde(default)]
-    html: Option<String>,
-    #[serde(default)]
-    reply_all: Option<bool>,
-    #[serde(default)]
-    cc: Option<IgnoredAny>,
-    #[serde(flatten)]
-    extras: Extras,
-}
-
-#[derive(Serialize)]
-struct SentBody {
-    id: String,
-}
-
-fn sent(sent: &Sent) -> Answer {
-    Ok(with_news([sent], json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
-}
-
-/// `POST …/emails/{email}/reply`. A message is answered once: the second answer gets the id of the first.
-pub(super) async fn reply(
-    State(app): State<App>,
-    guest: Guest,
-    Named((inbox, thread, email), ..): Three,
-    body: Body,
-) -> Answer {
-    let message = answerable(&app, &guest, (&inbox, &thread, &email)).await?;
-    let ReplyBody { text, html, reply_all, cc, extras } = body.parse()?;
-    extras.check()?;
-    if cc.is_some() {
-        return Err(unfit("cc", "An answer cannot have `cc` here; use `reply_all`, or leave it out.").into());
-    }
-    if text.is_none() && html.is_none() {
-        return Err(missing("html` or `text").into());
-    }
-    let request = ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: guest.key, ..ReplyRequest::default() };
-    sent(&app.engine.reply(&guest.caller, message, request).await?)
-}
-
-#[derive(Deserialize)]
-struct ForwardBody {
-    #[serde(default)]
-    to: OneOrMany,
-    #[serde(default)]
-    cc: OneOrMany,
-    #[serde(default)]
-    text: Option<String>,
-    #[serde(default)]
-    html: Option<IgnoredAny>,
-    #[serde(flatten)]
-    extras: Extras,
-}
-
-/// `POST …/emails/{email}/forward`.
-pub(super) async fn forward(
-    State(app): State<App>,
-    guest: Guest,
-    Named((inbox, thread, email), ..): Three,
-    body: Body,
-) -> Answer {
-    let message = answerable(&app, &guest, (&inbox, &thread, &email)).await?;
-    let ForwardBody { to, cc, text, html, extras } = body.parse()?;
-    extras.check()?;
-    if html.is_some() {
-        return Err(unfit("html", "Words before a forwarded email are `text` here.").into());
-    }
-    if to.0.is_empty() {
-        return Err(missing("to").into());
-    }
-    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease: None, key: guest.key };
-    sent(&app.engine.forward(&guest.caller, message, request).await?)
 }

@@ -222,7 +222,12 @@ async fn event_body(app: &App, guest: &Guest, notice: &Notice) -> Result<Option<
 }
 
 /// `GET /webhooks/{id}/events`, those of the latest events first.
-pub(super) async fn events(State(app): State<App>, guest: Guest, Named(name, ..): One, Queried(query, ..): Page) -> Answer {
+pub(super) async fn events(
+    State(app): State<App>,
+    guest: Guest,
+    Named(name, ..): One,
+    Queried(query, ..): Page,
+) -> Answer {
     let endpoint = own(&app, &guest, &name).await?;
     let wish = query.read()?;
     let (mut all, mut before) = (Vec::new(), None);

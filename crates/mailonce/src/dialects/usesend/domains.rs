@@ -38,6 +38,7 @@ impl From<&DnsEntry> for RecordBody {
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "the dialect has them")]
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DomainBody {
@@ -153,5 +154,8 @@ struct RemovedBody {
 pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
     let domain = numbered(&app, &guest, &name).await?;
     app.engine.remove_domain(&guest.caller, domain.id).await?;
-    Ok(json(StatusCode::OK, &RemovedBody { id: number(domain.id.0), success: true, message: "Domain deleted successfully" }))
+    Ok(json(
+        StatusCode::OK,
+        &RemovedBody { id: number(domain.id.0), success: true, message: "Domain deleted successfully" },
+    ))
 }

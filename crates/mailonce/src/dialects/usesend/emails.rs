@@ -4,7 +4,7 @@ use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
     content::Content,
     email::{Email, EmailState},
-    handoff::{Outcome, State as HandoffState},
+    handoff::{Outcome, Says, State as HandoffState},
     id::EmailId,
     port::store::EmailQuery,
     problem::{Code, Problem},
@@ -47,6 +47,17 @@ fn ended(outcome: Outcome) -> &'static str {
     }
 }
 
+/// The dialect's word for what a fact says, where it is more than the answer to an attempt.
+fn shown(says: Says) -> Option<&'static str> {
+    match says {
+        Says::Delivered => Some("DELIVERED"),
+        Says::Delayed => Some("DELIVERY_DELAYED"),
+        Says::Bounced => Some("BOUNCED"),
+        Says::Complained => Some("COMPLAINED"),
+        _ => None,
+    }
+}
+
 /// What happened to an email, in order and in the dialect's words.
 fn happenings(view: &EmailView) -> Vec<HappenedBody> {
     let email = &view.detail.email;
@@ -54,6 +65,9 @@ fn happenings(view: &EmailView) -> Vec<HappenedBody> {
     let mut facts = vec![(email.head.created_at, if was_scheduled { "SCHEDULED" } else { "QUEUED" })];
     for attempt in &view.detail.attempts {
         facts.extend(attempt.outcome.map(|outcome| (attempt.ended_at.unwrap_or(attempt.at), ended(outcome))));
+    }
+    for fact in &view.detail.evidence {
+        facts.extend(shown(fact.says).map(|word| (fact.at, word)));
     }
     let end = status(email.state());
     if let Some(at) = email.settled_at.filter(|_| facts.iter().all(|(_, word)| *word != end)) {
@@ -178,7 +192,8 @@ impl ListQuery {
         let limit = count("limit", self.limit.as_deref(), PAGE_ROWS, PAGE_ROWS)?;
         let page = count("page", self.page.as_deref(), DEEPEST / limit, 1)?;
         let time = |field: &str, text: Option<&str>| {
-            let read = text.map(|text| Time::parse(text).ok_or_else(|| bad(field, format!("{field} is an ISO 8601 time"))));
+            let read =
+                text.map(|text| Time::parse(text).ok_or_else(|| bad(field, format!("{field} is an ISO 8601 time"))));
             read.transpose()
         };
         let since = time("startDate", self.start_date.as_deref())?;
@@ -232,7 +247,8 @@ struct RescheduleBody {
 pub(super) async fn reschedule(State(app): State<App>, guest: Guest, Named(name, ..): One, body: Body) -> Answer {
     guest.caller.need(Scope::Send)?;
     let id = email_id(&name)?;
-    let text = body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| bad("scheduledAt", "scheduledAt is required"))?;
+    let text =
+        body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| bad("scheduledAt", "scheduledAt is required"))?;
     let at = Time::parse(&text).ok_or_else(|| bad("scheduledAt", "scheduledAt is an ISO 8601 time"))?;
     let email = app.engine.reschedule(&guest.caller, id, &Schedule::At(at)).await.map_err(in_words)?;
     Ok(json(StatusCode::OK, &SentBody { email_id: email.id.to_string() }))

@@ -69,12 +69,13 @@ pub(super) fn routes() -> Router<App> {
         .method_not_allowed_fallback(no_such_method)
 }
 
-async fn no_such_path(_: Guest) -> Refusal<Usesend> {
+/// The body is read to its end, so that who still sends it hears the answer.
+async fn no_such_path(_: Guest, _: Body) -> Refusal<Usesend> {
     let detail = "This route is not available here: mailonce sends and receives email, and has no contacts, campaigns or analytics";
     Problem::new(Code::NotFound, detail).into()
 }
 
-async fn no_such_method(_: Guest) -> Refusal<Usesend> {
+async fn no_such_method(_: Guest, _: Body) -> Refusal<Usesend> {
     Problem::new(Code::MethodNotAllowed, "This path does not take this method").into()
 }
 

@@ -70,7 +70,9 @@ fn signature(secret: &[u8], at: &str, body: &str) -> Option<String> {
     mac.update(at.as_bytes());
     mac.update(b".");
     mac.update(body.as_bytes());
-    let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
+    let sum = mac.finalize().into_bytes();
+    let digits: String = sum.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
     Some(format!("v1={digits}"))
 }
 

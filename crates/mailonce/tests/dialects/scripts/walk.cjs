@@ -33,11 +33,11 @@ function watch(client, hidden) {
     const original = thing[name];
     thing[name] = function (...words) {
       const answer = original.apply(thing, words);
-      if (!(answer instanceof Promise)) {
+      if (typeof answer?.then !== "function") {
         worked.add(dotted);
         return answer;
       }
-      return answer.then((value) => {
+      return Promise.resolve(answer).then((value) => {
         if (value && value.error === null && value.data !== undefined) worked.add(dotted);
         return value;
       });
