@@ -102,9 +102,8 @@ mod tests {
 
     #[test]
     fn the_secret_signs_as_it_is_written() {
-        // openssl dgst -sha256 -hmac 'whsec_YWJj' over `1.{}`.
-        let signed = signature(b"abc", "1", "{}").unwrap();
-        assert!(signed.starts_with("v1=") && signed.len() == 3 + 64);
-        assert_ne!(signed, signature(b"abc", "2", "{}").unwrap());
+        // As Python's hmac has it, under `whsec_YWJj`.
+        let expected = "v1=87b37e8e7e5f6cc2f1c973d388e5d2fdd0e1048a785d9c0dff4fdcc0e34d8a3d";
+        assert_eq!(signature(b"abc", "1", "{}").as_deref(), Some(expected));
     }
 }
