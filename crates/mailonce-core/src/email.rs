@@ -120,6 +120,17 @@ words! {
         Batch = "batch",
         /// The command line.
         Cli = "cli",
+        /// Resend's dialect.
+        Resend = "resend",
+        /// useSend's dialect.
+        Usesend = "usesend",
+    }
+}
+
+impl Channel {
+    /// Whether a call came in the words of another service.
+    pub fn is_dialect(self) -> bool {
+        matches!(self, Self::Resend | Self::Usesend)
     }
 }
 

@@ -5,7 +5,9 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
-    endpoint::{AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointSecret, EndpointState, Filter, Start},
+    endpoint::{
+        AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointSecret, EndpointState, Filter, Start, Tongue,
+    },
     event::Cursor,
     id::{EndpointId, InboxId, TeamId},
     limits,
@@ -50,6 +52,8 @@ pub struct EndpointWish {
     pub rate_per_s: Option<Option<u32>>,
     /// Whether notices of messages carry their text.
     pub bodies: Option<bool>,
+    /// In whose words.
+    pub tongue: Option<Tongue>,
 }
 
 /// An endpoint with a secret that is shown this once.
@@ -193,6 +197,7 @@ impl Engine {
             rate_per_s: None,
             version: WIRE_VERSION.to_owned(),
             bodies: false,
+            tongue: None,
         };
         if wish.url.is_none() {
             return Err(fault("url", "is missing"));
@@ -244,6 +249,9 @@ impl Engine {
             };
             about.headers = headers.into_iter().map(seal).collect::<Result<_, _>>()?;
         }
+        if let Some(tongue) = wish.tongue {
+            about.tongue = Some(tongue);
+        }
         if let Some(rate) = wish.rate_per_s {
             if rate.is_some_and(|rate| !(1..=FASTEST).contains(&rate)) {
                 return Err(fault("rate_per_s", format!("is 1 to {FASTEST}")));
@@ -268,6 +276,15 @@ impl Engine {
     pub(crate) fn endpoint_secrets(&self, endpoint: &Endpoint, now: Time) -> Option<Vec<Vec<u8>>> {
         let open = |secret: &EndpointSecret| self.unseal(place(endpoint.team, endpoint.id, "endpoint"), &secret.sealed);
         endpoint.about.live_secrets(now).map(open).collect()
+    }
+
+    /// The secret that signs now, of an endpoint whose dialect shows it.
+    pub async fn endpoint_secret(&self, caller: &Caller, id: EndpointId) -> Result<Option<String>, Problem> {
+        caller.need(Scope::Admin)?;
+        let endpoint = self.endpoint(caller, id).await?;
+        let shown = endpoint.about.tongue.is_some();
+        let secrets = shown.then(|| self.endpoint_secrets(&endpoint, self.now())).flatten();
+        Ok(secrets.and_then(|secrets| secrets.first().map(|bytes| secret_text(bytes))))
     }
 
     /// The custom headers, opened.

@@ -33,6 +33,7 @@ mod hook_mail;
 mod inbound;
 pub mod inboxes;
 pub mod keys;
+pub mod links;
 pub mod local;
 pub mod look;
 pub mod messages;
@@ -49,6 +50,7 @@ mod questions;
 mod quote;
 mod read;
 pub mod receive;
+pub mod received;
 pub mod records;
 pub mod reply;
 mod returned;
@@ -70,6 +72,7 @@ mod vault;
 pub mod view;
 pub mod wait;
 pub mod ways;
+mod wording;
 
 use mailonce_core::{
     email::Channel,

@@ -39,6 +39,16 @@ impl Engine {
         found.ok_or_else(|| missing_notice(id))
     }
 
+    /// What a notice says in the words of its endpoint's dialect; `None` when that has no word for it, or the event is
+    /// no longer kept.
+    pub async fn notice_words(&self, caller: &Caller, notice: &Notice) -> Result<Option<String>, Problem> {
+        let endpoint = self.endpoint(caller, notice.endpoint).await?;
+        let events = self.store.events(caller.team.id, notice.seq.saturating_sub(1), 1).await.map_err(unavailable)?;
+        let Some(event) = events.first().filter(|event| event.seq == notice.seq) else { return Ok(None) };
+        let worded = self.worded(&endpoint, (event, notice), self.now()).await.map_err(unavailable)?;
+        Ok(worded.map(|worded| worded.body))
+    }
+
     /// Tells a notice again, at once and under its id.
     pub async fn replay_notice(&self, caller: &Caller, id: NoticeId, asked: Option<Asked>) -> Result<Notice, Problem> {
         caller.need(Scope::Admin)?;

@@ -21,7 +21,11 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{Engine, holder::Name};
+use crate::{
+    Engine,
+    holder::Name,
+    wording::{ToPost, untold},
+};
 
 /// Events looked at in one transaction.
 const SPREAD_AT_ONCE: usize = 512;
@@ -263,16 +267,24 @@ impl Engine {
         crate::failpoint!("notice-leased");
         let at = self.now();
         let endpoint = desk.endpoint();
-        let body = self.told_to(&endpoint, &owed.event).await;
-        let told = match self.post_to(&endpoint, owed.notice.id.to_string(), body, at) {
-            Some(post) => {
+        let refused = |trouble, why: &str| Told { answer: Err((trouble, why.to_owned())), ms: 0 };
+        let told = match self.to_post(&endpoint, &owed, at).await {
+            ToPost::This(post) => {
                 crate::failpoint!("notice-posting");
-                self.outside.notify.post(post).await
+                Ok(self.outside.notify.post(post).await)
             }
-            None => Told { answer: Err((Trouble::Blocked, "the secrets cannot be opened".into())), ms: 0 },
+            ToPost::Sealed => Ok(refused(Trouble::Blocked, "the secrets cannot be opened")),
+            ToPost::Later(error) => {
+                tracing::warn!(%error, "reading what a notice is about");
+                Ok(refused(Trouble::Broken, "the ledger could not tell what it is about"))
+            }
+            ToPost::Nothing(why) => Err(why),
         };
         crate::failpoint!("notice-answered");
-        let (attempt, answer) = self.understood(&owed, told, at);
+        let (attempt, answer) = match told {
+            Ok(told) => self.understood(&owed, told, at),
+            Err(why) => untold(&owed, why, at),
+        };
         desk.heard(matches!(answer, Answer::Delivered | Answer::Dropped));
         self.metrics.told(answer, attempt.trouble);
         let settle =

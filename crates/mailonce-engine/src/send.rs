@@ -123,7 +123,7 @@ impl Engine {
         let mut wish = self.wish(caller, named, now);
         let SendRequest { content, intent, .. } = &named.request;
         let keyed = (named.is_keyed(), intent.as_ref());
-        wish.care = self.care(caller.team.id, content, keyed, hold, now).await?;
+        wish.care = self.care(caller, content, keyed, hold, now).await?;
         Ok(wish)
     }
 
@@ -340,13 +340,14 @@ impl Engine {
         strict: bool,
     ) -> Result<BatchAnswer, Problem> {
         let now = self.now();
-        let caller = &Caller { channel: Channel::Batch, ..caller.clone() };
+        let channel = if caller.channel.is_dialect() { caller.channel } else { Channel::Batch };
+        let caller = &Caller { channel, ..caller.clone() };
         let digest = batch_digest(&items, strict);
         let mut faults = Vec::new();
         let (mut named, mut held) = (BTreeMap::new(), BTreeMap::new());
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
-            self.metrics.attempted(Channel::Batch);
+            self.metrics.attempted(channel);
             match self.name_item(caller, key.as_ref(), index, item, now).await {
                 Ok((item, hold)) => {
                     held.extend(hold.map(|guard| (index, guard)));
@@ -363,20 +364,22 @@ impl Engine {
             named.remove(&index);
             faults.push((index, problem));
         }
+        // The batch is known for as long as any of its items.
+        let memory = named.values().map(|item| item.request.ttl.unwrap_or(ttl::DEFAULT).0).max().unwrap_or_default();
         // A batch without one good item is a validation error, and those do not bind the key.
         let operation = key.filter(|_| !named.is_empty()).map(|key| Operation {
             team: caller.team.id,
             key: KeyName::Given(key).hash(caller.team.id),
             digest,
             answer: Vec::new(),
-            expires_at: now.plus(ttl::DEFAULT.0),
+            expires_at: now.plus(memory),
         });
         let mut wishes = Vec::with_capacity(named.len());
         for (index, item) in &named {
             let mut wish = self.wish(caller, item, now);
             let keyed = (item.is_keyed(), item.request.intent.as_ref());
             let hold = held.get(index).copied();
-            wish.care = self.care(caller.team.id, &item.request.content, keyed, hold, now).await?;
+            wish.care = self.care(caller, &item.request.content, keyed, hold, now).await?;
             wishes.push(wish);
         }
         let batch = BatchWish { team: caller.team.id, operation, items: wishes, strict };

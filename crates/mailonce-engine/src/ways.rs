@@ -12,6 +12,7 @@ use mailonce_core::{
         notify::{Mute, Notify},
         store::Envelope,
         transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
+        wording::{Monoglot, Wording},
     },
 };
 use std::{
@@ -63,6 +64,8 @@ pub struct Outside {
     pub collect: Arc<dyn Collect>,
     /// Tells endpoints.
     pub notify: Arc<dyn Notify>,
+    /// Words for endpoints that want to be told as another service would.
+    pub wording: Arc<dyn Wording>,
     /// Domains of this installation, where any team may have inboxes.
     pub local_domains: Vec<String>,
     /// Asks whether senders are who they say. Nobody is asked without one.
@@ -85,6 +88,7 @@ impl Default for Outside {
             fetch: Arc::new(Offline),
             collect: Arc::new(Offline),
             notify: Arc::new(Mute),
+            wording: Arc::new(Monoglot),
             local_domains: Vec::new(),
             authenticator: None,
         }

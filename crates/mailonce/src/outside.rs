@@ -73,6 +73,7 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
         collect: Arc::new(collector(config)?),
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
         notify: Arc::new(webhooks(config)?),
+        wording: Arc::new(crate::dialects::Wordings),
     })
 }
 

@@ -126,7 +126,7 @@ pub async fn serve(
     let (closing, closed) = watch::channel(false);
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
     let (post, tally) = post.unzip();
-    let router = api::router_beside(Arc::clone(&engine), echo, tally);
+    let router = api::router_beside(Arc::clone(&engine), echo, tally, config.public_url.clone());
     let graceful = GracefulShutdown::new();
     let outcome = tokio::select! {
         () = stop => Ok(()),

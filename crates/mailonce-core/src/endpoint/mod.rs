@@ -73,6 +73,16 @@ pub struct EndpointSecret {
     pub ends_at: Option<Time>,
 }
 
+/// In whose words an endpoint is told of events, when not in ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tongue {
+    /// The dialect.
+    pub dialect: String,
+    /// The types that are wanted, in the words of the dialect; every one that it has when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<String>,
+}
+
 /// What a person says of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AboutEndpoint {
@@ -99,6 +109,9 @@ pub struct AboutEndpoint {
     /// Whether notices of messages carry their text.
     #[serde(default)]
     pub bodies: bool,
+    /// In whose words it is told, when not in ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tongue: Option<Tongue>,
 }
 
 impl AboutEndpoint {

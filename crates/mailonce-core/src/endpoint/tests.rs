@@ -16,6 +16,7 @@ fn about(events: &[&str]) -> AboutEndpoint {
         rate_per_s: None,
         version: "2026-11-15".into(),
         bodies: false,
+        tongue: None,
     }
 }
 

@@ -9,6 +9,7 @@ pub mod notices;
 pub mod notify;
 pub mod store;
 pub mod transport;
+pub mod wording;
 
 use crate::time::Time;
 

@@ -1,7 +1,7 @@
 //! Steps of telling others: endpoints, and what is owed to them.
 
 use mailonce_core::{
-    endpoint::{AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointState, Filter, Start},
+    endpoint::{AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointState, Filter, Start, Tongue},
     id::{EndpointId, NodeId, TeamId},
     notice::{Answer, Notice, NoticeAttempt, NoticeQuery, NoticeSettle, Owed, Recovering, Recovery, Spread, Trouble},
     port::store::Once,
@@ -23,6 +23,7 @@ pub(super) fn wanting(events: &[&str]) -> AboutEndpoint {
         rate_per_s: Some(7),
         version: "2026-11-15".into(),
         bodies: true,
+        tongue: Some(Tongue { dialect: "resend".into(), types: vec!["email.sent".into()] }),
     }
 }
 

@@ -48,7 +48,7 @@ impl Door {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, credential) = text.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(credential.trim()).filter(|credential| !credential.is_empty())
@@ -61,7 +61,7 @@ fn channel(headers: &HeaderMap) -> Channel {
 }
 
 /// A key that breaks the rules is refused, never ignored.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Problem> {
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Problem> {
     let invalid = |detail: &str| Problem::field(Code::InvalidKey, "Idempotency-Key", detail);
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -80,23 +80,23 @@ impl FromRequest<App> for RawBody {
 
     async fn from_request(request: Request, _: &App) -> Result<Self, Refused> {
         check_media_type(request.headers())?;
-        read(request.into_body()).await.map(Self)
+        Ok(Self::read(request).await?)
     }
 }
 
-async fn read(body: Body) -> Result<Bytes, Refused> {
+async fn read(body: Body) -> Result<Bytes, Problem> {
     let reading = axum::body::to_bytes(body, limits::BODY_BYTES);
     let read = tokio::time::timeout(BODY_TIME, reading).await.map_err(|_late| {
         Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()))
     })?;
-    Ok(read.map_err(|error| {
+    read.map_err(|error| {
         let text = error.to_string();
         if text.contains("length limit") {
             Problem::new(Code::TooLarge, format!("the body is larger than {} bytes", limits::BODY_BYTES))
         } else {
             Problem::new(Code::InvalidJson, format!("the body broke off: {text}"))
         }
-    })?)
+    })
 }
 
 /// JSON, or undeclared. A form is a mistake worth naming.
@@ -111,6 +111,11 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 impl RawBody {
+    /// Reads a body of any declared type.
+    pub(crate) async fn read(request: Request) -> Result<Self, Problem> {
+        read(request.into_body()).await.map(Self)
+    }
+
     /// Reads the body as JSON of this shape.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         parse(&self.0)

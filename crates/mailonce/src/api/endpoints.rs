@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointReason, EndpointState, Filter},
+    endpoint::{Endpoint, EndpointReason, EndpointState, Filter, Tongue},
     event::Cursor,
     id::EndpointId,
     problem::{Code, FieldError, Problem},
@@ -19,7 +19,7 @@ use super::{
     door::{Door, RawBody},
     events::after_of,
     records::{PageQuery, made},
-    wire::{given, words},
+    wire::{given, word, words},
 };
 
 /// An endpoint to make.
@@ -52,6 +52,10 @@ pub(super) struct NewEndpointBody {
     /// Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event.
     #[serde(default)]
     after: Option<String>,
+    /// In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no
+    /// word for are not told.
+    #[serde(default)]
+    dialect: Option<String>,
 }
 
 /// What to change. What is left out stays.
@@ -119,6 +123,8 @@ pub(super) struct EndpointBody {
     secrets: usize,
     /// The wire format that it was made with.
     version: String,
+    /// In whose words it is told, when not in ours.
+    dialect: Option<String>,
     rev: u32,
     created_at: String,
     /// `whsec_…`, when it was just made.
@@ -169,6 +175,7 @@ impl EndpointBody {
             cursor: app.engine.cursor(endpoint.cursor).to_string(),
             secrets,
             version: about.version,
+            dialect: about.tongue.map(|tongue| tongue.dialect),
             rev: endpoint.rev,
             created_at: endpoint.created_at.to_string(),
             secret,
@@ -206,12 +213,15 @@ async fn own(app: &App, door: &Door, text: &str) -> Result<EndpointId, Problem> 
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, bodies, secret, after } =
+    let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, bodies, secret, after, dialect } =
         body.parse()?;
     description.as_deref().map_or(Ok(()), |text| words("description", text))?;
     let after: Option<Option<Cursor>> = after.as_deref().map(after_of).transpose()?;
     let rate_per_s = rate_per_s.map(Some);
-    let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s, bodies };
+    let dialect =
+        word("dialect", dialect.as_deref(), &crate::dialects::NAMES).map_err(|fault| Problem::from(vec![fault]))?;
+    let tongue = dialect.map(|dialect| Tongue { dialect: dialect.to_owned(), types: Vec::new() });
+    let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s, bodies, tongue };
     let asked = door.asked("endpoints", "", &app.engine.blind(&body.canonical()?));
     let shown = app.engine.create_endpoint(&door.caller, wish, (secret, after), asked).await?;
     Ok(made(shown.first, Json(EndpointBody::shown(&app, shown))))
@@ -245,7 +255,7 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
     let id = own(&app, &door, &id).await?;
     let EndpointPatchBody { url, events, inboxes, description, headers, rate_per_s, bodies, rev } = body.parse()?;
     description.as_deref().map_or(Ok(()), |text| words("description", text))?;
-    let wish = EndpointWish { url, description, events, inboxes, headers, rate_per_s, bodies };
+    let wish = EndpointWish { url, description, events, inboxes, headers, rate_per_s, bodies, tongue: None };
     let endpoint = app.engine.change_endpoint(&door.caller, id, wish, rev).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }

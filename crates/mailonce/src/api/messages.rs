@@ -420,7 +420,7 @@ pub(super) async fn raw(State(app): State<App>, door: Door, PathOf(id): PathOf) 
 }
 
 /// What a stranger sent is never shown by a browser as a page of ours.
-fn as_a_file(response: &mut axum::response::Response, name: &str) {
+pub(crate) fn as_a_file(response: &mut axum::response::Response, name: &str) {
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_. ".contains(*c)).collect();
     let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\""));
     let headers = response.headers_mut();

@@ -4,7 +4,7 @@ mod access;
 mod artifacts;
 mod detail;
 mod domains;
-mod door;
+pub(crate) mod door;
 mod emails;
 mod endpoints;
 mod error_pages;
@@ -14,7 +14,7 @@ mod handoff;
 mod hooks;
 mod inboxes;
 mod keys;
-mod messages;
+pub(crate) mod messages;
 mod next;
 mod notices;
 mod problem;
@@ -27,7 +27,7 @@ mod stream;
 mod suppressions;
 mod system;
 mod threads;
-mod wire;
+pub(crate) mod wire;
 
 use axum::{
     Router,
@@ -58,6 +58,8 @@ pub struct App {
     pub engine: Arc<Engine>,
     /// What the SMTP listener counts, where there is one.
     pub tally: Option<Arc<Tally>>,
+    /// Where callers reach it from outside, when an operator says.
+    pub public_url: Option<String>,
 }
 
 /// What every handler gives back.
@@ -178,21 +180,22 @@ fn operating() -> OpenApiRouter<App> {
 
 /// The whole API over an engine. `echo` adds the bare route that benchmarks compare with.
 pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
-    router_beside(engine, echo, None)
+    router_beside(engine, echo, None, None)
 }
 
 /// The same beside an SMTP listener, whose figures are shown with the others.
-pub fn router_beside(engine: Arc<Engine>, echo: bool, tally: Option<Arc<Tally>>) -> Router {
+pub fn router_beside(engine: Arc<Engine>, echo: bool, tally: Option<Arc<Tally>>, public_url: Option<String>) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router.route("/", get(system::front));
     if echo {
         router = router.route("/bench/echo", post(bench_echo));
     }
     router
+        .merge(crate::dialects::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(CatchPanicLayer::custom(after_panic))
-        .with_state(App { engine, tally })
+        .with_state(App { engine, tally, public_url })
 }
 
 /// The bare route: the same parsing and writing of JSON, and nothing else.

@@ -4,13 +4,13 @@ use mailonce_transport::{guard::Reach, webhook::Webhooks};
 use serde_json::{Value, json};
 use std::{
     io::Write as _,
-    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
+    packages::{npm, python},
     receiver::Hall,
     world::{World, mail},
 };
@@ -58,40 +58,6 @@ for case in json.load(sys.stdin)["deliveries"]:
             raise SystemExit("a forged delivery was believed")
 print(checked)
 "#;
-
-fn must(what: &str, command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{what} is needed for this test: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what} is needed for this test and failed: {said}");
-}
-
-/// A folder of our own with the libraries of npm in it, made once and kept under `target/`.
-fn node_home() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifiers-npm");
-    if !home.join("ready").exists() {
-        std::fs::create_dir_all(&home).unwrap();
-        let packages = ["standardwebhooks@1.1.1", "svix@1.99.1"];
-        must(
-            "npm",
-            Command::new("npm").args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&home).args(packages),
-        );
-        std::fs::write(home.join("ready"), "").unwrap();
-    }
-    home
-}
-
-/// A Python of our own with the libraries of PyPI in it.
-fn python() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifiers-pypi");
-    let python = home.join("bin/python");
-    if !home.join("ready").exists() {
-        must("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home));
-        let packages = ["standardwebhooks==1.1.0", "svix==2.9.1"];
-        must("pip", Command::new(&python).args(["-m", "pip", "install", "-q"]).args(packages));
-        std::fs::write(home.join("ready"), "").unwrap();
-    }
-    python
-}
 
 /// Runs a verifier over the deliveries. How many checks it made.
 fn run(command: &mut Command, cases: &Value) -> usize {
@@ -146,7 +112,8 @@ async fn the_official_verifiers_believe_every_delivery_and_no_forgery() {
     let cases = json!({ "deliveries": deliveries });
     // Two libraries, each with every secret, another body and another id.
     let checks = 6 * 2 * (3 + 2);
-    let home = node_home();
+    let home = npm("verifiers-npm", &["standardwebhooks@1.1.1", "svix@1.99.1"]);
     assert_eq!(run(Command::new("node").args(["-e", NODE]).current_dir(home), &cases), checks);
-    assert_eq!(run(Command::new(python()).args(["-c", PYTHON]), &cases), checks);
+    let python = python("verifiers-pypi", &["standardwebhooks==1.1.0", "svix==2.9.1"]);
+    assert_eq!(run(Command::new(python).args(["-c", PYTHON]), &cases), checks);
 }

@@ -124,6 +124,7 @@ async fn listening(node: &Postgres) -> Endpoint {
         rate_per_s: None,
         version: "2026-11-15".into(),
         bodies: false,
+        tongue: None,
     };
     let endpoint = Endpoint::new(EndpointId(wish(None).id.0), TEAM, about, NOW);
     match node.create_endpoint(endpoint, Start::After(0), None).await.unwrap() {

@@ -1,0 +1,60 @@
+//! How an event is told to an endpoint that wants to hear it in the words of another service.
+
+use crate::{
+    content::Content, email::Email, endpoint::Endpoint, event::Event, message::Message, notice::Notice, time::Time,
+};
+
+/// An event that is owed to an endpoint, with everything that may be said of it.
+#[derive(Debug)]
+pub struct Telling<'a> {
+    /// What happened.
+    pub event: &'a Event,
+    /// That it is owed, and how often it was tried.
+    pub notice: &'a Notice,
+    /// To whom.
+    pub endpoint: &'a Endpoint,
+    /// The email it is about.
+    pub email: Option<EmailTold>,
+    /// The message it is about.
+    pub message: Option<Message>,
+    /// Secrets of the endpoint, newest first.
+    pub secrets: &'a [Vec<u8>],
+    /// When this attempt is made.
+    pub at: Time,
+}
+
+/// An email that something is told of.
+#[derive(Debug)]
+pub struct EmailTold {
+    /// The email as it is now.
+    pub email: Email,
+    /// Its Message-ID, with angle brackets.
+    pub message_id: String,
+    /// Its words, while they are kept.
+    pub content: Option<Content>,
+}
+
+/// An event in other words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worded {
+    /// JSON.
+    pub body: String,
+    /// Headers beside the usual ones.
+    pub headers: Vec<(String, String)>,
+}
+
+/// Knows the words of other services.
+pub trait Wording: Send + Sync + 'static {
+    /// The event in the words of the endpoint's dialect; `None` when that has no word for it, or nobody wants it.
+    fn word(&self, telling: &Telling<'_>) -> Option<Worded>;
+}
+
+/// Knows no other words.
+#[derive(Clone, Copy, Debug)]
+pub struct Monoglot;
+
+impl Wording for Monoglot {
+    fn word(&self, _: &Telling<'_>) -> Option<Worded> {
+        None
+    }
+}

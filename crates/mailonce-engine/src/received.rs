@@ -1,0 +1,60 @@
+//! Everything that came in at a team's inboxes as one list, the latest first.
+
+use mailonce_core::{
+    delivery::{DeliveryQuery, DeliveryState, Target},
+    id::{InboxId, MessageId},
+    limits,
+    message::Message,
+    problem::Problem,
+    team::Scope,
+};
+use std::collections::HashMap;
+
+use crate::{Caller, Engine, unavailable};
+
+impl Engine {
+    /// Messages of all inboxes that the caller may use: those that arrived before one of them, or the latest.
+    pub async fn received(
+        &self,
+        caller: &Caller,
+        before: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<Message>, Problem> {
+        caller.need(Scope::Read)?;
+        let mut place = match before {
+            Some(id) => Some(self.message(caller, id).await?.delivery),
+            None => None,
+        };
+        let (mut usable, mut found, mut looked) = (HashMap::new(), Vec::new(), 0);
+        while looked < limits::SCAN_ROWS {
+            let state = Some(DeliveryState::Done);
+            let query = DeliveryQuery { state, before: place, limit: limits::PAGE_ROWS, ..DeliveryQuery::default() };
+            let page = self.store.deliveries(caller.team.id, query).await.map_err(unavailable)?;
+            looked += page.len();
+            for delivery in &page {
+                let (Target::Inbox(inbox), Some(id)) = (delivery.target, delivery.message) else { continue };
+                if !self.is_usable(caller, inbox, &mut usable).await {
+                    continue;
+                }
+                found.extend(self.store.message(caller.team.id, id).await.map_err(unavailable)?);
+                if found.len() == limit {
+                    return Ok(found);
+                }
+            }
+            place = page.last().map(|delivery| delivery.id);
+            if page.len() < limits::PAGE_ROWS {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn is_usable(&self, caller: &Caller, inbox: InboxId, known: &mut HashMap<InboxId, bool>) -> bool {
+        if let Some(usable) = known.get(&inbox) {
+            return *usable;
+        }
+        let usable = self.inbox(caller, inbox).await.is_ok();
+        known.insert(inbox, usable);
+        usable
+    }
+}

@@ -1,0 +1,197 @@
+//! Dialects: contracts of other services, spoken so that their official SDKs need only another base URL.
+//!
+//! They translate and never decide: the same verbs, guards and keys as the API. Here is what they share: who calls,
+//! bodies as SDKs really send them, and problems in a dialect's own words. Each dialect has a room of its own.
+
+mod files;
+mod pages;
+mod resend;
+mod usesend;
+
+use axum::{
+    Router,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use mailonce_core::{
+    email::Channel,
+    key::{Key, KeyName},
+    port::wording::{Telling, Worded, Wording},
+    problem::{Code, Problem},
+};
+use mailonce_engine::{Asked, Caller, view::Sent};
+use serde::{Serialize, de::DeserializeOwned};
+use std::marker::PhantomData;
+
+use crate::api::{
+    App,
+    door::{RawBody, bearer, idempotency_key},
+};
+
+/// Every dialect under its own path.
+pub(crate) fn routes() -> Router<App> {
+    Router::new().nest("/compat/resend", resend::routes()).nest("/compat/usesend/api/v1", usesend::routes())
+}
+
+/// The dialects in which endpoints can be told of events.
+pub(crate) const NAMES: [&str; 2] = [resend::word::NAME, usesend::word::NAME];
+
+/// The words of every dialect, for endpoints that are told in them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wordings;
+
+impl Wording for Wordings {
+    fn word(&self, telling: &Telling<'_>) -> Option<Worded> {
+        match telling.endpoint.about.tongue.as_ref()?.dialect.as_str() {
+            resend::word::NAME => resend::word::word(telling),
+            usesend::word::NAME => usesend::word::word(telling),
+            _ => None,
+        }
+    }
+}
+
+/// What a dialect says in its own way, whatever was asked.
+pub(crate) trait Contract: Send + Sync + 'static {
+    /// The door that its callers come through.
+    const CHANNEL: Channel;
+    /// Where the credential is.
+    fn credential(headers: &HeaderMap) -> Option<&str> {
+        bearer(headers)
+    }
+    /// What a caller without a credential is told.
+    fn nobody() -> Response;
+    /// A problem in its words.
+    fn refused(problem: &Problem) -> Response;
+}
+
+/// A problem on its way out, in the words of a dialect.
+pub(crate) struct Refusal<C>(Box<Response>, PhantomData<fn() -> C>);
+
+impl<C> Refusal<C> {
+    /// Words that the dialect has ready.
+    pub(crate) fn said(response: Response) -> Self {
+        Self(Box::new(response), PhantomData)
+    }
+}
+
+impl<C: Contract> From<Problem> for Refusal<C> {
+    fn from(problem: Problem) -> Self {
+        let mut response = C::refused(&problem);
+        if let Some(seconds) = problem.more.get("retry_after").and_then(serde_json::Value::as_i64) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        Self::said(response)
+    }
+}
+
+impl<C> IntoResponse for Refusal<C> {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+/// What a handler of a dialect gives back.
+pub(crate) type Spoken<C> = Result<Response, Refusal<C>>;
+
+/// An authenticated caller of a dialect.
+pub(crate) struct Visitor<C> {
+    pub(crate) caller: Caller,
+    /// The idempotency key, when there is one.
+    pub(crate) key: Option<Key>,
+    of: PhantomData<fn() -> C>,
+}
+
+impl<C: Contract> FromRequestParts<App> for Visitor<C> {
+    type Rejection = Refusal<C>;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal<C>> {
+        let Some(credential) = C::credential(&parts.headers) else { return Err(Refusal::said(C::nobody())) };
+        let caller = app.engine.authenticate(credential, C::CHANNEL).await?;
+        let key = idempotency_key(&parts.headers)?;
+        Ok(Self { caller, key, of: PhantomData })
+    }
+}
+
+impl<C> Visitor<C> {
+    /// What a call that is not a send asks for, if it brought a key.
+    pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
+        let key = self.key.clone()?;
+        Some(Asked { name: KeyName::Given(key), digest: mailonce_core::digest::of_operation(operation, path, body) })
+    }
+}
+
+/// A body as SDKs send them: of any declared type, empty where nothing is to be said.
+pub(crate) struct Said<C>(RawBody, PhantomData<fn() -> C>);
+
+impl<C: Contract> FromRequest<App> for Said<C> {
+    type Rejection = Refusal<C>;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self, Refusal<C>> {
+        Ok(Self(RawBody::read(request).await?, PhantomData))
+    }
+}
+
+impl<C> Said<C> {
+    /// Reads an object; an absent one counts as `{}`. Members that a dialect does not know are passed over.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        self.0.parse_or_empty()
+    }
+
+    /// The items of a list, not yet understood.
+    pub(crate) fn items(&self) -> Result<Vec<&serde_json::value::RawValue>, Problem> {
+        self.0.parse_borrowed()
+    }
+
+    /// The body in one form for all its spellings.
+    pub(crate) fn canonical(&self) -> Result<Vec<u8>, Problem> {
+        self.0.canonical()
+    }
+}
+
+/// The parameters of a path, in order.
+pub(crate) struct Named<T, C>(pub(crate) T, PhantomData<fn() -> C>);
+
+impl<T: DeserializeOwned + Send, C: Contract> FromRequestParts<App> for Named<T, C> {
+    type Rejection = Refusal<C>;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal<C>> {
+        match Path::<T>::from_request_parts(parts, app).await {
+            Ok(Path(names)) => Ok(Self(names, PhantomData)),
+            Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
+        }
+    }
+}
+
+/// The query of a call. Parameters that a dialect does not know are passed over.
+pub(crate) struct Queried<T, C>(pub(crate) T, PhantomData<fn() -> C>);
+
+impl<T: DeserializeOwned, C: Contract> FromRequestParts<App> for Queried<T, C> {
+    type Rejection = Refusal<C>;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refusal<C>> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(query)) => Ok(Self(query, PhantomData)),
+            Err(rejection) => Err(Problem::field(Code::InvalidQuery, "", rejection.body_text()).into()),
+        }
+    }
+}
+
+/// An answer as JSON.
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    (status, axum::Json(body)).into_response()
+}
+
+/// An answer to a send, with what the dialect has no place for in headers that its SDK passes over.
+pub(crate) fn with_news<'a>(sent: impl IntoIterator<Item = &'a Sent>, mut response: Response) -> Response {
+    let sent: Vec<&Sent> = sent.into_iter().collect();
+    let headers = response.headers_mut();
+    if !sent.is_empty() && sent.iter().all(|one| !one.first) {
+        headers.insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+    }
+    let states: Vec<&str> = sent.iter().map(|one| one.state.word()).collect();
+    if let Ok(value) = HeaderValue::from_str(&states.join(", ")) {
+        headers.insert(HeaderName::from_static("mailonce-state"), value);
+    }
+    response
+}

@@ -1,0 +1,192 @@
+//! Files of mails in both directions, with links to their bytes that open without a credential.
+
+use axum::{
+    extract::{Path, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use mailonce_core::{
+    content::Attachment,
+    id::{EmailId, MessageId},
+    message::Handle,
+    problem::{Code, Problem},
+    team::Scope,
+};
+use mailonce_engine::links::Linked;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::{Answer, Guest, Named, One, Page, Queried, Refusal, Resend, Two, id, json, list as listed};
+use crate::api::{App, messages::as_a_file};
+
+/// A file, with a way to its bytes.
+#[derive(Serialize)]
+struct AttachmentBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<&'static str>,
+    id: String,
+    filename: Option<String>,
+    size: u64,
+    content_type: String,
+    content_disposition: &'static str,
+    content_id: Option<String>,
+    download_url: String,
+    expires_at: String,
+}
+
+/// The id of a file: it follows from its mail and its place there.
+pub(super) fn file_id(mail: Uuid, number: usize) -> Uuid {
+    let sum = Sha256::new().chain_update(mail).chain_update((number as u64).to_be_bytes()).finalize();
+    let bytes = std::array::from_fn(|n| sum.get(n).copied().unwrap_or_default());
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// A way to some bytes, absolute: its reader has nothing but this.
+pub(super) fn url(app: &App, guest: &Guest, headers: &HeaderMap, linked: Linked) -> Result<(String, String), Problem> {
+    let (token, ends_at) = app.engine.link(&guest.caller, linked)?;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let base = match (&app.public_url, text("host")) {
+        (Some(url), _) => url.trim_end_matches('/').to_owned(),
+        (None, Some(host)) => format!("http://{host}"),
+        (None, None) => String::new(),
+    };
+    Ok((format!("{base}/compat/resend/files/{token}"), ends_at.to_string()))
+}
+
+/// One file of a mail, whichever way that went.
+struct Filed {
+    id: Uuid,
+    linked: Linked,
+    filename: Option<String>,
+    size: u64,
+    content_type: String,
+    content_id: Option<String>,
+    inline: bool,
+}
+
+impl Filed {
+    fn sent(email: EmailId, (number, file): (usize, &Attachment)) -> Self {
+        Self {
+            id: file_id(email.0, number),
+            linked: Linked::SentFile(email, number),
+            filename: file.filename.clone(),
+            size: file.bytes.len() as u64,
+            content_type: file.content_type.clone().unwrap_or_else(|| "application/octet-stream".to_owned()),
+            content_id: file.content_id.clone(),
+            inline: file.content_id.is_some(),
+        }
+    }
+
+    fn received(message: MessageId, (number, handle): (usize, &Handle)) -> Self {
+        Self {
+            id: file_id(message.0, number),
+            linked: Linked::File(message, number),
+            filename: handle.filename.clone(),
+            size: handle.size,
+            content_type: handle.content_type.clone(),
+            content_id: handle.content_id.clone(),
+            inline: handle.inline,
+        }
+    }
+
+    fn body(&self, app: &App, guest: &Guest, headers: &HeaderMap) -> Result<AttachmentBody, Problem> {
+        let (download_url, expires_at) = url(app, guest, headers, self.linked)?;
+        Ok(AttachmentBody {
+            object: None,
+            id: self.id.to_string(),
+            filename: self.filename.clone(),
+            size: self.size,
+            content_type: self.content_type.clone(),
+            content_disposition: if self.inline { "inline" } else { "attachment" },
+            content_id: self.content_id.clone(),
+            download_url,
+            expires_at,
+        })
+    }
+}
+
+async fn of_email(app: &App, guest: &Guest, name: &str) -> Result<Vec<Filed>, Refusal<Resend>> {
+    guest.caller.need(Scope::Read)?;
+    let email: EmailId = id(name)?;
+    let content = app.engine.email_view(&guest.caller, email).await?.content;
+    let files = content.map(|content| content.attachments).unwrap_or_default();
+    Ok(files.iter().enumerate().map(|file| Filed::sent(email, file)).collect())
+}
+
+async fn of_message(app: &App, guest: &Guest, name: &str) -> Result<Vec<Filed>, Refusal<Resend>> {
+    guest.caller.need(Scope::Read)?;
+    let message: MessageId = id(name)?;
+    let head = app.engine.message(&guest.caller, message).await?.head;
+    Ok(head.attachments.iter().enumerate().map(|handle| Filed::received(message, handle)).collect())
+}
+
+fn all(app: &App, guest: &Guest, headers: &HeaderMap, files: &[Filed]) -> Result<Vec<(Uuid, AttachmentBody)>, Problem> {
+    files.iter().map(|file| Ok((file.id, file.body(app, guest, headers)?))).collect()
+}
+
+fn one(app: &App, guest: &Guest, headers: &HeaderMap, (files, name): (Vec<Filed>, &str)) -> Answer {
+    let wanted: Uuid = id(name)?;
+    let file = files.iter().find(|file| file.id == wanted);
+    let file = file.ok_or_else(|| Problem::new(Code::NotFound, "Attachment not found"))?;
+    let body = AttachmentBody { object: Some("attachment"), ..file.body(app, guest, headers)? };
+    Ok(json(StatusCode::OK, &body))
+}
+
+/// `GET /emails/{id}/attachments`.
+pub(super) async fn list_sent(
+    State(app): State<App>,
+    guest: Guest,
+    Named(name, ..): One,
+    Queried(query, ..): Page,
+    headers: HeaderMap,
+) -> Answer {
+    let files = of_email(&app, &guest, &name).await?;
+    Ok(listed(query.read()?.along(all(&app, &guest, &headers, &files)?, |row| row.0), |row| row.1))
+}
+
+/// `GET /emails/{id}/attachments/{aid}`.
+pub(super) async fn read_sent(
+    State(app): State<App>,
+    guest: Guest,
+    Named((name, file), ..): Two,
+    headers: HeaderMap,
+) -> Answer {
+    let files = of_email(&app, &guest, &name).await?;
+    one(&app, &guest, &headers, (files, &file))
+}
+
+/// `GET /emails/receiving/{id}/attachments`.
+pub(super) async fn list_received(
+    State(app): State<App>,
+    guest: Guest,
+    Named(name, ..): One,
+    Queried(query, ..): Page,
+    headers: HeaderMap,
+) -> Answer {
+    let files = of_message(&app, &guest, &name).await?;
+    Ok(listed(query.read()?.along(all(&app, &guest, &headers, &files)?, |row| row.0), |row| row.1))
+}
+
+/// `GET /emails/receiving/{id}/attachments/{aid}`.
+pub(super) async fn read_received(
+    State(app): State<App>,
+    guest: Guest,
+    Named((name, file), ..): Two,
+    headers: HeaderMap,
+) -> Answer {
+    let files = of_message(&app, &guest, &name).await?;
+    one(&app, &guest, &headers, (files, &file))
+}
+
+/// The bytes behind a link. Whoever has the link may read them, until it ends.
+pub(super) async fn download(State(app): State<App>, Path(token): Path<String>) -> Answer {
+    let found = app.engine.open_link(&token).await?;
+    let mut response: Response = found.bytes.into_response();
+    let kind = HeaderValue::from_str(&found.content_type);
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    as_a_file(&mut response, found.filename.as_deref().unwrap_or("attachment"));
+    Ok(response)
+}

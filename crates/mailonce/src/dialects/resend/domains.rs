@@ -1,0 +1,149 @@
+//! Sending domains in Resend's words.
+
+use axum::{extract::State, http::StatusCode};
+use mailonce_core::{
+    id::DomainId,
+    problem::{Code, Problem},
+};
+use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, gone, id, json, list as listed, refuse::missing,
+    thing,
+};
+use crate::{api::App, dialects::pages::FEW};
+
+#[derive(Serialize)]
+struct RecordBody {
+    record: &'static str,
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    ttl: &'static str,
+    status: &'static str,
+    value: String,
+}
+
+impl From<&DnsEntry> for RecordBody {
+    fn from(entry: &DnsEntry) -> Self {
+        Self {
+            // The dialect's words for records are a closed set: what proves goes with the keys, what advises with SPF.
+            record: if entry.required { "DKIM" } else { "SPF" },
+            name: entry.name.clone(),
+            kind: "TXT",
+            ttl: "Auto",
+            status: match entry.status {
+                Some(Seen::Found) => "verified",
+                Some(Seen::Missing | Seen::Different) => "failed",
+                Some(Seen::Unknown) => "temporary_failure",
+                None => "not_started",
+            },
+            value: entry.value.clone(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Capabilities {
+    sending: &'static str,
+    receiving: &'static str,
+}
+
+/// A domain. Nothing is tracked here, and there is one region.
+#[derive(Serialize)]
+struct DomainBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<&'static str>,
+    id: String,
+    name: String,
+    status: &'static str,
+    created_at: String,
+    region: &'static str,
+    open_tracking: bool,
+    click_tracking: bool,
+    tracking_subdomain: Option<String>,
+    capabilities: Capabilities,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<Vec<RecordBody>>,
+}
+
+impl From<&Domain> for DomainBody {
+    fn from(domain: &Domain) -> Self {
+        Self {
+            object: None,
+            id: domain.id.to_string(),
+            name: domain.name.clone(),
+            status: match (domain.verified_at, domain.checked_at) {
+                (Some(_), _) => "verified",
+                (None, Some(_)) => "failed",
+                (None, None) => "not_started",
+            },
+            created_at: domain.created_at.to_string(),
+            region: "us-east-1",
+            open_tracking: false,
+            click_tracking: false,
+            tracking_subdomain: None,
+            capabilities: Capabilities { sending: "enabled", receiving: "enabled" },
+            records: None,
+        }
+    }
+}
+
+fn with_records(domain: &Domain) -> DomainBody {
+    DomainBody { records: Some(domain.records.iter().map(RecordBody::from).collect()), ..DomainBody::from(domain) }
+}
+
+fn in_words(problem: Problem) -> Problem {
+    match problem.code {
+        Code::NotFound => Problem::new(Code::NotFound, "Domain not found"),
+        _ => problem,
+    }
+}
+
+async fn own(app: &App, guest: &Guest, name: &str) -> Result<Domain, Refusal<Resend>> {
+    let domain: DomainId = id(name)?;
+    Ok(app.engine.domain(&guest.caller, domain).await.map_err(in_words)?)
+}
+
+#[derive(Deserialize)]
+struct NewDomainBody {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+/// `POST /domains`.
+pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
+    let name = domain_name(&body.parse::<NewDomainBody>()?.name.ok_or_else(|| missing("name"))?)?;
+    let asked = guest.asked("domains", "", name.as_bytes());
+    let made = app.engine.create_domain(&guest.caller, &name, asked).await?;
+    Ok(json(StatusCode::CREATED, &with_records(&made.thing)))
+}
+
+/// `GET /domains`.
+pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..): Page) -> Answer {
+    let wish = query.read()?;
+    let all = app.engine.domains(&guest.caller, None, FEW).await?.rows;
+    Ok(listed(wish.of(all, |domain| domain.id.0), |domain| DomainBody::from(&domain)))
+}
+
+/// `GET /domains/{id}`.
+pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let domain = own(&app, &guest, &name).await?;
+    Ok(json(StatusCode::OK, &DomainBody { object: Some("domain"), ..with_records(&domain) }))
+}
+
+/// `POST /domains/{id}/verify`. The check is done when this answers; its outcome is in the domain.
+pub(super) async fn verify(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let domain = own(&app, &guest, &name).await?;
+    let asked = guest.asked("domains/verify", &name, b"");
+    let verified = app.engine.verify_domain(&guest.caller, domain.id, asked).await?;
+    Ok(thing("domain", verified.id))
+}
+
+/// `DELETE /domains/{id}`.
+pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let domain = own(&app, &guest, &name).await?;
+    let removed = app.engine.remove_domain(&guest.caller, domain.id).await?;
+    Ok(gone("domain", removed.id))
+}

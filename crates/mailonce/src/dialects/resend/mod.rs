@@ -1,0 +1,168 @@
+//! Resend's dialect: `/compat/resend` in the place of `https://api.resend.com`.
+
+mod access;
+mod attachments;
+mod domains;
+mod emails;
+mod inboxes;
+mod receiving;
+mod refuse;
+mod replies;
+mod send;
+mod threads;
+mod webhooks;
+pub(crate) mod word;
+
+use axum::{
+    Router,
+    http::StatusCode,
+    response::Response,
+    routing::{any, delete, get, post},
+};
+use mailonce_core::{
+    email::Channel,
+    problem::{Code, Problem},
+};
+use serde::Serialize;
+use std::str::FromStr;
+
+use super::{
+    Contract, Named, Queried, Refusal, Said, Spoken, Visitor, json,
+    pages::{Query as PageQuery, Rows},
+};
+use crate::api::App;
+
+/// The contract.
+pub(crate) struct Resend;
+
+/// Who calls.
+type Guest = Visitor<Resend>;
+/// What the body says.
+type Body = Said<Resend>;
+/// What a handler gives back.
+type Answer = Spoken<Resend>;
+/// A path with one name.
+type One = Named<String, Resend>;
+/// A path with two.
+type Two = Named<(String, String), Resend>;
+/// A path with three.
+type Three = Named<(String, String, String), Resend>;
+/// Which page of a list.
+type Page = Queried<PageQuery, Resend>;
+
+impl Contract for Resend {
+    const CHANNEL: Channel = Channel::Resend;
+
+    fn nobody() -> Response {
+        refuse::error(StatusCode::UNAUTHORIZED, "missing_api_key", "Missing API key in the authorization header.")
+    }
+
+    fn refused(problem: &Problem) -> Response {
+        refuse::refused(problem)
+    }
+}
+
+/// Every route of the dialect. What is not here is not found, in its own words.
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/emails", post(send::send).get(emails::list))
+        .route("/emails/batch", post(send::batch))
+        // Words in the place of an id.
+        .route("/emails/metrics", any(no_such_path))
+        .route("/inboxes/{inbox}/threads/search", any(no_such_path))
+        .route("/emails/{id}", get(emails::read).patch(emails::reschedule))
+        .route("/emails/{id}/cancel", post(emails::cancel))
+        .route("/emails/{id}/attachments", get(attachments::list_sent))
+        .route("/emails/{id}/attachments/{file}", get(attachments::read_sent))
+        .route("/files/{token}", get(attachments::download))
+        .merge(receiving_routes())
+        .merge(managing_routes())
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+}
+
+/// For those who read and answer mail.
+fn receiving_routes() -> Router<App> {
+    Router::new()
+        .route("/emails/receiving", get(receiving::list))
+        .route("/emails/receiving/{id}", get(receiving::read))
+        .route("/emails/receiving/{id}/attachments", get(attachments::list_received))
+        .route("/emails/receiving/{id}/attachments/{file}", get(attachments::read_received))
+        .route("/inboxes", get(inboxes::list).post(inboxes::create))
+        .route("/inboxes/{inbox}", get(inboxes::read).patch(inboxes::change).delete(inboxes::remove))
+        .route("/inboxes/{inbox}/threads", get(threads::list))
+        .route("/inboxes/{inbox}/threads/{thread}", get(threads::read).patch(threads::change))
+        .route("/inboxes/{inbox}/threads/{thread}/emails", get(threads::list_said))
+        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}", get(threads::read_said))
+        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/reply", post(replies::reply))
+        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/forward", post(replies::forward))
+}
+
+/// For those who manage a team.
+fn managing_routes() -> Router<App> {
+    Router::new()
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{id}", get(webhooks::read).patch(webhooks::change).delete(webhooks::remove))
+        .route("/webhooks/{id}/signing-secret/rotate", post(webhooks::rotate))
+        .route("/webhooks/{id}/events", get(webhooks::events))
+        .route("/webhooks/{id}/events/{event}", get(webhooks::event))
+        .route("/webhooks/{id}/events/{event}/replay", post(webhooks::replay))
+        .route("/webhooks/{id}/events/{event}/attempts", get(webhooks::attempts))
+        .route("/domains", get(domains::list).post(domains::create))
+        .route("/domains/{id}", get(domains::read).delete(domains::remove))
+        .route("/domains/{id}/verify", post(domains::verify))
+        .route("/api-keys", get(access::list).post(access::create))
+        .route("/api-keys/{id}", delete(access::remove))
+}
+
+/// The body is read to its end, so that who still sends it hears the answer.
+async fn no_such_path(_: Guest, _: Body) -> Refusal<Resend> {
+    Problem::new(Code::NotFound, "The requested endpoint does not exist.").into()
+}
+
+async fn no_such_method(_: Guest, _: Body) -> Refusal<Resend> {
+    Problem::new(Code::MethodNotAllowed, "Method is not allowed for the requested path.").into()
+}
+
+/// An id from a path. The dialect tells apart what is no id and what names nothing.
+fn id<T: FromStr>(text: &str) -> Result<T, Refusal<Resend>> {
+    text.parse().map_err(|_not_an_id| {
+        Refusal::said(refuse::error(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid_parameter",
+            "The parameter must be a valid UUID.",
+        ))
+    })
+}
+
+/// A list.
+#[derive(Serialize)]
+struct List<T> {
+    object: &'static str,
+    has_more: bool,
+    data: Vec<T>,
+}
+
+/// A list of things, each as the dialect shows it.
+fn list<T, B: Serialize>(rows: Rows<T>, show: impl Fn(T) -> B) -> Response {
+    let data: Vec<B> = rows.rows.into_iter().map(show).collect();
+    json(StatusCode::OK, &List { object: "list", has_more: rows.more, data })
+}
+
+/// A thing by name: what most changes answer with.
+#[derive(Serialize)]
+struct Thing {
+    object: &'static str,
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleted: Option<bool>,
+}
+
+fn thing(object: &'static str, id: impl ToString) -> Response {
+    json(StatusCode::OK, &Thing { object, id: id.to_string(), deleted: None })
+}
+
+/// A thing that is no more.
+fn gone(object: &'static str, id: impl ToString) -> Response {
+    json(StatusCode::OK, &Thing { object, id: id.to_string(), deleted: Some(true) })
+}

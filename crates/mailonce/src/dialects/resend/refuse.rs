@@ -1,0 +1,142 @@
+//! Problems in Resend's words: `statusCode`, `name` and `message`, the status equal to the first.
+
+use axum::{http::StatusCode, response::Response};
+use mailonce_core::problem::{Code, Problem};
+use serde::Serialize;
+
+use super::json;
+
+/// The member of a problem that says that a field was not there at all.
+pub(super) const MISSING: &str = "missing";
+/// The member of a problem that says that a file is at fault.
+pub(super) const FILE: &str = "file";
+/// Fields that hold addresses.
+const ADDRESSES: [&str; 5] = ["from", "to", "cc", "bcc", "reply_to"];
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    #[serde(rename = "statusCode")]
+    status_code: u16,
+    name: &'a str,
+    message: &'a str,
+}
+
+/// An error of the dialect.
+pub(super) fn error(status: StatusCode, name: &str, message: &str) -> Response {
+    json(status, &ErrorBody { status_code: status.as_u16(), name, message })
+}
+
+/// A field that must be there and is not.
+pub(super) fn missing(field: &str) -> Problem {
+    Problem::field(Code::InvalidType, field, format!("Missing `{field}` field.")).with(MISSING, true)
+}
+
+/// A field that says something that cannot be done here.
+pub(super) fn unfit(field: &str, message: impl Into<String>) -> Problem {
+    Problem::field(Code::InvalidField, field, message)
+}
+
+/// A problem in the dialect's words. Where it documents a sentence, that is what is said.
+pub(super) fn refused(problem: &Problem) -> Response {
+    let (status, name) = class(problem);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    error(status, name, &message(problem))
+}
+
+fn class(problem: &Problem) -> (u16, &'static str) {
+    match problem.code {
+        _ if problem.more.contains_key(MISSING) => (422, "missing_required_field"),
+        _ if problem.more.contains_key(FILE) => (422, "invalid_attachment"),
+        Code::InvalidKey => (400, "invalid_idempotency_key"),
+        Code::KeyMismatch => (409, "invalid_idempotent_request"),
+        Code::InvalidJson | Code::KeyRequired => (400, "validation_error"),
+        Code::Unauthorized => (403, "invalid_api_key"),
+        Code::WrongScope => (401, "restricted_api_key"),
+        Code::SenderNotAllowed => (403, "invalid_permission"),
+        Code::SenderNotVerified => (403, "validation_error"),
+        Code::NotFound => (404, "not_found"),
+        Code::MethodNotAllowed => (405, "method_not_allowed"),
+        Code::StaleRev | Code::Leased | Code::NewerMessage | Code::AlreadyAnswered => (409, "resource_locked"),
+        Code::TooLarge => (413, "validation_error"),
+        Code::RateLimited => (429, "rate_limit_exceeded"),
+        Code::Timeout => (408, "application_error"),
+        Code::Internal => (500, "application_error"),
+        Code::Unavailable => (503, "service_unavailable"),
+        _ => (422, "validation_error"),
+    }
+}
+
+/// What is said. `Problem`'s own words where the dialect documents none.
+pub(super) fn message(problem: &Problem) -> String {
+    let field = problem.field.as_deref().unwrap_or_default();
+    match problem.code {
+        Code::InvalidKey => "The key must be between 1-256 chars.".into(),
+        Code::KeyMismatch => "Same idempotency key used with a different request payload.".into(),
+        Code::Unauthorized => "API key is invalid.".into(),
+        Code::WrongScope => "This API key is restricted to only send emails.".into(),
+        Code::Internal => "An unexpected error occurred.".into(),
+        Code::SenderNotVerified => format!("{}. Please, add and verify your domain.", problem.detail),
+        Code::InvalidType if !problem.more.contains_key(MISSING) => {
+            let place = problem.field.as_deref().map(|field| format!("Invalid `{field}` field: ")).unwrap_or_default();
+            format!("{place}{}", problem.detail)
+        }
+        Code::InvalidField if is_address(field) => format!(
+            "Invalid `{}` field. The email address needs to follow the `email@example.com` or `Name <email@example.com>` format.",
+            name_of(field)
+        ),
+        _ => problem.detail.clone(),
+    }
+}
+
+/// The field of a path such as `[2].to[0]`.
+fn name_of(path: &str) -> &str {
+    let own = path.split_once("].").map_or(path, |(_, own)| own);
+    own.split('[').next().unwrap_or(own)
+}
+
+/// Whether a path names one address.
+fn is_address(path: &str) -> bool {
+    let own = path.split_once("].").map_or(path, |(_, own)| own);
+    own == "from" || (own.ends_with(']') && ADDRESSES.contains(&name_of(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_has_a_status_and_a_name_of_the_dialect() {
+        const NAMES: [&str; 17] = [
+            "invalid_idempotency_key",
+            "invalid_idempotent_request",
+            "validation_error",
+            "missing_required_field",
+            "invalid_attachment",
+            "invalid_parameter",
+            "missing_api_key",
+            "restricted_api_key",
+            "invalid_api_key",
+            "invalid_permission",
+            "not_found",
+            "method_not_allowed",
+            "resource_locked",
+            "rate_limit_exceeded",
+            "application_error",
+            "service_unavailable",
+            "concurrent_idempotent_requests",
+        ];
+        for code in Code::ALL {
+            let (status, name) = class(&Problem::new(*code, "x"));
+            assert!((400..600).contains(&status) && NAMES.contains(&name), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_address_is_told_in_the_documented_sentence() {
+        let told = message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to[0]", "is empty")]));
+        assert!(told.starts_with("Invalid `to` field. The email address needs to follow"), "{told}");
+        let many = message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to", "names no recipient")]));
+        assert_eq!(many, "to names no recipient");
+        assert!(is_address("[2].from") && !is_address("attachments[0]") && !is_address("[0].subject"));
+    }
+}

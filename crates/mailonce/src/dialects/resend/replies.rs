@@ -1,0 +1,137 @@
+//! Answers in Resend's words: replying to what came in and passing it on, once.
+
+use axum::{extract::State, http::StatusCode, response::Response};
+use mailonce_core::{id::MessageId, problem::Problem, team::Scope};
+use mailonce_engine::{
+    reply::{ForwardRequest, ReplyRequest},
+    threads::Said,
+    view::Sent,
+};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use super::{
+    Answer, Body, Guest, Named, Refusal, Resend, Three, json,
+    refuse::{missing, unfit},
+    threads::own_said,
+};
+use crate::{
+    api::{App, wire::OneOrMany},
+    dialects::with_news,
+};
+
+/// The message that is to be answered or passed on.
+async fn answerable(app: &App, guest: &Guest, path: (&str, &str, &str)) -> Result<MessageId, Refusal<Resend>> {
+    guest.caller.need(Scope::Reply)?;
+    match own_said(app, guest, path).await? {
+        Said::Message(message) => Ok(message.id),
+        Said::Email(_) => {
+            Err(unfit("email_id", "Only an email that was received can be answered or forwarded.").into())
+        }
+    }
+}
+
+/// Wishes that an answer here cannot carry. What is left out or null wishes nothing.
+#[derive(Deserialize)]
+struct Extras {
+    #[serde(default)]
+    bcc: Option<IgnoredAny>,
+    #[serde(default)]
+    subject: Option<IgnoredAny>,
+    #[serde(default)]
+    attachments: Option<IgnoredAny>,
+    #[serde(default)]
+    headers: Option<IgnoredAny>,
+}
+
+impl Extras {
+    fn check(&self) -> Result<(), Problem> {
+        let given = [
+            ("bcc", self.bcc.is_some()),
+            ("subject", self.subject.is_some()),
+            ("attachments", self.attachments.is_some()),
+            ("headers", self.headers.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((field, _)) => Err(unfit(field, format!("An answer cannot have `{field}` here; leave it out."))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ReplyBody {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    html: Option<String>,
+    #[serde(default)]
+    reply_all: Option<bool>,
+    #[serde(default)]
+    cc: Option<IgnoredAny>,
+    #[serde(flatten)]
+    extras: Extras,
+}
+
+#[derive(Serialize)]
+struct SentBody {
+    id: String,
+}
+
+fn sent(sent: &Sent) -> Response {
+    with_news([sent], json(StatusCode::OK, &SentBody { id: sent.id.to_string() }))
+}
+
+/// `POST …/emails/{email}/reply`. A message is answered once: the second answer gets the id of the first.
+pub(super) async fn reply(
+    State(app): State<App>,
+    guest: Guest,
+    Named((inbox, thread, email), ..): Three,
+    body: Body,
+) -> Answer {
+    let message = answerable(&app, &guest, (&inbox, &thread, &email)).await?;
+    let ReplyBody { text, html, reply_all, cc, extras } = body.parse()?;
+    extras.check()?;
+    if cc.is_some() {
+        return Err(unfit("cc", "An answer cannot have `cc` here; use `reply_all`, or leave it out.").into());
+    }
+    if text.is_none() && html.is_none() {
+        return Err(missing("html` or `text").into());
+    }
+    let request =
+        ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: guest.key, ..ReplyRequest::default() };
+    Ok(sent(&app.engine.reply(&guest.caller, message, request).await?))
+}
+
+#[derive(Deserialize)]
+struct ForwardBody {
+    #[serde(default)]
+    to: OneOrMany,
+    #[serde(default)]
+    cc: OneOrMany,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    html: Option<IgnoredAny>,
+    #[serde(flatten)]
+    extras: Extras,
+}
+
+/// `POST …/emails/{email}/forward`.
+pub(super) async fn forward(
+    State(app): State<App>,
+    guest: Guest,
+    Named((inbox, thread, email), ..): Three,
+    body: Body,
+) -> Answer {
+    let message = answerable(&app, &guest, (&inbox, &thread, &email)).await?;
+    let ForwardBody { to, cc, text, html, extras } = body.parse()?;
+    extras.check()?;
+    if html.is_some() {
+        return Err(unfit("html", "Words before a forwarded email are `text` here.").into());
+    }
+    if to.0.is_empty() {
+        return Err(missing("to").into());
+    }
+    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease: None, key: guest.key };
+    Ok(sent(&app.engine.forward(&guest.caller, message, request).await?))
+}

@@ -1,0 +1,200 @@
+//! Sends in Resend's words, one by one and in batches.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+use mailonce_core::{
+    content::{Content, RawContent},
+    key::Key,
+    problem::Problem,
+    team::Scope,
+    ttl::Ttl,
+};
+use mailonce_engine::send::SendRequest;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use super::{
+    Answer, Body, Guest, json,
+    refuse::{self, FILE, message, missing, unfit},
+};
+use crate::{
+    api::{
+        App,
+        door::parse,
+        wire::{OneOrMany, Pairs},
+    },
+    dialects::{files::File, with_news},
+};
+
+/// Items of a batch at the most.
+const BATCH_ITEMS: usize = 100;
+/// How long the contract remembers a key.
+const MEMORY: Ttl = Ttl(86_400_000);
+
+#[derive(Deserialize)]
+struct Tag {
+    name: String,
+    #[serde(default)]
+    value: Option<String>,
+}
+
+/// A mail, as the SDKs word it.
+#[derive(Deserialize)]
+struct SendBody {
+    #[serde(default)]
+    from: Option<String>,
+    #[serde(default)]
+    to: OneOrMany,
+    #[serde(default)]
+    cc: OneOrMany,
+    #[serde(default)]
+    bcc: OneOrMany,
+    #[serde(default)]
+    reply_to: OneOrMany,
+    #[serde(default)]
+    subject: Option<String>,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    html: Option<String>,
+    #[serde(default)]
+    headers: Option<Pairs<String>>,
+    #[serde(default)]
+    attachments: Option<Vec<File>>,
+    #[serde(default)]
+    tags: Option<Vec<Tag>>,
+    #[serde(default)]
+    scheduled_at: Option<String>,
+    #[serde(default)]
+    template: Option<IgnoredAny>,
+    #[serde(default)]
+    topic_id: Option<IgnoredAny>,
+}
+
+impl SendBody {
+    /// The engine's form of it.
+    fn request(self, key: Option<Key>) -> Result<SendRequest, Problem> {
+        self.check()?;
+        let raw = RawContent {
+            from: self.from.unwrap_or_default(),
+            to: self.to.0,
+            cc: self.cc.0,
+            bcc: self.bcc.0,
+            reply_to: self.reply_to.0,
+            subject: self.subject.unwrap_or_default(),
+            text: self.text,
+            html: self.html,
+            headers: self.headers.unwrap_or_default().0,
+            attachments: self.attachments.unwrap_or_default().into_iter().filter_map(File::raw).collect(),
+            tags: self.tags.unwrap_or_default().into_iter().map(|tag| (tag.name, tag.value)).collect(),
+            metadata: Vec::new(),
+            scheduled_at: self.scheduled_at,
+        };
+        let content = Content::check(raw).map_err(Problem::from).map_err(at_file)?;
+        Ok(SendRequest {
+            content,
+            intent: None,
+            key,
+            ttl: Some(MEMORY),
+            on_mismatch: None,
+            on_unknown: None,
+            transport: None,
+            distinct_token: None,
+        })
+    }
+
+    /// What must be there, and what is not to be had here.
+    fn check(&self) -> Result<(), Problem> {
+        if self.template.is_some() {
+            return Err(unfit("template", "Templates are not available here; send `html` or `text`."));
+        }
+        if self.topic_id.is_some() {
+            return Err(unfit("topic_id", "Topics are not available here; leave `topic_id` out."));
+        }
+        let absent = [("from", self.from.is_none()), ("to", self.to.0.is_empty()), ("subject", self.subject.is_none())];
+        if let Some((field, _)) = absent.into_iter().find(|(_, absent)| *absent) {
+            return Err(missing(field));
+        }
+        if self.text.is_none() && self.html.is_none() {
+            return Err(missing("html` or `text"));
+        }
+        let files = self.attachments.iter().flatten();
+        match files.enumerate().find(|(_, file)| file.content.is_none()) {
+            Some((n, file)) if file.path.is_some() => Err(at_file(unfit(
+                &format!("attachments[{n}].path"),
+                "Attachments are not fetched from a `path` here; send their `content`.",
+            ))),
+            Some((n, _)) => {
+                Err(at_file(unfit(&format!("attachments[{n}]"), "Attachment must have either a `content` or `path`.")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Says of a problem with a file that it is one.
+fn at_file(problem: Problem) -> Problem {
+    let of_file = problem.field.as_deref().is_some_and(|field| field.starts_with("attachments"));
+    if of_file { problem.with(FILE, true) } else { problem }
+}
+
+#[derive(Serialize)]
+struct SentBody {
+    id: String,
+}
+
+/// `POST /emails`.
+pub(super) async fn send(State(app): State<App>, guest: Guest, body: Body) -> Answer {
+    guest.caller.need(Scope::Send)?;
+    let request = body.parse::<SendBody>()?.request(guest.key)?;
+    drop(body);
+    let sent = app.engine.send(&guest.caller, request).await?;
+    Ok(with_news([&sent], json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
+}
+
+#[derive(Serialize)]
+struct BatchError {
+    index: usize,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct BatchBody {
+    data: Vec<SentBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<BatchError>>,
+}
+
+/// `POST /emails/batch`.
+pub(super) async fn batch(State(app): State<App>, guest: Guest, headers: HeaderMap, body: Body) -> Answer {
+    guest.caller.need(Scope::Send)?;
+    let strict = is_strict(&headers)?;
+    let values = body.items()?;
+    if values.is_empty() || values.len() > BATCH_ITEMS {
+        let message = format!("A batch holds 1 to {BATCH_ITEMS} emails, this one {}.", values.len());
+        return Err(unfit("", message).into());
+    }
+    let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.request(None);
+    let items = values.iter().map(item).collect();
+    drop(body);
+    let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, strict).await?;
+    if strict && !answer.faults.is_empty() {
+        return Err(answer.faults.remove(0).1.into());
+    }
+    let sent: Vec<_> = answer.items.iter().flatten().collect();
+    let data = sent.iter().map(|one| SentBody { id: one.id.to_string() }).collect();
+    let told = |(index, problem): &(usize, Problem)| BatchError { index: *index, message: message(problem) };
+    let errors = (!strict).then(|| answer.faults.iter().map(told).collect());
+    Ok(with_news(sent, json(StatusCode::OK, &BatchBody { data, errors })))
+}
+
+fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
+    match headers.get("x-batch-validation").map(|value| value.to_str().unwrap_or_default()) {
+        None | Some("strict") => Ok(true),
+        Some("permissive") => Ok(false),
+        Some(_) => {
+            Err(refuse::unfit("x-batch-validation", "The `x-batch-validation` must be `strict` or `permissive`."))
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Webhooks in Resend's words: endpoints that are told as Resend tells, and what they were told.
+
+use axum::{extract::State, http::StatusCode};
+use mailonce_core::{
+    endpoint::{Endpoint, EndpointState, Tongue},
+    id::{EndpointId, NoticeId},
+    limits,
+    notice::{Notice, NoticeQuery, NoticeState},
+    problem::{Code, Problem},
+    team::Scope,
+};
+use mailonce_engine::endpoints::{EndpointWish, OVERLAP_MS};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use uuid::Uuid;
+
+use super::{
+    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, Two, gone, id, json, list as listed,
+    refuse::{missing, unfit},
+    thing,
+    word::{self, NAME},
+};
+use crate::{
+    api::App,
+    dialects::pages::{FEW, Rows},
+};
+
+#[derive(Serialize)]
+struct WebhookBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<&'static str>,
+    id: String,
+    created_at: String,
+    status: &'static str,
+    endpoint: String,
+    events: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signing_secret: Option<String>,
+}
+
+impl From<&Endpoint> for WebhookBody {
+    fn from(endpoint: &Endpoint) -> Self {
+        let about = &endpoint.about;
+        Self {
+            object: None,
+            id: endpoint.id.to_string(),
+            created_at: endpoint.created_at.to_string(),
+            status: if endpoint.state == EndpointState::Enabled { "enabled" } else { "disabled" },
+            endpoint: about.url.clone(),
+            events: about.tongue.as_ref().map(|tongue| tongue.types.clone()).unwrap_or_default(),
+            signing_secret: None,
+        }
+    }
+}
+
+fn missing_webhook() -> Problem {
+    Problem::new(Code::NotFound, "Webhook not found")
+}
+
+fn is_ours(endpoint: &Endpoint) -> bool {
+    endpoint.about.tongue.as_ref().is_some_and(|tongue| tongue.dialect == NAME)
+}
+
+/// The webhook of a path. Endpoints that are told in other words are not seen from here.
+async fn own(app: &App, guest: &Guest, name: &str) -> Result<Endpoint, Refusal<Resend>> {
+    guest.caller.need(Scope::Admin)?;
+    let endpoint: EndpointId = id(name)?;
+    let in_words = |problem: Problem| if problem.code == Code::NotFound { missing_webhook() } else { problem };
+    let endpoint = app.engine.endpoint(&guest.caller, endpoint).await.map_err(in_words)?;
+    if is_ours(&endpoint) { Ok(endpoint) } else { Err(missing_webhook().into()) }
+}
+
+/// What an endpoint wants, in the dialect's words and in ours.
+fn wanted(types: Vec<String>) -> Result<(Tongue, Vec<String>), Problem> {
+    if let Some(unknown) = types.iter().find(|name| !word::is_type(name)) {
+        return Err(unfit("events", format!("Invalid `events` field: there is no event `{unknown}`.")));
+    }
+    let own = word::kinds(&types);
+    if own.is_empty() {
+        return Err(unfit("events", "None of these events ever happens here."));
+    }
+    Ok((Tongue { dialect: NAME.to_owned(), types }, own))
+}
+
+#[derive(Deserialize)]
+struct NewWebhookBody {
+    #[serde(default)]
+    endpoint: Option<String>,
+    #[serde(default)]
+    events: Option<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct SecretBody {
+    object: &'static str,
+    id: String,
+    signing_secret: String,
+}
+
+/// `POST /webhooks`.
+pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
+    guest.caller.need(Scope::Admin)?;
+    let asked = guest.asked("webhooks", "", &body.canonical()?);
+    let NewWebhookBody { endpoint, events } = body.parse()?;
+    let url = Some(endpoint.ok_or_else(|| missing("endpoint"))?);
+    let (tongue, events) = wanted(events.ok_or_else(|| missing("events"))?)?;
+    let wish = EndpointWish { url, events: Some(events), tongue: Some(tongue), ..EndpointWish::default() };
+    let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await?;
+    let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
+    Ok(json(StatusCode::CREATED, &body))
+}
+
+/// `GET /webhooks`.
+pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..): Page) -> Answer {
+    guest.caller.need(Scope::Admin)?;
+    let wish = query.read()?;
+    let mut all = app.engine.endpoints(&guest.caller, None, limits::ENDPOINTS).await?.0;
+    all.retain(is_ours);
+    Ok(listed(wish.of(all, |endpoint| endpoint.id.0), |endpoint| WebhookBody::from(&endpoint)))
+}
+
+/// `GET /webhooks/{id}`.
+pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let endpoint = own(&app, &guest, &name).await?;
+    let signing_secret = app.engine.endpoint_secret(&guest.caller, endpoint.id).await?;
+    let body = WebhookBody { object: Some("webhook"), signing_secret, ..WebhookBody::from(&endpoint) };
+    Ok(json(StatusCode::OK, &body))
+}
+
+#[derive(Deserialize)]
+struct WebhookPatchBody {
+    #[serde(default)]
+    endpoint: Option<String>,
+    #[serde(default)]
+    events: Option<Vec<String>>,
+    #[serde(default)]
+    status: Option<String>,
+}
+
+/// `PATCH /webhooks/{id}`.
+pub(super) async fn change(State(app): State<App>, guest: Guest, Named(name, ..): One, body: Body) -> Answer {
+    let endpoint = own(&app, &guest, &name).await?;
+    let WebhookPatchBody { endpoint: url, events, status } = body.parse()?;
+    let state = match status.as_deref() {
+        None => None,
+        Some("enabled") => Some(EndpointState::Enabled),
+        Some("disabled") => Some(EndpointState::Disabled),
+        Some(_) => return Err(unfit("status", "The `status` must be `enabled` or `disabled`.").into()),
+    };
+    let (tongue, events) = events.map(wanted).transpose()?.unzip();
+    if url.is_some() || events.is_some() {
+        let wish = EndpointWish { url, events, tongue, ..EndpointWish::default() };
+        app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await?;
+    }
+    if let Some(state) = state.filter(|state| *state != endpoint.state) {
+        app.engine.set_endpoint_state(&guest.caller, endpoint.id, state, None).await?;
+    }
+    Ok(thing("webhook", endpoint.id))
+}
+
+/// `DELETE /webhooks/{id}`.
+pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let endpoint = own(&app, &guest, &name).await?;
+    let removed = app.engine.remove_endpoint(&guest.caller, endpoint.id).await?;
+    Ok(gone("webhook", removed.id))
+}
+
+/// `POST /webhooks/{id}/signing-secret/rotate`. The secret before still signs for a day.
+pub(super) async fn rotate(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let endpoint = own(&app, &guest, &name).await?;
+    let asked = guest.asked("webhooks/rotate", &name, b"");
+    let shown = app.engine.rotate_endpoint(&guest.caller, endpoint.id, (None, OVERLAP_MS), asked).await?;
+    let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
+    Ok(json(StatusCode::OK, &body))
+}
+
+/// How it stands with telling of an event.
+fn status(notice: &Notice) -> &'static str {
+    match notice.state {
+        NoticeState::Pending if notice.holder.is_some() => "attempting",
+        NoticeState::Pending => "pending",
+        NoticeState::Delivered => "success",
+        NoticeState::Dead | NoticeState::Dropped => "failed",
+    }
+}
+
+/// One event that the webhook was owed.
+#[derive(Serialize)]
+struct EventBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<&'static str>,
+    id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    created_at: String,
+    status: &'static str,
+    #[serde(flatten)]
+    whole: Option<EventWhole>,
+}
+
+#[derive(Serialize)]
+struct EventWhole {
+    next_attempt_at: Option<String>,
+    payload: Option<Box<RawValue>>,
+}
+
+/// An event and its payload. `None` for one that the dialect has no word for: the webhook is never told of it.
+async fn event_body(app: &App, guest: &Guest, notice: &Notice) -> Result<Option<(EventBody, Box<RawValue>)>, Problem> {
+    let Some(text) = app.engine.notice_words(&guest.caller, notice).await? else { return Ok(None) };
+    let broken = |error: serde_json::Error| Problem::new(Code::Internal, error.to_string());
+    let payload = RawValue::from_string(text).map_err(broken)?;
+    let kind = serde_json::from_str::<Value>(payload.get()).map_err(broken)?;
+    let body = EventBody {
+        object: None,
+        id: notice.id.to_string(),
+        kind: kind["type"].as_str().unwrap_or_default().to_owned(),
+        created_at: notice.owed_at.to_string(),
+        status: status(notice),
+        whole: None,
+    };
+    Ok(Some((body, payload)))
+}
+
+/// `GET /webhooks/{id}/events`, those of the latest events first.
+pub(super) async fn events(
+    State(app): State<App>,
+    guest: Guest,
+    Named(name, ..): One,
+    Queried(query, ..): Page,
+) -> Answer {
+    let endpoint = own(&app, &guest, &name).await?;
+    let wish = query.read()?;
+    let (mut all, mut before) = (Vec::new(), None);
+    while all.len() < FEW {
+        let query = NoticeQuery { state: None, kind: None, about: None, before, limit: limits::PAGE_ROWS };
+        let (rows, next) = app.engine.notices(&guest.caller, endpoint.id, query).await?;
+        // What the dialect has no word for was never told.
+        all.extend(rows.into_iter().filter(|notice| notice.state != NoticeState::Dropped));
+        before = next;
+        if before.is_none() {
+            break;
+        }
+    }
+    let Rows { rows, more } = wish.along(all, |notice| notice.id.0);
+    let mut bodies = Vec::with_capacity(rows.len());
+    for notice in &rows {
+        bodies.extend(event_body(&app, &guest, notice).await?.map(|(body, _)| body));
+    }
+    Ok(listed(Rows { rows: bodies, more }, |body| body))
+}
+
+/// One event of a webhook of the caller's.
+async fn own_event(app: &App, guest: &Guest, (webhook, event): (&str, &str)) -> Result<Notice, Refusal<Resend>> {
+    let endpoint = own(app, guest, webhook).await?;
+    let event: NoticeId = id(event)?;
+    let missing = || Problem::new(Code::NotFound, "Webhook event not found");
+    let in_words = |problem: Problem| if problem.code == Code::NotFound { missing() } else { problem };
+    let notice = app.engine.notice(&guest.caller, event).await.map_err(in_words)?;
+    if notice.endpoint == endpoint.id { Ok(notice) } else { Err(missing().into()) }
+}
+
+/// `GET /webhooks/{id}/events/{event}`.
+pub(super) async fn event(State(app): State<App>, guest: Guest, Named((webhook, event), ..): Two) -> Answer {
+    let notice = own_event(&app, &guest, (&webhook, &event)).await?;
+    let found = event_body(&app, &guest, &notice).await?;
+    let (body, payload) = found.ok_or_else(|| Problem::new(Code::NotFound, "Webhook event not found"))?;
+    let next_attempt_at = notice.next_at.map(|at| at.to_string());
+    let whole = Some(EventWhole { next_attempt_at, payload: Some(payload) });
+    Ok(json(StatusCode::OK, &EventBody { object: Some("webhook_event"), whole, ..body }))
+}
+
+/// `POST /webhooks/{id}/events/{event}/replay`.
+pub(super) async fn replay(State(app): State<App>, guest: Guest, Named((webhook, event), ..): Two) -> Answer {
+    let notice = own_event(&app, &guest, (&webhook, &event)).await?;
+    let asked = guest.asked("webhooks/replay", &event, b"");
+    let replayed = app.engine.replay_notice(&guest.caller, notice.id, asked).await?;
+    Ok(thing("webhook_event", replayed.id))
+}
+
+#[derive(Serialize)]
+struct AttemptBody {
+    id: String,
+    http_status_code: u16,
+    response: String,
+    sent_at: String,
+}
+
+/// `GET /webhooks/{id}/events/{event}/attempts`, the latest first. Without an answer the status is 0.
+pub(super) async fn attempts(
+    State(app): State<App>,
+    guest: Guest,
+    Named((webhook, event), ..): Two,
+    Queried(query, ..): Page,
+) -> Answer {
+    let notice = own_event(&app, &guest, (&webhook, &event)).await?;
+    let name = |number: u32| super::attachments::file_id(notice.id.0, number as usize);
+    let rows: Vec<(Uuid, AttemptBody)> = notice
+        .log
+        .iter()
+        .rev()
+        .map(|attempt| {
+            let body = AttemptBody {
+                id: name(attempt.number).to_string(),
+                http_status_code: attempt.status.unwrap_or_default(),
+                response: attempt.answer.clone(),
+                sent_at: attempt.at.to_string(),
+            };
+            (name(attempt.number), body)
+        })
+        .collect();
+    Ok(listed(query.read()?.along(rows, |row| row.0), |row| row.1))
+}

@@ -1,0 +1,161 @@
+//! Sending domains in useSend's words. Its ids are numbers; ours follow from them.
+
+use axum::{extract::State, http::StatusCode};
+use mailonce_core::problem::{Code, Problem};
+use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Body, Guest, Named, One, json, number, refuse::bad};
+use crate::{api::App, dialects::pages::FEW};
+
+#[derive(Serialize)]
+struct RecordBody {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    value: String,
+    ttl: &'static str,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recommended: Option<bool>,
+}
+
+impl From<&DnsEntry> for RecordBody {
+    fn from(entry: &DnsEntry) -> Self {
+        Self {
+            kind: "TXT",
+            name: entry.name.clone(),
+            value: entry.value.clone(),
+            ttl: "Auto",
+            status: match entry.status {
+                Some(Seen::Found) => "SUCCESS",
+                Some(Seen::Missing | Seen::Different) => "FAILED",
+                Some(Seen::Unknown) => "TEMPORARY_FAILURE",
+                None => "NOT_STARTED",
+            },
+            recommended: (!entry.required).then_some(true),
+        }
+    }
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "the dialect has them")]
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DomainBody {
+    id: i64,
+    name: String,
+    team_id: i64,
+    status: &'static str,
+    region: &'static str,
+    click_tracking: bool,
+    open_tracking: bool,
+    public_key: String,
+    dkim_status: Option<&'static str>,
+    spf_details: Option<String>,
+    created_at: String,
+    updated_at: String,
+    dmarc_added: bool,
+    is_verifying: bool,
+    error_message: Option<String>,
+    subdomain: Option<String>,
+    verification_error: Option<String>,
+    last_checked_time: Option<String>,
+    dns_records: Vec<RecordBody>,
+}
+
+impl DomainBody {
+    fn of(guest: &Guest, domain: &Domain) -> Self {
+        let key = domain.records.iter().find(|entry| entry.purpose == "dkim");
+        let public = key.and_then(|entry| entry.value.split("p=").nth(1)).unwrap_or_default();
+        Self {
+            id: number(domain.id.0),
+            name: domain.name.clone(),
+            team_id: number(guest.caller.team.id.0),
+            status: match (domain.verified_at, domain.checked_at) {
+                (Some(_), _) => "SUCCESS",
+                (None, Some(_)) => "FAILED",
+                (None, None) => "NOT_STARTED",
+            },
+            region: "local",
+            click_tracking: false,
+            open_tracking: false,
+            public_key: public.to_owned(),
+            dkim_status: key.map(|entry| RecordBody::from(entry).status),
+            spf_details: None,
+            created_at: domain.created_at.to_string(),
+            updated_at: domain.checked_at.unwrap_or(domain.created_at).to_string(),
+            dmarc_added: false,
+            is_verifying: false,
+            error_message: None,
+            subdomain: None,
+            verification_error: None,
+            last_checked_time: domain.checked_at.map(|at| at.to_string()),
+            dns_records: domain.records.iter().map(RecordBody::from).collect(),
+        }
+    }
+}
+
+/// The domain that a number stands for.
+async fn numbered(app: &App, guest: &Guest, text: &str) -> Result<Domain, Problem> {
+    let missing = || Problem::new(Code::NotFound, "Domain not found");
+    let wanted: i64 = text.parse().map_err(|_not_a_number| missing())?;
+    let all = app.engine.domains(&guest.caller, None, FEW).await?.rows;
+    all.into_iter().find(|domain| number(domain.id.0) == wanted).ok_or_else(missing)
+}
+
+/// `GET /domains`.
+pub(super) async fn list(State(app): State<App>, guest: Guest) -> Answer {
+    let all = app.engine.domains(&guest.caller, None, FEW).await?.rows;
+    let bodies: Vec<DomainBody> = all.iter().map(|domain| DomainBody::of(&guest, domain)).collect();
+    Ok(json(StatusCode::OK, &bodies))
+}
+
+#[derive(Deserialize)]
+struct NewDomainBody {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+/// `POST /domains`. There is only the region that mailonce runs in.
+pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
+    let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| bad("name", "name is required"))?;
+    let name = domain_name(&name)?;
+    let asked = guest.asked("domains", "", name.as_bytes());
+    let made = app.engine.create_domain(&guest.caller, &name, asked).await?;
+    Ok(json(StatusCode::OK, &DomainBody::of(&guest, &made.thing)))
+}
+
+/// `GET /domains/{id}`.
+pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let domain = numbered(&app, &guest, &name).await?;
+    Ok(json(StatusCode::OK, &DomainBody::of(&guest, &domain)))
+}
+
+#[derive(Serialize)]
+struct StartedBody {
+    message: &'static str,
+}
+
+/// `PUT /domains/{id}/verify`. The check is done when this answers; its outcome is in the domain.
+pub(super) async fn verify(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let domain = numbered(&app, &guest, &name).await?;
+    app.engine.verify_domain(&guest.caller, domain.id, None).await?;
+    Ok(json(StatusCode::OK, &StartedBody { message: "Domain verification started" }))
+}
+
+#[derive(Serialize)]
+struct RemovedBody {
+    id: i64,
+    success: bool,
+    message: &'static str,
+}
+
+/// `DELETE /domains/{id}`.
+pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    let domain = numbered(&app, &guest, &name).await?;
+    app.engine.remove_domain(&guest.caller, domain.id).await?;
+    Ok(json(
+        StatusCode::OK,
+        &RemovedBody { id: number(domain.id.0), success: true, message: "Domain deleted successfully" },
+    ))
+}

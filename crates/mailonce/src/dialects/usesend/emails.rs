@@ -1,0 +1,263 @@
+//! Emails that were sent, in useSend's words: read, list, move, take back.
+
+use axum::{extract::State, http::StatusCode};
+use mailonce_core::{
+    content::Content,
+    email::{Email, EmailState},
+    handoff::{Outcome, Says, State as HandoffState},
+    id::EmailId,
+    port::store::EmailQuery,
+    problem::{Code, Problem},
+    schedule::Schedule,
+    team::Scope,
+    time::Time,
+};
+use mailonce_engine::look::EmailView;
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Body, Guest, Named, One, Queried, Usesend, json, number, refuse::bad, send::SentBody};
+use crate::api::App;
+
+/// Rows of a page at the most, and when nobody says.
+const PAGE_ROWS: usize = 50;
+/// Emails that are passed over to come to a page.
+const DEEPEST: usize = 10_000;
+
+/// The nearest word for a state. What is held waits, what is unknown is late: neither is told as a success.
+fn status(state: EmailState) -> &'static str {
+    match state {
+        EmailState::Scheduled => "SCHEDULED",
+        EmailState::Queued | EmailState::Sending | EmailState::Held => "QUEUED",
+        EmailState::Sent => "SENT",
+        EmailState::Delivered => "DELIVERED",
+        EmailState::Bounced => "BOUNCED",
+        EmailState::Complained => "COMPLAINED",
+        EmailState::Failed | EmailState::Abandoned => "FAILED",
+        EmailState::Unknown => "DELIVERY_DELAYED",
+        EmailState::Cancelled => "CANCELLED",
+    }
+}
+
+/// The dialect's word for how an attempt ended.
+fn ended(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted => "SENT",
+        Outcome::Deferred | Outcome::Unknown => "DELIVERY_DELAYED",
+        Outcome::Refused => "FAILED",
+    }
+}
+
+/// The dialect's word for what a fact says, where it is more than the answer to an attempt.
+fn shown(says: Says) -> Option<&'static str> {
+    match says {
+        Says::Delivered => Some("DELIVERED"),
+        Says::Delayed => Some("DELIVERY_DELAYED"),
+        Says::Bounced => Some("BOUNCED"),
+        Says::Complained => Some("COMPLAINED"),
+        _ => None,
+    }
+}
+
+/// What happened to an email, in order and in the dialect's words.
+fn happenings(view: &EmailView) -> Vec<HappenedBody> {
+    let email = &view.detail.email;
+    let was_scheduled = view.content.as_ref().is_some_and(|content| content.scheduled_at.is_some());
+    let mut facts = vec![(email.head.created_at, if was_scheduled { "SCHEDULED" } else { "QUEUED" })];
+    for attempt in &view.detail.attempts {
+        facts.extend(attempt.outcome.map(|outcome| (attempt.ended_at.unwrap_or(attempt.at), ended(outcome))));
+    }
+    for fact in &view.detail.evidence {
+        facts.extend(shown(fact.says).map(|word| (fact.at, word)));
+    }
+    let end = status(email.state());
+    if let Some(at) = email.settled_at.filter(|_| facts.iter().all(|(_, word)| *word != end)) {
+        facts.push((at, end));
+    }
+    facts.sort_by_key(|(at, _)| *at);
+    let told = |(at, status): (Time, &'static str)| HappenedBody {
+        email_id: email.id.to_string(),
+        status,
+        created_at: at.to_string(),
+        data: None,
+    };
+    facts.into_iter().map(told).collect()
+}
+
+/// A text that names no email of the team is not found, whatever it looks like.
+fn email_id(text: &str) -> Result<EmailId, Problem> {
+    text.parse().map_err(|_not_an_id| missing())
+}
+
+fn missing() -> Problem {
+    Problem::new(Code::NotFound, "Email not found")
+}
+
+/// The dialect's sentence for an email that is not there.
+fn in_words(problem: Problem) -> Problem {
+    if problem.code == Code::NotFound { missing() } else { problem }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HappenedBody {
+    email_id: String,
+    status: &'static str,
+    created_at: String,
+    data: Option<()>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EmailBody {
+    id: String,
+    team_id: i64,
+    to: Vec<String>,
+    reply_to: Vec<String>,
+    cc: Vec<String>,
+    bcc: Vec<String>,
+    from: String,
+    subject: String,
+    html: Option<String>,
+    text: Option<String>,
+    created_at: String,
+    updated_at: String,
+    latest_status: &'static str,
+    scheduled_at: Option<String>,
+    domain_id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_events: Option<Vec<HappenedBody>>,
+}
+
+impl EmailBody {
+    fn of(email: &Email, content: Option<Content>) -> Self {
+        let head = &email.head;
+        let scheduled = email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Scheduled);
+        let mut body = Self {
+            id: email.id.to_string(),
+            team_id: number(email.team.0),
+            to: head.to.clone(),
+            reply_to: Vec::new(),
+            cc: head.cc.clone(),
+            bcc: head.bcc.clone(),
+            from: head.from.clone(),
+            subject: head.subject.clone(),
+            html: None,
+            text: None,
+            created_at: head.created_at.to_string(),
+            updated_at: email.settled_at.unwrap_or(head.created_at).to_string(),
+            latest_status: status(email.state()),
+            scheduled_at: scheduled.filter_map(|handoff| handoff.due_at).min().map(|at| at.to_string()),
+            domain_id: None,
+            email_events: None,
+        };
+        if let Some(content) = content {
+            body.reply_to = content.reply_to.iter().map(|mailbox| mailbox.address.clone()).collect();
+            (body.html, body.text) = (content.html, content.text);
+        }
+        body
+    }
+}
+
+/// `GET /emails/{id}`.
+pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    guest.caller.need(Scope::Read)?;
+    let view = app.engine.email_view(&guest.caller, email_id(&name)?).await.map_err(in_words)?;
+    let events = happenings(&view);
+    let mut body = EmailBody::of(&view.detail.email, view.content);
+    if let Some(latest) = events.last() {
+        body.updated_at.clone_from(&latest.created_at);
+    }
+    body.email_events = Some(events);
+    Ok(json(StatusCode::OK, &body))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListQuery {
+    page: Option<String>,
+    limit: Option<String>,
+    start_date: Option<String>,
+    end_date: Option<String>,
+}
+
+impl ListQuery {
+    fn read(&self) -> Result<(EmailQuery, usize), Problem> {
+        let count = |field: &str, text: Option<&str>, most: usize, usual: usize| match text {
+            None => Ok(usual),
+            Some(text) => {
+                let count = text.parse().ok().filter(|count| (1..=most).contains(count));
+                count.ok_or_else(|| bad(field, format!("{field} is a number from 1 to {most}")))
+            }
+        };
+        let limit = count("limit", self.limit.as_deref(), PAGE_ROWS, PAGE_ROWS)?;
+        let page = count("page", self.page.as_deref(), DEEPEST / limit, 1)?;
+        let time = |field: &str, text: Option<&str>| {
+            let read =
+                text.map(|text| Time::parse(text).ok_or_else(|| bad(field, format!("{field} is an ISO 8601 time"))));
+            read.transpose()
+        };
+        let since = time("startDate", self.start_date.as_deref())?;
+        let until = time("endDate", self.end_date.as_deref())?;
+        Ok((EmailQuery { since, until, limit, ..EmailQuery::default() }, page))
+    }
+}
+
+#[derive(Serialize)]
+struct ListBody {
+    data: Vec<EmailBody>,
+    count: usize,
+}
+
+/// `GET /emails`. Pages are counted, so those before are passed over; `count` is what is known to be there.
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: Guest,
+    Queried(query, ..): Queried<ListQuery, Usesend>,
+) -> Answer {
+    guest.caller.need(Scope::Read)?;
+    let (mut query, page) = query.read()?;
+    let mut passed = 0;
+    let mut rows = app.engine.emails(&guest.caller, query.clone()).await?;
+    for _ in 1..page {
+        passed += rows.rows.len();
+        let Some(next) = rows.next else {
+            rows.rows.clear();
+            break;
+        };
+        query.before = Some(next);
+        rows = app.engine.emails(&guest.caller, query.clone()).await?;
+    }
+    let count = passed + rows.rows.len() + usize::from(rows.next.is_some());
+    let mut data = Vec::with_capacity(rows.rows.len());
+    for email in rows.rows {
+        let content = app.engine.email_view(&guest.caller, email.id).await?.content;
+        data.push(EmailBody::of(&email, content));
+    }
+    Ok(json(StatusCode::OK, &ListBody { data, count }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RescheduleBody {
+    #[serde(default)]
+    scheduled_at: Option<String>,
+}
+
+/// `PATCH /emails/{id}`.
+pub(super) async fn reschedule(State(app): State<App>, guest: Guest, Named(name, ..): One, body: Body) -> Answer {
+    guest.caller.need(Scope::Send)?;
+    let id = email_id(&name)?;
+    let text =
+        body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| bad("scheduledAt", "scheduledAt is required"))?;
+    let at = Time::parse(&text).ok_or_else(|| bad("scheduledAt", "scheduledAt is an ISO 8601 time"))?;
+    let email = app.engine.reschedule(&guest.caller, id, &Schedule::At(at)).await.map_err(in_words)?;
+    Ok(json(StatusCode::OK, &SentBody { email_id: email.id.to_string() }))
+}
+
+/// `POST /emails/{id}/cancel`.
+pub(super) async fn cancel(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
+    guest.caller.need(Scope::Send)?;
+    let asked = guest.asked("cancel", &name, b"");
+    let email = app.engine.cancel(&guest.caller, email_id(&name)?, asked).await.map_err(in_words)?;
+    Ok(json(StatusCode::OK, &SentBody { email_id: email.id.to_string() }))
+}

@@ -1,0 +1,88 @@
+//! Problems in useSend's words: one envelope with a code and a message, also where its own server has others.
+
+use axum::{http::StatusCode, response::Response};
+use mailonce_core::problem::{Code, Problem};
+use serde::Serialize;
+
+use super::json;
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: Inner<'a>,
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+/// An error of the dialect.
+pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
+    json(status, &ErrorBody { error: Inner { code, message } })
+}
+
+/// Something that the dialect words itself.
+pub(super) fn bad(field: &str, message: impl Into<String>) -> Problem {
+    Problem::field(Code::InvalidField, field, message)
+}
+
+/// A problem in the dialect's words. Where it has a sentence, that is what is said.
+pub(super) fn refused(problem: &Problem) -> Response {
+    let (status, code) = class(problem.code);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    error(status, code, &message(problem))
+}
+
+fn class(code: Code) -> (u16, &'static str) {
+    match code {
+        Code::Unauthorized | Code::WrongScope | Code::SenderNotAllowed => (403, "FORBIDDEN"),
+        Code::NotFound => (404, "NOT_FOUND"),
+        Code::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED"),
+        Code::KeyMismatch => (409, "NOT_UNIQUE"),
+        Code::RateLimited => (429, "RATE_LIMITED"),
+        Code::Internal => (500, "INTERNAL_SERVER_ERROR"),
+        // The dialect has no word for "later"; the status says it.
+        Code::Unavailable => (503, "INTERNAL_SERVER_ERROR"),
+        _ => (400, "BAD_REQUEST"),
+    }
+}
+
+fn message(problem: &Problem) -> String {
+    match problem.code {
+        Code::InvalidKey => "Invalid Idempotency-Key length".into(),
+        Code::KeyMismatch => "Idempotency-Key already used with a different payload".into(),
+        Code::Unauthorized => "Invalid API token".into(),
+        Code::InvalidJson => "Malformed JSON in request body".into(),
+        Code::TooLate | Code::NotScheduled => "Email already processed".into(),
+        Code::Internal => "something unexpected happened".into(),
+        Code::InvalidType => {
+            let place = problem.field.as_deref().map(|field| format!("{field}: ")).unwrap_or_default();
+            format!("{place}{}", problem.detail)
+        }
+        _ => problem.detail.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_has_a_code_of_the_dialect() {
+        const CODES: [&str; 8] = [
+            "BAD_REQUEST",
+            "UNAUTHORIZED",
+            "FORBIDDEN",
+            "NOT_FOUND",
+            "METHOD_NOT_ALLOWED",
+            "NOT_UNIQUE",
+            "RATE_LIMITED",
+            "INTERNAL_SERVER_ERROR",
+        ];
+        for code in Code::ALL {
+            let (status, word) = class(*code);
+            assert!((400..600).contains(&status) && CODES.contains(&word), "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The table in the documents, held against what a script saw.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::sdks::Walked;
+
+/// The rows under a heading: each method with its answer.
+fn rows(title: &str) -> BTreeMap<String, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let heading = format!("### {title}\n");
+    let part = text.split(heading.as_str()).nth(1).unwrap_or_else(|| panic!("docs/dialects.md has no part {title}"));
+    let part = part.split("\n#").next().unwrap();
+    let mut rows = BTreeMap::new();
+    for line in part.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        // Several methods with the same answer share a row.
+        for method in cells[1].split(", ") {
+            let before = rows.insert(method.trim_matches('`').to_owned(), cells[2].trim_matches('`').to_owned());
+            assert!(before.is_none(), "{method} stands twice under {title}");
+        }
+    }
+    rows
+}
+
+/// Fails unless the table names every method of the package, and says of each what really happens.
+pub(crate) fn agrees(title: &str, walked: &Walked) {
+    let mut seen = BTreeMap::new();
+    for method in &walked.methods {
+        let answer = if walked.worked.contains(method) {
+            "covered".to_owned()
+        } else {
+            walked.refused.get(method).cloned().unwrap_or_else(|| "never called".to_owned())
+        };
+        seen.insert(method.clone(), answer);
+    }
+    let told = rows(title);
+    let wrong: Vec<String> = seen
+        .iter()
+        .filter(|(method, answer)| told.get(*method) != Some(answer))
+        .map(|(method, answer)| format!("| `{method}` | {answer} |"))
+        .chain(told.keys().filter(|method| !seen.contains_key(*method)).map(|method| format!("{method} is not there")))
+        .collect();
+    assert!(wrong.is_empty(), "docs/dialects.md, {title}:\n{}", wrong.join("\n"));
+}

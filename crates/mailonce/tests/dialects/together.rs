@@ -1,0 +1,17 @@
+//! One key space: whichever way a wish comes in, it is one email.
+
+use crate::{
+    binary::Desk,
+    sdks::{node, run},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_key_through_both_sdks_and_the_api_is_one_email() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let said = run(node("together.cjs"), &server, "").await;
+    let auth = format!("Bearer {}", server.api_key);
+    let (status, page) = server.call("GET", "/v1/emails?limit=100", &[("authorization", &auth)], "").await;
+    assert_eq!(status, 200);
+    assert_eq!(page["data"].as_array().unwrap().len() as u64, said["emails"].as_u64().unwrap());
+}

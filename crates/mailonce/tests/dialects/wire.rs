@@ -1,0 +1,289 @@
+//! What no SDK would send, and what takes a day: the dialects without a socket and with a clock that is moved.
+
+use serde_json::{Value, json};
+
+use crate::{
+    call::{Call, delete, get, patch, post},
+    world::{DAY, HOUR, World, mail, mail_with},
+};
+
+const RESEND: &str = "/compat/resend";
+const USESEND: &str = "/compat/usesend/api/v1";
+
+fn resend(path: &str) -> String {
+    format!("{RESEND}{path}")
+}
+
+fn usesend(path: &str) -> String {
+    format!("{USESEND}{path}")
+}
+
+/// The error of an answer in Resend's words.
+#[track_caller]
+fn error(answer: &crate::call::Answer, status: u16, name: &str) -> String {
+    assert_eq!(answer.header("content-type"), Some("application/json"), "{}", answer.text);
+    let body = &answer.body;
+    assert_eq!(
+        (answer.status, &body["statusCode"], &body["name"]),
+        (status, &json!(status), &json!(name)),
+        "{}",
+        answer.text
+    );
+    assert_eq!(body.as_object().unwrap().len(), 3);
+    body["message"].as_str().unwrap().to_owned()
+}
+
+/// The error of an answer in useSend's words.
+#[track_caller]
+fn envelope(answer: &crate::call::Answer, status: u16, code: &str) -> String {
+    assert_eq!((answer.status, &answer.body["error"]["code"]), (status, &json!(code)), "{}", answer.text);
+    assert_eq!(answer.body.as_object().unwrap().len(), 1);
+    answer.body["error"]["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn who_brings_no_key_or_a_wrong_one_is_told_in_the_words_of_the_dialect() {
+    let world = World::memory().await;
+    for path in ["/emails", "/what", "/emails/x/cancel"] {
+        let answer = world.call(post(&resend(path)).anonymous().json(&mail())).await;
+        assert_eq!(error(&answer, 401, "missing_api_key"), "Missing API key in the authorization header.");
+        let answer = world.call(get(&resend(path)).by("re_wrong")).await;
+        assert_eq!(error(&answer, 403, "invalid_api_key"), "API key is invalid.");
+        let answer = world.call(post(&usesend(path)).anonymous().json(&mail())).await;
+        assert_eq!(envelope(&answer, 401, "UNAUTHORIZED"), "No Authorization header provided");
+        let answer = world.call(get(&usesend(path)).by("us_wrong_wrong")).await;
+        assert_eq!(envelope(&answer, 403, "FORBIDDEN"), "Invalid API token");
+    }
+    // useSend looks at the second word, whatever the first one is.
+    let odd = get(&usesend("/domains")).header("authorization", &format!("Token {}", world.secret));
+    world.call(odd).await.is(200);
+}
+
+#[tokio::test]
+async fn odd_bodies_are_taken_and_wrong_ones_refused() {
+    let world = World::memory().await;
+    let sent = world.call(post(&resend("/emails")).header("IDEMPOTENCY-KEY", "k").json(&mail())).await.is(200);
+    let id = sent.body["id"].as_str().unwrap();
+    // A body on GET, an empty one declared as JSON, and none at all.
+    world.call(get(&resend(&format!("/emails/{id}"))).text("{}")).await.is(200);
+    let later = mail_with(json!({ "scheduled_at": "in 1 hour", "subject": "Later" }));
+    for body in ["", "{}"] {
+        let other =
+            world.call(post(&resend("/emails")).json(&later)).await.is(200).body["id"].as_str().unwrap().to_owned();
+        world.call(post(&resend(&format!("/emails/{other}/cancel"))).text(body)).await.is(200);
+    }
+    // Undeclared, and with members that nobody knows.
+    let odd = mail_with(json!({ "region": "x", "cc": null, "attachments": null, "headers": null, "html": null }));
+    let again = world.call(post(&resend("/emails")).key("k").bytes(odd.to_string())).await.is(200);
+    assert_eq!(again.body["id"], id);
+    for body in ["", "[]", "7", "\"x\"", "null"] {
+        assert!(world.call(post(&resend("/emails")).text(body)).await.status >= 400, "{body}");
+        assert!(world.call(post(&usesend("/emails")).text(body)).await.status >= 400, "{body}");
+    }
+    error(&world.call(post(&resend("/emails")).text("{")).await, 400, "validation_error");
+    let told = envelope(&world.call(post(&usesend("/emails")).text("{")).await, 400, "BAD_REQUEST");
+    assert_eq!(told, "Malformed JSON in request body");
+    assert_eq!(world.count().await, 3);
+}
+
+#[tokio::test]
+async fn wrong_fields_get_the_names_that_are_documented() {
+    let world = World::memory().await;
+    let answer = |more: Value| post(&resend("/emails")).json(&mail_with(more));
+    for (more, name) in [
+        (json!({ "from": null }), "missing_required_field"),
+        (json!({ "to": [] }), "missing_required_field"),
+        (json!({ "subject": null }), "missing_required_field"),
+        (json!({ "text": null }), "missing_required_field"),
+        (json!({ "to": "x" }), "validation_error"),
+        (json!({ "to": [7] }), "validation_error"),
+        (json!({ "from": "x" }), "validation_error"),
+        (json!({ "subject": ["x"] }), "validation_error"),
+        (json!({ "to": vec!["a@example.com"; 51] }), "validation_error"),
+        (json!({ "scheduled_at": "soon" }), "validation_error"),
+        (json!({ "topic_id": "x" }), "validation_error"),
+        (json!({ "attachments": [{ "filename": "a", "content": "?" }] }), "invalid_attachment"),
+        (json!({ "attachments": [{ "filename": "a" }] }), "invalid_attachment"),
+    ] {
+        error(&world.call(answer(more)).await, 422, name);
+    }
+    error(&world.call(answer(json!({})).key("")).await, 400, "invalid_idempotency_key");
+    error(&world.call(answer(json!({})).key(&"k".repeat(257))).await, 400, "invalid_idempotency_key");
+    error(&world.get(&resend("/what")).await, 404, "not_found");
+    error(&world.call(delete(&resend("/emails"))).await, 405, "method_not_allowed");
+    error(&world.get(&resend("/emails/x")).await, 422, "invalid_parameter");
+    error(&world.get(&resend("/emails?limit=0")).await, 422, "validation_error");
+    let id = uuid::Uuid::from_u128(7);
+    error(&world.get(&resend(&format!("/emails?after={id}&before={id}"))).await, 422, "validation_error");
+    envelope(&world.get(&usesend("/contactBooks")).await, 404, "NOT_FOUND");
+    envelope(&world.call(delete(&usesend("/emails"))).await, 405, "METHOD_NOT_ALLOWED");
+    assert_eq!(
+        envelope(&world.call(post(&usesend("/emails")).key("").json(&mail())).await, 400, "BAD_REQUEST"),
+        "Invalid Idempotency-Key length"
+    );
+    assert_eq!(world.count().await, 0);
+}
+
+#[tokio::test]
+async fn a_dialect_remembers_for_a_day_and_the_api_for_longer() {
+    let world = World::sqlite().await;
+    let send = async |path: &str, key: &str| {
+        let answer = world.call(post(path).key(key).json(&mail())).await;
+        let body = &answer.body;
+        body["id"].as_str().or(body["emailId"].as_str()).map(str::to_owned).unwrap_or(answer.text)
+    };
+    let ways = [resend("/emails"), usesend("/emails"), "/v1/emails".to_owned()];
+    let mut firsts = Vec::new();
+    for (n, way) in ways.iter().enumerate() {
+        firsts.push(send(way, &format!("k{n}")).await);
+    }
+    world.hand_over().await;
+    world.pass(23 * HOUR);
+    for (n, way) in ways.iter().enumerate() {
+        assert_eq!(send(way, &format!("k{n}")).await, firsts[n]);
+    }
+    world.pass(2 * HOUR);
+    for (n, way) in ways.iter().enumerate() {
+        assert_eq!(send(way, &format!("k{n}")).await == firsts[n], n == 2, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_a_dialect_is_remembered_for_a_day() {
+    let world = World::sqlite().await;
+    let batch = [mail(), mail_with(json!({ "subject": "Two" }))];
+    let other = [mail_with(json!({ "subject": "Three" }))];
+    let send = async |items: &[Value]| world.call(post(&resend("/emails/batch")).key("b").json(&json!(items))).await;
+    let first = send(&batch).await.is(200).body;
+    world.hand_over().await;
+    world.pass(DAY - HOUR);
+    assert_eq!(send(&batch).await.is(200).body, first);
+    error(&send(&other).await, 409, "invalid_idempotent_request");
+    world.pass(2 * HOUR);
+    send(&other).await.is(200);
+}
+
+#[tokio::test]
+async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
+    let world = World::sqlite().await;
+    for (path, field) in [(resend("/emails"), "id"), (usesend("/emails"), "emailId")] {
+        for _ in 0..2 {
+            let sent = world.call(post(&path).json(&mail())).await.is(200);
+            assert_eq!(world.email(sent.body[field].as_str().unwrap()).await["state"], "queued");
+        }
+    }
+    let held = world.wish(&mail()).await.is(202);
+    assert_eq!(held.body["state"], "held");
+    let id = held.body["id"].as_str().unwrap();
+    // A held mail waits; it is not told as sent.
+    assert_eq!(world.get(&resend(&format!("/emails/{id}"))).await.is(200).body["last_event"], "queued");
+    assert_eq!(world.get(&usesend(&format!("/emails/{id}"))).await.is(200).body["latestStatus"], "QUEUED");
+}
+
+#[tokio::test]
+async fn other_teams_are_not_found_in_any_route() {
+    let world = World::sqlite().await.with_inboxes().await;
+    let stranger = world.team("strangers").await;
+    let email = world.send("k", &mail()).await.is(202).body["id"].as_str().unwrap().to_owned();
+    let inbox = world.inbox("agent").await;
+    world.arrives(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
+    let [message] = &world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).rows()[..] else { panic!() };
+    let (message, thread) = (message["id"].as_str().unwrap(), message["thread_id"].as_str().unwrap());
+    let domain = world.post("/v1/domains", &json!({ "name": "ours.example.com" })).await.is(201).body["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let hook = json!({ "endpoint": "https://example.com/in", "events": ["email.sent"] });
+    let hook = world.post(&resend("/webhooks"), &hook).await.is(201).body["id"].as_str().unwrap().to_owned();
+    let says = json!({ "text": "x", "to": "x@example.com", "scheduled_at": "in 1 hour", "folder": "inbox" });
+    let calls: Vec<(&str, String)> = vec![
+        ("GET", format!("/emails/{email}")),
+        ("PATCH", format!("/emails/{email}")),
+        ("POST", format!("/emails/{email}/cancel")),
+        ("GET", format!("/emails/{email}/attachments")),
+        ("GET", format!("/emails/receiving/{message}")),
+        ("GET", format!("/emails/receiving/{message}/attachments")),
+        ("GET", format!("/inboxes/{inbox}")),
+        ("GET", "/inboxes/agent@agents.test".to_owned()),
+        ("PATCH", format!("/inboxes/{inbox}")),
+        ("DELETE", format!("/inboxes/{inbox}")),
+        ("GET", format!("/inboxes/{inbox}/threads")),
+        ("GET", format!("/inboxes/{inbox}/threads/{thread}")),
+        ("PATCH", format!("/inboxes/{inbox}/threads/{thread}")),
+        ("GET", format!("/inboxes/{inbox}/threads/{thread}/emails")),
+        ("POST", format!("/inboxes/{inbox}/threads/{thread}/emails/{message}/reply")),
+        ("POST", format!("/inboxes/{inbox}/threads/{thread}/emails/{message}/forward")),
+        ("GET", format!("/webhooks/{hook}")),
+        ("PATCH", format!("/webhooks/{hook}")),
+        ("DELETE", format!("/webhooks/{hook}")),
+        ("POST", format!("/webhooks/{hook}/signing-secret/rotate")),
+        ("GET", format!("/webhooks/{hook}/events")),
+        ("GET", format!("/domains/{domain}")),
+        ("POST", format!("/domains/{domain}/verify")),
+        ("DELETE", format!("/domains/{domain}")),
+    ];
+    for (method, path) in calls {
+        let answer = world.call(Call::new(method, &resend(&path)).by(&stranger).json(&says)).await;
+        error(&answer, 404, "not_found");
+    }
+    for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains"] {
+        assert_eq!(world.call(get(&resend(path)).by(&stranger)).await.is(200).body["data"], json!([]), "{path}");
+    }
+    for (method, path) in [
+        ("GET", format!("/emails/{email}")),
+        ("PATCH", format!("/emails/{email}")),
+        ("POST", format!("/emails/{email}/cancel")),
+    ] {
+        let says = json!({ "scheduledAt": "2027-01-01T00:00:00Z" });
+        envelope(&world.call(Call::new(method, &usesend(&path)).by(&stranger).json(&says)).await, 404, "NOT_FOUND");
+    }
+    assert_eq!(world.call(get(&usesend("/emails")).by(&stranger)).await.is(200).body["data"], json!([]));
+    assert_eq!(world.call(get(&usesend("/domains")).by(&stranger)).await.is(200).body, json!([]));
+}
+
+#[tokio::test]
+async fn a_key_that_may_only_send_reads_nothing() {
+    let world = World::memory().await;
+    let only = world.api_key(&json!({ "name": "only", "scopes": ["send"] })).await;
+    world.call(post(&resend("/emails")).by(&only).json(&mail())).await.is(200);
+    for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains", "/api-keys"] {
+        let answer = world.call(get(&resend(path)).by(&only)).await;
+        assert_eq!(error(&answer, 401, "restricted_api_key"), "This API key is restricted to only send emails.");
+    }
+    let read = world.api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
+    error(&world.call(post(&resend("/emails")).by(&read).json(&mail())).await, 401, "restricted_api_key");
+    envelope(&world.call(post(&usesend("/emails")).by(&read).json(&mail())).await, 403, "FORBIDDEN");
+    envelope(&world.call(patch(&usesend("/emails/x")).by(&read).json(&json!({}))).await, 403, "FORBIDDEN");
+}
+
+#[tokio::test]
+async fn links_to_bytes_open_for_an_hour_and_for_nobody_who_made_one_up() {
+    let world = World::sqlite().await.with_inboxes().await;
+    world.inbox("agent").await;
+    world.arrives(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
+    let [received] =
+        &world.get(&resend("/emails/receiving")).await.is(200).body["data"].as_array().unwrap().clone()[..]
+    else {
+        panic!()
+    };
+    let path = resend(&format!("/emails/receiving/{}", received["id"].as_str().unwrap()));
+    let url = world.get(&path).await.is(200).body["raw"]["download_url"].as_str().unwrap().to_owned();
+    assert!(world.call(get(&url).anonymous()).await.is(200).text.contains("Subject: Hi"));
+    // Another mail, another end, another signature.
+    let (words, mac) = url.rsplit_once('.').unwrap();
+    let bent = [
+        format!("{words}0.{mac}"),
+        url.replace("raw.", "file."),
+        format!("{words}.{}", "0".repeat(64)),
+        resend("/files/x"),
+    ];
+    for url in bent {
+        error(&world.call(get(&url).anonymous()).await, 404, "not_found");
+    }
+    world.pass(HOUR);
+    error(&world.call(get(&url).anonymous()).await, 404, "not_found");
+    // Bytes as they came are for those who may see secrets.
+    let read = world.api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
+    let plain = world.call(get(&path).by(&read)).await.is(200).body;
+    assert_eq!((&plain["raw"], &plain["html"]), (&Value::Null, &Value::Null));
+}
