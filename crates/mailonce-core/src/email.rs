@@ -120,6 +120,8 @@ words! {
         Batch = "batch",
         /// The command line.
         Cli = "cli",
+        /// A model's tools.
+        Mcp = "mcp",
     }
 }
 

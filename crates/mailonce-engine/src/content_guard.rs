@@ -9,7 +9,7 @@ use mailonce_core::{
     content::Content,
     conversation::likeness::{self, Likeness, Mode},
     dispatch::Act,
-    email::{Email, EmailState, Guard},
+    email::{Channel, Email, EmailState, Guard},
     id::{EmailId, TeamId},
     intent::Intent,
     port::store::{Acted, Care, EmailQuery, Once, StoreError},
@@ -122,15 +122,18 @@ impl Engine {
     /// What the guard has to say about a mail before it is accepted. `hold` is what others said.
     pub(crate) async fn care(
         &self,
-        team: TeamId,
+        caller: &Caller,
         content: &Content,
         (keyed, intent): (bool, Option<&Intent>),
         hold: Option<Guard>,
         now: Time,
     ) -> Result<Care, Problem> {
+        let team = caller.team.id;
         let settings = self.settings_of(team).await.map_err(unavailable)?;
         let mode = match intent {
             Some(intent) if intent.period.is_some() => Mode::Off,
+            // A model that retries may call the same matter by another name.
+            Some(_) if caller.channel == Channel::Mcp => settings.mcp,
             _ if keyed => settings.keyed,
             _ => settings.keyless,
         };

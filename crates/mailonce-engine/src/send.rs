@@ -123,7 +123,7 @@ impl Engine {
         let mut wish = self.wish(caller, named, now);
         let SendRequest { content, intent, .. } = &named.request;
         let keyed = (named.is_keyed(), intent.as_ref());
-        wish.care = self.care(caller.team.id, content, keyed, hold, now).await?;
+        wish.care = self.care(caller, content, keyed, hold, now).await?;
         Ok(wish)
     }
 
@@ -376,7 +376,7 @@ impl Engine {
             let mut wish = self.wish(caller, item, now);
             let keyed = (item.is_keyed(), item.request.intent.as_ref());
             let hold = held.get(index).copied();
-            wish.care = self.care(caller.team.id, &item.request.content, keyed, hold, now).await?;
+            wish.care = self.care(caller, &item.request.content, keyed, hold, now).await?;
             wishes.push(wish);
         }
         let batch = BatchWish { team: caller.team.id, operation, items: wishes, strict };

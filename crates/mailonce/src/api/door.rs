@@ -48,7 +48,7 @@ impl Door {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, credential) = text.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(credential.trim()).filter(|credential| !credential.is_empty())
@@ -80,27 +80,28 @@ impl FromRequest<App> for RawBody {
 
     async fn from_request(request: Request, _: &App) -> Result<Self, Refused> {
         check_media_type(request.headers())?;
-        read(request.into_body()).await.map(Self)
+        Ok(Self(read(request.into_body(), limits::BODY_BYTES).await?))
     }
 }
 
-async fn read(body: Body) -> Result<Bytes, Refused> {
-    let reading = axum::body::to_bytes(body, limits::BODY_BYTES);
+/// Reads a body to its end, up to so many bytes.
+pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
+    let reading = axum::body::to_bytes(body, most);
     let read = tokio::time::timeout(BODY_TIME, reading).await.map_err(|_late| {
         Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()))
     })?;
-    Ok(read.map_err(|error| {
+    read.map_err(|error| {
         let text = error.to_string();
         if text.contains("length limit") {
-            Problem::new(Code::TooLarge, format!("the body is larger than {} bytes", limits::BODY_BYTES))
+            Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
         } else {
             Problem::new(Code::InvalidJson, format!("the body broke off: {text}"))
         }
-    })?)
+    })
 }
 
 /// JSON, or undeclared. A form is a mistake worth naming.
-fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = value.to_str().unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -76,6 +76,7 @@ mod mismatch;
 mod notices;
 mod operations;
 mod overlap;
+mod packages;
 mod policy;
 mod poll;
 mod prove;

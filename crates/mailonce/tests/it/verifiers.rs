@@ -4,13 +4,14 @@ use mailonce_transport::{guard::Reach, webhook::Webhooks};
 use serde_json::{Value, json};
 use std::{
     io::Write as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
+    packages,
     receiver::Hall,
     world::{World, mail},
 };
@@ -59,38 +60,14 @@ for case in json.load(sys.stdin)["deliveries"]:
 print(checked)
 "#;
 
-fn must(what: &str, command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{what} is needed for this test: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what} is needed for this test and failed: {said}");
-}
-
-/// A folder of our own with the libraries of npm in it, made once and kept under `target/`.
+/// A folder of our own with the libraries of npm in it.
 fn node_home() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifiers-npm");
-    if !home.join("ready").exists() {
-        std::fs::create_dir_all(&home).unwrap();
-        let packages = ["standardwebhooks@1.1.1", "svix@1.99.1"];
-        must(
-            "npm",
-            Command::new("npm").args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&home).args(packages),
-        );
-        std::fs::write(home.join("ready"), "").unwrap();
-    }
-    home
+    packages::npm("verifiers-npm", &["standardwebhooks@1.1.1", "svix@1.99.1"])
 }
 
 /// A Python of our own with the libraries of PyPI in it.
 fn python() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifiers-pypi");
-    let python = home.join("bin/python");
-    if !home.join("ready").exists() {
-        must("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home));
-        let packages = ["standardwebhooks==1.1.0", "svix==2.9.1"];
-        must("pip", Command::new(&python).args(["-m", "pip", "install", "-q"]).args(packages));
-        std::fs::write(home.join("ready"), "").unwrap();
-    }
-    python
+    packages::python("verifiers-pypi", &["standardwebhooks==1.1.0", "svix==2.9.1"])
 }
 
 /// Runs a verifier over the deliveries. How many checks it made.

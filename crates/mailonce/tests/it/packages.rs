@@ -1,0 +1,45 @@
+//! Packages of others that tests ask: installed once into folders of our own under `target/`. Without npm or Python a
+//! test fails; none is skipped.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn must(what: &str, command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{what} is needed for this test: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what} is needed for this test and failed: {said}");
+}
+
+/// Installs into a folder, once for each set of packages. Several tests may want it at a time, in several processes.
+fn once(folder: &str, packages: &[&str], install: impl FnOnce(&Path)) -> PathBuf {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    let (ready, wanted) = (home.join("ready"), packages.join(" "));
+    std::fs::create_dir_all(&home).unwrap();
+    let lock = std::fs::File::create(home.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    if std::fs::read_to_string(&ready).is_ok_and(|text| text == wanted) {
+        return home;
+    }
+    install(&home);
+    std::fs::write(ready, wanted).unwrap();
+    home
+}
+
+/// A folder with packages of npm in it.
+pub(crate) fn npm(folder: &str, packages: &[&str]) -> PathBuf {
+    once(folder, packages, |home| {
+        let mut command = Command::new("npm");
+        must("npm", command.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(home).args(packages));
+    })
+}
+
+/// A Python with packages of PyPI in it.
+pub(crate) fn python(folder: &str, packages: &[&str]) -> PathBuf {
+    let home = once(folder, packages, |home| {
+        must("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(home));
+        must("pip", Command::new(home.join("bin/python")).args(["-m", "pip", "install", "-q"]).args(packages));
+    });
+    home.join("bin/python")
+}
