@@ -124,6 +124,8 @@ words! {
         Resend = "resend",
         /// useSend's dialect.
         Usesend = "usesend",
+        /// A model's tools.
+        Mcp = "mcp",
     }
 }
 

@@ -9,7 +9,7 @@ use mailonce_core::{
     content::Content,
     conversation::likeness::{self, Likeness, Mode},
     dispatch::Act,
-    email::{Email, EmailState, Guard},
+    email::{Channel, Email, EmailState, Guard},
     id::{EmailId, TeamId},
     intent::Intent,
     port::store::{Acted, Care, EmailQuery, Once, StoreError},
@@ -132,6 +132,8 @@ impl Engine {
         let settings = self.settings_of(team).await.map_err(unavailable)?;
         let mode = match intent {
             Some(intent) if intent.period.is_some() => Mode::Off,
+            // A model that retries may call the same matter by another name.
+            Some(_) if caller.channel == Channel::Mcp => settings.mcp,
             // Code that was written for another service does not know what a held mail is.
             _ if keyed || caller.channel.is_dialect() => settings.keyed,
             _ => settings.keyless,

@@ -62,6 +62,8 @@ pub struct NewQuestion {
     pub thread: Option<ThreadId>,
     /// About this email.
     pub email: Option<EmailId>,
+    /// What the agent calls the matter: the same again is the same question, whatever its words.
+    pub entity: Option<String>,
 }
 
 /// What a person decides.
@@ -96,7 +98,7 @@ impl Engine {
     /// An agent asks a person.
     pub async fn ask_person(&self, caller: &Caller, new: NewQuestion) -> Result<Made<EscalationView>, Problem> {
         caller.need(Scope::Reply)?;
-        let mut about = Matter { question: Some(new.question), ..Matter::default() };
+        let mut about = Matter { question: Some(new.question), entity: new.entity, ..Matter::default() };
         if let Some(id) = new.message {
             let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
             let message = self.store.message(caller.team.id, id).await.map_err(unavailable)?.ok_or_else(missing)?;

@@ -156,6 +156,12 @@ impl Engine {
         Ok(Shown { message, artifacts, body })
     }
 
+    /// Words of strangers as a model may be shown them: between lines that nobody outside can forge.
+    pub fn fenced(&self, lines: &[String]) -> String {
+        let lines: Vec<String> = lines.iter().map(|text| minimise::line(text)).collect();
+        minimise::fence(&lines.join("\n"), &self.nonce())
+    }
+
     fn nonce(&self) -> String {
         let mut bytes = [0; 12];
         self.chance.fill(&mut bytes);

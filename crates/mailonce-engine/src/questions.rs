@@ -10,6 +10,7 @@ use mailonce_core::{
     key::Key,
     message::MessageState,
     port::store::{Once, StoreError},
+    problem::Problem,
     record::{Created, Record, RecordKind},
     team::{AboutApiKey, ApiKey, Scope},
     time::Time,
@@ -22,6 +23,7 @@ use crate::{
     records::Made,
     send::{SendRequest, name},
     settings::Notify,
+    unavailable,
 };
 
 /// Stuck emails, and questions, that are looked at in one round.
@@ -103,7 +105,18 @@ impl Engine {
             thread: email.head.thread,
             inbox: answered.map(|message| message.inbox),
             question: None,
+            entity: None,
         })
+    }
+
+    /// The question that was asked about an email, if there is one.
+    pub async fn question_of(&self, caller: &Caller, id: EmailId) -> Result<Option<Uuid>, Problem> {
+        let email = self.email(caller, id).await?;
+        let Some(reason) = reason_of(&email) else { return Ok(None) };
+        let about = self.matter_of(&email, reason).await.map_err(unavailable)?;
+        let name = Escalation::open(reason, about, email.head.caller).name();
+        let found = self.store.record_named(email.team, RecordKind::Escalation, &name).await.map_err(unavailable)?;
+        Ok(found.map(|record| record.id))
     }
 
     /// Opens a question, or finds it.

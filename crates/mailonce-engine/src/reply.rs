@@ -345,8 +345,8 @@ impl Engine {
     }
 }
 
-/// Where an answer of an inbox comes from.
-fn sender(inbox: &Inbox) -> String {
+/// Where a mail of an inbox comes from, its name included.
+pub fn sender(inbox: &Inbox) -> String {
     written(inbox.about.name.as_deref(), &inbox.address)
 }
 

@@ -36,6 +36,8 @@ pub struct Settings {
     pub keyed: Mode,
     /// What to do about them among sends without one.
     pub keyless: Mode,
+    /// What to do about them among sends of models, which word a retry anew and name it anew.
+    pub mcp: Mode,
     /// Who is told by mail when a person is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notify: Option<Notify>,
@@ -46,7 +48,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { keyed: Mode::Flag, keyless: Mode::Hold, notify: None, expire_ms: None }
+        Self { keyed: Mode::Flag, keyless: Mode::Hold, mcp: Mode::Hold, notify: None, expire_ms: None }
     }
 }
 
@@ -66,6 +68,8 @@ pub struct SettingsPatch {
     pub keyed: Option<Mode>,
     /// Among sends without one.
     pub keyless: Option<Mode>,
+    /// Among those of models.
+    pub mcp: Option<Mode>,
     /// Who is told.
     pub notify: Option<Option<Notify>>,
     /// When a held email is rejected.
@@ -77,6 +81,7 @@ impl SettingsPatch {
         Settings {
             keyed: self.keyed.unwrap_or(old.keyed),
             keyless: self.keyless.unwrap_or(old.keyless),
+            mcp: self.mcp.unwrap_or(old.mcp),
             notify: self.notify.unwrap_or(old.notify),
             expire_ms: self.expire_ms.unwrap_or(old.expire_ms),
         }

@@ -1,14 +1,15 @@
 //! The one binary, as a library so that its tests can drive it without a socket.
 //!
 //! The only room that listens: [`api`] translates HTTP to the engine's verbs and back, `dialects` does so in the words
-//! of other services, [`intake`] lets mail in,
-//! [`cli`] is the command line, [`serve`] wires the rooms together and [`config`] reads what an operator wants.
+//! of other services, [`mcp`] gives models their tools, [`intake`] lets mail in, [`cli`] is the command line, [`serve`]
+//! wires the rooms together and [`config`] reads what an operator wants.
 
 pub mod api;
 pub mod cli;
 pub mod config;
 mod dialects;
 pub mod intake;
+pub mod mcp;
 pub mod outside;
 pub mod serve;
 mod stall;

@@ -126,7 +126,8 @@ pub async fn serve(
     let (closing, closed) = watch::channel(false);
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
     let (post, tally) = post.unzip();
-    let router = api::router_beside(Arc::clone(&engine), echo, tally, config.public_url.clone());
+    let url = config.public_url.clone().map_or_else(|| Ok(format!("http://{}", http.local_addr()?)), anyhow::Ok)?;
+    let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url });
     let graceful = GracefulShutdown::new();
     let outcome = tokio::select! {
         () = stop => Ok(()),

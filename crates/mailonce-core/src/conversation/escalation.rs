@@ -136,6 +136,9 @@ pub struct Matter {
     /// The agent's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
+    /// What the agent calls the matter: a question that has a name is the same whatever its words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<String>,
 }
 
 /// What was decided, by whom.
@@ -184,6 +187,7 @@ impl Escalation {
         // A thread goes round as a whole, so the message that showed it is not part of the question.
         let about = match self.reason {
             Reason::Loop => Matter { thread: self.about.thread, ..Matter::default() },
+            Reason::Asked if self.about.entity.is_some() => Matter { question: None, ..self.about.clone() },
             _ => self.about.clone(),
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());
@@ -227,6 +231,17 @@ mod tests {
         assert_ne!(unknown(1).name(), unknown(2).name());
         let held = Escalation::open(Reason::Cap, unknown(1).about, None);
         assert_ne!(held.name(), unknown(1).name());
+    }
+
+    #[test]
+    fn a_question_about_something_is_the_same_in_other_words() {
+        let asked = |entity: Option<&str>, words: &str| {
+            let (entity, question) = (entity.map(str::to_owned), Some(words.to_owned()));
+            Escalation::open(Reason::Asked, Matter { entity, question, ..Matter::default() }, None).name()
+        };
+        assert_eq!(asked(Some("refund_7"), "May I?"), asked(Some("refund_7"), "Am I allowed to?"));
+        assert_ne!(asked(Some("refund_7"), "May I?"), asked(Some("refund_8"), "May I?"));
+        assert_ne!(asked(None, "May I?"), asked(None, "Am I allowed to?"));
     }
 
     #[test]

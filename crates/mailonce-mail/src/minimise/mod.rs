@@ -117,7 +117,7 @@ fn seen(text: &str) -> String {
 }
 
 /// The text between lines that carry the nonce. Runs of angle brackets, of which the fences are made, are broken up.
-fn fence(text: &str, nonce: &str) -> String {
+pub fn fence(text: &str, nonce: &str) -> String {
     let nonce: String = nonce.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
     let mut broken = String::with_capacity(text.len());
     for c in text.chars() {

@@ -84,15 +84,16 @@ impl FromRequest<App> for RawBody {
     }
 }
 
-async fn read(body: Body) -> Result<Bytes, Problem> {
-    let reading = axum::body::to_bytes(body, limits::BODY_BYTES);
+/// Reads a body to its end, up to so many bytes.
+pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
+    let reading = axum::body::to_bytes(body, most);
     let read = tokio::time::timeout(BODY_TIME, reading).await.map_err(|_late| {
         Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()))
     })?;
     read.map_err(|error| {
         let text = error.to_string();
         if text.contains("length limit") {
-            Problem::new(Code::TooLarge, format!("the body is larger than {} bytes", limits::BODY_BYTES))
+            Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
         } else {
             Problem::new(Code::InvalidJson, format!("the body broke off: {text}"))
         }
@@ -100,7 +101,7 @@ async fn read(body: Body) -> Result<Bytes, Problem> {
 }
 
 /// JSON, or undeclared. A form is a mistake worth naming.
-fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = value.to_str().unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -113,7 +114,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
 impl RawBody {
     /// Reads a body of any declared type.
     pub(crate) async fn read(request: Request) -> Result<Self, Problem> {
-        read(request.into_body()).await.map(Self)
+        read(request.into_body(), limits::BODY_BYTES).await.map(Self)
     }
 
     /// Reads the body as JSON of this shape.

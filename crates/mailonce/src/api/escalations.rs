@@ -36,6 +36,9 @@ pub(super) struct MatterBody {
     inbox: Option<String>,
     /// The agent's own words.
     question: Option<String>,
+    /// What the agent calls the matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entity: Option<String>,
 }
 
 /// What was decided.
@@ -157,6 +160,7 @@ impl EscalationBody {
                 thread: about.thread.map(|id| id.to_string()),
                 inbox: about.inbox.map(|id| id.to_string()),
                 question: about.question.clone(),
+                entity: about.entity.clone(),
             },
             expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
             decided: escalation.decided.as_ref().map(DecidedBody::from),
@@ -226,6 +230,9 @@ pub(super) struct AskBody {
     thread: Option<String>,
     #[serde(default)]
     email: Option<String>,
+    /// What you call the matter: the same again is the same question, whatever its words.
+    #[serde(default)]
+    entity: Option<String>,
 }
 
 /// Ask a person. The same question is asked once.
@@ -233,16 +240,18 @@ pub(super) struct AskBody {
     responses((status = 201, description = "Asked", body = EscalationBody), (status = 200, description = "Asked before", body = EscalationBody)))]
 pub(super) async fn ask(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Reply)?;
-    let AskBody { question, message, thread, email } = body.parse()?;
+    let AskBody { question, message, thread, email, entity } = body.parse()?;
     if question.trim().is_empty() || question.chars().count() > QUESTION_CHARS {
         return Err(fault("question", format!("is 1 to {QUESTION_CHARS} characters")).into());
     }
+    words("entity", entity.as_deref().unwrap_or_default())?;
     let no_thread = |text: &str| Problem::new(Code::NotFound, format!("there is no thread {text}"));
     let new = NewQuestion {
         question,
         message: message.as_deref().map(message_id).transpose()?,
         thread: thread.as_deref().map(|text| text.parse().map_err(|_not_an_id| no_thread(text))).transpose()?,
         email: email.as_deref().map(email_id).transpose()?,
+        entity,
     };
     let asked = app.engine.ask_person(&door.caller, new).await?;
     Ok(made(asked.first, Json(EscalationBody::of(&app, &asked.thing))))

@@ -17,7 +17,7 @@ mod keys;
 pub(crate) mod messages;
 mod next;
 mod notices;
-mod problem;
+pub(crate) mod problem;
 mod records;
 mod replies;
 mod rules;
@@ -35,7 +35,7 @@ use axum::{
     extract::{FromRequestParts, Path, Query, Request},
     http::request::Parts,
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use mailonce_core::problem::{Code, Problem, nearest};
 use mailonce_engine::{Engine, send::SendRequest};
@@ -48,8 +48,9 @@ use utoipa::openapi::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::intake::smtp::Tally;
+use crate::{intake::smtp::Tally, mcp};
 use problem::Refused;
+pub(crate) use wire::words;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -58,8 +59,17 @@ pub struct App {
     pub engine: Arc<Engine>,
     /// What the SMTP listener counts, where there is one.
     pub tally: Option<Arc<Tally>>,
-    /// Where callers reach it from outside, when an operator says.
-    pub public_url: Option<String>,
+    /// Where people and programs outside reach this installation.
+    pub url: Arc<str>,
+}
+
+/// What stands beside the API.
+#[derive(Default)]
+pub struct Beside {
+    /// What the SMTP listener counts, where there is one.
+    pub tally: Option<Arc<Tally>>,
+    /// Where people and programs outside reach this installation.
+    pub url: String,
 }
 
 /// What every handler gives back.
@@ -180,13 +190,16 @@ fn operating() -> OpenApiRouter<App> {
 
 /// The whole API over an engine. `echo` adds the bare route that benchmarks compare with.
 pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
-    router_beside(engine, echo, None, None)
+    router_beside(engine, echo, Beside::default())
 }
 
 /// The same beside an SMTP listener, whose figures are shown with the others.
-pub fn router_beside(engine: Arc<Engine>, echo: bool, tally: Option<Arc<Tally>>, public_url: Option<String>) -> Router {
+pub fn router_beside(engine: Arc<Engine>, echo: bool, beside: Beside) -> Router {
     let (router, _) = routes().split_for_parts();
-    let mut router = router.route("/", get(system::front));
+    let mut router = router
+        .route("/", get(system::front))
+        .route("/approve/{id}", get(mcp::http::approval_page))
+        .route("/mcp", any(mcp::http::serve));
     if echo {
         router = router.route("/bench/echo", post(bench_echo));
     }
@@ -195,7 +208,7 @@ pub fn router_beside(engine: Arc<Engine>, echo: bool, tally: Option<Arc<Tally>>,
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(CatchPanicLayer::custom(after_panic))
-        .with_state(App { engine, tally, public_url })
+        .with_state(App { engine, tally: beside.tally, url: beside.url.into() })
 }
 
 /// The bare route: the same parsing and writing of JSON, and nothing else.

@@ -17,7 +17,7 @@ use super::{
 const EXPIRE_MS: i64 = 30 * 86_400_000;
 
 /// What to do about mails that look like one that was just sent: `off`, `flag` or `hold`.
-#[derive(Deserialize, Serialize, ToSchema)]
+#[derive(Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContentGuardBody {
     /// Among sends with a key or an intent, and among answers; `flag` by default.
@@ -26,6 +26,9 @@ pub(super) struct ContentGuardBody {
     /// Among sends without one; `hold` by default.
     #[serde(default)]
     keyless: Option<String>,
+    /// Among sends by MCP, which always have an intent; `hold` by default. Answers count as keyed there too.
+    #[serde(default)]
+    mcp: Option<String>,
 }
 
 /// Who is told by mail when a person is asked.
@@ -50,7 +53,11 @@ impl From<&Settings> for SettingsBody {
         let word = |mode: Mode| Some(mode.word().to_owned());
         let notify = settings.notify.clone().map(|Notify { from, to }| NotifyBody { from, to });
         Self {
-            content_guard: ContentGuardBody { keyed: word(settings.keyed), keyless: word(settings.keyless) },
+            content_guard: ContentGuardBody {
+                keyed: word(settings.keyed),
+                keyless: word(settings.keyless),
+                mcp: word(settings.mcp),
+            },
             notify,
             held_expires_s: settings.expire_ms.map(|ms| ms / 1000),
         }
@@ -78,15 +85,16 @@ impl SettingsPatchBody {
             let read = |word: String| Mode::parse(&word).ok_or_else(|| fault(path, "is off, flag or hold"));
             word.map(read).transpose()
         };
-        let (keyed, keyless) = self.content_guard.map_or((None, None), |guard| (guard.keyed, guard.keyless));
+        let guard = self.content_guard.unwrap_or_default();
         let expire_ms = match self.held_expires {
             None => None,
             Some(None) => Some(None),
             Some(Some(text)) => Some(Some(span("held_expires", &text, EXPIRE_MS)?)),
         };
         Ok(SettingsPatch {
-            keyed: mode("content_guard.keyed", keyed)?,
-            keyless: mode("content_guard.keyless", keyless)?,
+            keyed: mode("content_guard.keyed", guard.keyed)?,
+            keyless: mode("content_guard.keyless", guard.keyless)?,
+            mcp: mode("content_guard.mcp", guard.mcp)?,
             notify: self.notify.map(|notify| notify.map(|NotifyBody { from, to }| Notify { from, to })),
             expire_ms,
         })

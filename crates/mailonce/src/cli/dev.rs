@@ -138,6 +138,7 @@ fn greet(config: &Config, dev: &DevFile, inbox: &str) {
 
   API      {url}
   docs     {url}/docs
+  MCP      {url}/mcp, or `mailonce mcp install`
   key      {key}
   inbox    {inbox}, mail comes in by SMTP at {smtp}
   ledger   {place}

@@ -1,13 +1,14 @@
 //! The command line. Data goes to stdout, talk to stderr; JSON when piped or with `--json`.
 
 mod admin;
-mod client;
+pub(crate) mod client;
 mod dev;
 mod doctor;
-mod http;
+pub(crate) mod http;
 mod inbox;
 mod look;
-mod out;
+mod mcp;
+pub(crate) mod out;
 mod prove;
 mod send;
 mod simulate;
@@ -44,16 +45,16 @@ pub struct Cli {
 pub(crate) struct Reach {
     /// Base URL of the API; else the file that a running `dev` left in its data directory
     #[arg(long, env = "MAILONCE_URL", value_name = "URL")]
-    url: Option<String>,
+    pub(crate) url: Option<String>,
     /// API key; else the one of a running `dev`
     #[arg(long, env = "MAILONCE_API_KEY", value_name = "KEY", hide_env_values = true)]
-    api_key: Option<String>,
+    pub(crate) api_key: Option<String>,
     /// Where to look for a running `dev`
     #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
-    data: std::path::PathBuf,
+    pub(crate) data: std::path::PathBuf,
     /// Certificate authorities to trust besides the public ones, as PEM
     #[arg(long, env = "MAILONCE_CA_FILE", value_name = "FILE")]
-    ca_file: Option<std::path::PathBuf>,
+    pub(crate) ca_file: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -90,6 +91,8 @@ enum Verb {
     /// Questions for people: list, show, resolve
     #[command(subcommand)]
     Escalations(talk::EscalationsVerb),
+    /// Give a model its tools over stdin and stdout, by a running server
+    Mcp(Box<mcp::McpArgs>),
     /// Let something happen, to try things out
     #[command(subcommand)]
     Simulate(simulate::SimulateVerb),
@@ -193,6 +196,7 @@ async fn run(cli: Cli) -> ExitCode {
         Verb::Reply(args) => talk::reply(&out, *args).await,
         Verb::Thread(verb) => talk::thread(&out, verb).await,
         Verb::Escalations(verb) => talk::escalations(&out, verb).await,
+        Verb::Mcp(args) => mcp::mcp(&out, *args).await,
         Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
         Verb::Keys(verb) => admin::keys(&out, verb).await,
         Verb::Team(verb) => admin::team(&out, verb).await,

@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Path, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
@@ -43,14 +43,9 @@ pub(super) fn file_id(mail: Uuid, number: usize) -> Uuid {
 }
 
 /// A way to some bytes, absolute: its reader has nothing but this.
-pub(super) fn url(app: &App, guest: &Guest, headers: &HeaderMap, linked: Linked) -> Result<(String, String), Problem> {
+pub(super) fn url(app: &App, guest: &Guest, linked: Linked) -> Result<(String, String), Problem> {
     let (token, ends_at) = app.engine.link(&guest.caller, linked)?;
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let base = match (&app.public_url, text("host")) {
-        (Some(url), _) => url.trim_end_matches('/').to_owned(),
-        (None, Some(host)) => format!("http://{host}"),
-        (None, None) => String::new(),
-    };
+    let base = app.url.trim_end_matches('/');
     Ok((format!("{base}/compat/resend/files/{token}"), ends_at.to_string()))
 }
 
@@ -90,8 +85,8 @@ impl Filed {
         }
     }
 
-    fn body(&self, app: &App, guest: &Guest, headers: &HeaderMap) -> Result<AttachmentBody, Problem> {
-        let (download_url, expires_at) = url(app, guest, headers, self.linked)?;
+    fn body(&self, app: &App, guest: &Guest) -> Result<AttachmentBody, Problem> {
+        let (download_url, expires_at) = url(app, guest, self.linked)?;
         Ok(AttachmentBody {
             object: None,
             id: self.id.to_string(),
@@ -121,15 +116,15 @@ async fn of_message(app: &App, guest: &Guest, name: &str) -> Result<Vec<Filed>, 
     Ok(head.attachments.iter().enumerate().map(|handle| Filed::received(message, handle)).collect())
 }
 
-fn all(app: &App, guest: &Guest, headers: &HeaderMap, files: &[Filed]) -> Result<Vec<(Uuid, AttachmentBody)>, Problem> {
-    files.iter().map(|file| Ok((file.id, file.body(app, guest, headers)?))).collect()
+fn all(app: &App, guest: &Guest, files: &[Filed]) -> Result<Vec<(Uuid, AttachmentBody)>, Problem> {
+    files.iter().map(|file| Ok((file.id, file.body(app, guest)?))).collect()
 }
 
-fn one(app: &App, guest: &Guest, headers: &HeaderMap, (files, name): (Vec<Filed>, &str)) -> Answer {
+fn one(app: &App, guest: &Guest, (files, name): (Vec<Filed>, &str)) -> Answer {
     let wanted: Uuid = id(name)?;
     let file = files.iter().find(|file| file.id == wanted);
     let file = file.ok_or_else(|| Problem::new(Code::NotFound, "Attachment not found"))?;
-    let body = AttachmentBody { object: Some("attachment"), ..file.body(app, guest, headers)? };
+    let body = AttachmentBody { object: Some("attachment"), ..file.body(app, guest)? };
     Ok(json(StatusCode::OK, &body))
 }
 
@@ -139,21 +134,15 @@ pub(super) async fn list_sent(
     guest: Guest,
     Named(name, ..): One,
     Queried(query, ..): Page,
-    headers: HeaderMap,
 ) -> Answer {
     let files = of_email(&app, &guest, &name).await?;
-    Ok(listed(query.read()?.along(all(&app, &guest, &headers, &files)?, |row| row.0), |row| row.1))
+    Ok(listed(query.read()?.along(all(&app, &guest, &files)?, |row| row.0), |row| row.1))
 }
 
 /// `GET /emails/{id}/attachments/{aid}`.
-pub(super) async fn read_sent(
-    State(app): State<App>,
-    guest: Guest,
-    Named((name, file), ..): Two,
-    headers: HeaderMap,
-) -> Answer {
+pub(super) async fn read_sent(State(app): State<App>, guest: Guest, Named((name, file), ..): Two) -> Answer {
     let files = of_email(&app, &guest, &name).await?;
-    one(&app, &guest, &headers, (files, &file))
+    one(&app, &guest, (files, &file))
 }
 
 /// `GET /emails/receiving/{id}/attachments`.
@@ -162,21 +151,15 @@ pub(super) async fn list_received(
     guest: Guest,
     Named(name, ..): One,
     Queried(query, ..): Page,
-    headers: HeaderMap,
 ) -> Answer {
     let files = of_message(&app, &guest, &name).await?;
-    Ok(listed(query.read()?.along(all(&app, &guest, &headers, &files)?, |row| row.0), |row| row.1))
+    Ok(listed(query.read()?.along(all(&app, &guest, &files)?, |row| row.0), |row| row.1))
 }
 
 /// `GET /emails/receiving/{id}/attachments/{aid}`.
-pub(super) async fn read_received(
-    State(app): State<App>,
-    guest: Guest,
-    Named((name, file), ..): Two,
-    headers: HeaderMap,
-) -> Answer {
+pub(super) async fn read_received(State(app): State<App>, guest: Guest, Named((name, file), ..): Two) -> Answer {
     let files = of_message(&app, &guest, &name).await?;
-    one(&app, &guest, &headers, (files, &file))
+    one(&app, &guest, (files, &file))
 }
 
 /// The bytes behind a link. Whoever has the link may read them, until it ends.

@@ -1,9 +1,6 @@
 //! Mail that came in, in Resend's words.
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
-};
+use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
     id::MessageId,
     message::{Message, Party},
@@ -146,7 +143,6 @@ pub(super) async fn read(
     guest: Guest,
     Named(name, ..): One,
     Queried(query, ..): Queried<FormatQuery, Resend>,
-    headers: HeaderMap,
 ) -> Answer {
     guest.caller.need(Scope::Read)?;
     let message: MessageId = id(&name)?;
@@ -166,7 +162,7 @@ pub(super) async fn read(
         MessageWords::Min { .. } | MessageWords::Gone => {}
     }
     if secrets {
-        let (download_url, expires_at) = url(&app, &guest, &headers, Linked::Raw(message))?;
+        let (download_url, expires_at) = url(&app, &guest, Linked::Raw(message))?;
         words.raw = Some(RawBody { download_url, expires_at });
     }
     body.words = Some(words);

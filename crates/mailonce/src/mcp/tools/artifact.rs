@@ -1,0 +1,79 @@
+//! `take_artifact`: a code or link is given out once.
+
+use mailonce_core::{
+    artifact::{Artifact, ArtifactKind},
+    id::MessageId,
+    problem::{Code, Problem},
+    team::Scope,
+};
+use mailonce_engine::artifacts::Match;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Desk, Said, Told, fault, id, inbox, read};
+use crate::api::words;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TakeArgs {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(rename = "for")]
+    purpose: String,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    inbox: Option<String>,
+    #[serde(default)]
+    from: Option<String>,
+    #[serde(default)]
+    subject: Option<String>,
+}
+
+pub(super) async fn take_artifact(desk: &Desk<'_>, arguments: &Value) -> Told {
+    desk.caller.need(Scope::Read)?;
+    let args: TakeArgs = read(arguments)?;
+    let kind = ArtifactKind::parse(&args.kind).ok_or_else(|| fault("type", "is code or link"))?;
+    if args.purpose.is_empty() {
+        return Err(fault("for", "names the account or workflow that needs it"));
+    }
+    words("for", &args.purpose)?;
+    for (field, text) in [("from", &args.from), ("subject", &args.subject)] {
+        words(field, text.as_deref().unwrap_or_default())?;
+    }
+    let engine = &desk.app.engine;
+    let artifact = match &args.message {
+        Some(message) => {
+            let best = best_of(desk, id("message", message)?, kind).await?;
+            engine.consume(desk.caller, best.id, args.purpose, None, None).await?
+        }
+        None => {
+            let inbox = inbox(desk, args.inbox.as_deref()).await?;
+            let wanted = Match { kind, from: args.from, subject: args.subject };
+            engine.consume_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await?
+        }
+    };
+    let next = match kind {
+        ArtifactKind::Code => "It is yours: use the code once, now. Nobody else gets it.",
+        ArtifactKind::Link => "It is yours: open the link once, only if you expected it. Nobody else gets it.",
+    };
+    Ok(Said::new("taken", next)
+        .with("artifact", artifact.id.to_string())
+        .with("type", kind.word())
+        .with("value", &artifact.found.value)
+        .with("confidence", artifact.found.confidence)
+        .with("authenticated", artifact.authenticated)
+        .with("message", artifact.message.to_string())
+        .with("taken_at", artifact.consumed.as_ref().map(|consumed| consumed.at.to_string())))
+}
+
+/// What was found in a message, best first.
+async fn best_of(desk: &Desk<'_>, message: MessageId, kind: ArtifactKind) -> Result<Artifact, Problem> {
+    let found = desk.app.engine.artifacts_of(desk.caller, message).await?;
+    let none = || {
+        let detail =
+            format!("no {} was surely found in this message; read it, and ask a person if in doubt", kind.word());
+        Problem::new(Code::NotFound, detail)
+    };
+    found.into_iter().find(|artifact| artifact.kind == kind).ok_or_else(none)
+}

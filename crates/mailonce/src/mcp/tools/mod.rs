@@ -1,0 +1,139 @@
+//! The ten tools. Each reads its arguments, calls a verb and words the answer: `status`, `next` and what belongs to it.
+//!
+//! A replay, a hold or a conflict is an answer. An error is only what the model can mend by calling again: a wrong
+//! argument, or a ledger that could not tell.
+
+mod artifact;
+mod describe;
+mod find;
+mod outcome;
+mod person;
+mod reply;
+mod said;
+mod send;
+mod shown;
+mod thread;
+
+use mailonce_core::{
+    inbox::Inbox,
+    problem::{Code, Problem},
+};
+use mailonce_engine::Caller;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::{Desk, members, message::Fault, revision};
+use crate::api::door;
+use said::Said;
+
+pub(super) use describe::list;
+
+/// What a tool has to say, or why it cannot.
+type Told = Result<Said, Problem>;
+
+/// Names of inboxes that a question lists.
+const NAMED: usize = 10;
+/// Characters of a caller's own name for a call that are written down.
+const NOTED: usize = 128;
+
+/// Where callers put their own names for a call. They are written down beside it and never decide anything.
+const CALL_KEYS: [&str; 2] = ["claudecode/toolUseId", "dev.mailonce/call-id"];
+
+/// Calls a tool.
+pub(super) async fn call(desk: &Desk<'_>, params: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+    let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
+    let nothing = Value::Object(Map::new());
+    let arguments = match params.get("arguments") {
+        None | Some(Value::Null) => &nothing,
+        Some(arguments @ Value::Object(_)) => arguments,
+        Some(_) => return Err(Fault::invalid_params("arguments is an object")),
+    };
+    let told = match name {
+        "send_email" => send::send_email(desk, arguments).await,
+        "reply_email" => reply::reply_email(desk, arguments).await,
+        "resend_email" => send::resend_email(desk, arguments).await,
+        "get_outcome" => outcome::get_outcome(desk, arguments).await,
+        "find_messages" => find::find_messages(desk, arguments).await,
+        "read_message" => find::read_message(desk, arguments).await,
+        "wait_for_message" => find::wait_for_message(desk, arguments).await,
+        "take_artifact" => artifact::take_artifact(desk, arguments).await,
+        "claim_thread" => thread::claim_thread(desk, arguments).await,
+        "ask_human" => person::ask_human(desk, arguments).await,
+        _ => return Err(Fault::invalid_params(format!("Unknown tool: {}", noted(name)))),
+    };
+    let said = told.unwrap_or_else(Said::from);
+    note(desk.caller, name, &said, params);
+    Ok(result(said))
+}
+
+/// The same as members and as text: some clients show one, some the other.
+fn result(said: Said) -> Map<String, Value> {
+    let (is_error, body) = said.into_parts();
+    let text = Value::Object(body.clone()).to_string();
+    members([
+        ("content", json!([{ "type": "text", "text": text }])),
+        ("structuredContent", Value::Object(body)),
+        ("isError", json!(is_error)),
+    ])
+}
+
+fn noted(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(NOTED).collect()
+}
+
+/// Writes down which call of whom this was, so that a trace of the agent can be laid beside ours.
+fn note(caller: &Caller, tool: &str, said: &Said, params: &Map<String, Value>) {
+    let meta = revision::meta(params);
+    let word = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str).map(noted);
+    let call = CALL_KEYS.iter().find_map(|key| word(key));
+    let trace = word("traceparent");
+    let (status, email) = (said.word("status"), said.word("email"));
+    tracing::info!(tool, status, email, call, trace, api_key = %caller.key.id, "a model called a tool");
+}
+
+/// Reads the arguments of a tool.
+fn read<T: DeserializeOwned>(arguments: &Value) -> Result<T, Problem> {
+    door::parse(arguments.to_string().as_bytes())
+}
+
+fn fault(field: &str, detail: impl std::fmt::Display) -> Problem {
+    Problem::field(Code::InvalidField, field, format!("{field} {detail}"))
+}
+
+/// An id in the form of ours.
+fn id<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
+    text.parse().map_err(|_not_an_id| fault(field, "is an id that a tool gave you"))
+}
+
+/// The inbox that is meant: the one that is named, else the only one that the caller may use.
+async fn inbox(desk: &Desk<'_>, named: Option<&str>) -> Result<Inbox, Problem> {
+    let (engine, caller) = (&desk.app.engine, desk.caller);
+    if let Some(text) = named {
+        if text.contains('@') {
+            return engine.inbox_named(caller, text).await;
+        }
+        return engine.inbox(caller, id("inbox", text)?).await;
+    }
+    let mut usable = Vec::new();
+    if caller.key.about.inboxes.is_empty() {
+        usable = engine.inboxes(caller, None, NAMED + 1).await?.rows;
+    } else {
+        for one in caller.key.about.inboxes.iter().take(NAMED + 1) {
+            let found = match one.parse() {
+                Ok(id) => engine.inbox(caller, id).await,
+                Err(_not_an_id) => engine.inbox_named(caller, one).await,
+            };
+            usable.extend(found.ok());
+        }
+    }
+    let now = engine.now();
+    usable.retain(|inbox| inbox.is_open(now));
+    match usable.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(fault("inbox", "is needed: your key has no inbox; ask the operator for one")),
+        several => {
+            let names: Vec<&str> = several.iter().take(NAMED).map(|inbox| inbox.address.as_str()).collect();
+            Err(fault("inbox", format!("is needed: which of {} do you mean?", names.join(", "))))
+        }
+    }
+}

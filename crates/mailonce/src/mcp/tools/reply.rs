@@ -1,0 +1,50 @@
+//! `reply_email`: an answer is named by the message it answers, so it needs no other name.
+
+use mailonce_core::{id::MessageId, problem::Problem, team::Scope};
+use mailonce_engine::reply::ReplyRequest;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Desk, Told, fault, id, read, send};
+
+/// Messages that one call may name as seen.
+const SEEN: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplyArgs {
+    message: String,
+    text: String,
+    #[serde(default)]
+    html: Option<String>,
+    #[serde(default)]
+    reply_all: Option<bool>,
+    #[serde(default)]
+    follow_up: Option<u32>,
+    #[serde(default)]
+    seen: Option<Vec<String>>,
+    #[serde(default)]
+    lease: Option<String>,
+}
+
+pub(super) async fn reply_email(desk: &Desk<'_>, arguments: &Value) -> Told {
+    desk.caller.need(Scope::Reply)?;
+    let args: ReplyArgs = read(arguments)?;
+    let message: MessageId = id("message", &args.message)?;
+    let seen = args.seen.unwrap_or_default();
+    if seen.len() > SEEN {
+        return Err(fault("seen", format!("holds more than {SEEN} ids")));
+    }
+    let request = ReplyRequest {
+        text: Some(args.text),
+        html: args.html,
+        reply_all: args.reply_all.unwrap_or_default(),
+        follow_up: args.follow_up.unwrap_or_default(),
+        seen: seen.iter().map(|text| id("seen", text)).collect::<Result<_, Problem>>()?,
+        lease: args.lease,
+        quote: false,
+        key: None,
+    };
+    let sent = desk.app.engine.reply(desk.caller, message, request).await?;
+    send::told(desk, &sent).await
+}

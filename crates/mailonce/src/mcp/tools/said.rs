@@ -1,0 +1,157 @@
+//! What a tool answers: a status to branch on, a sentence to act on, and members that belong to it.
+
+use mailonce_core::{
+    email::{EmailState, Guard},
+    problem::{Code, Problem},
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// An answer in the making.
+pub(super) struct Said {
+    is_error: bool,
+    body: Map<String, Value>,
+}
+
+impl Said {
+    pub(super) fn new(status: &str, next: &str) -> Self {
+        let mut said = Self { is_error: false, body: Map::new() };
+        said.put("status", status);
+        said.put("next", next);
+        said
+    }
+
+    /// With a further member. What is not there is left out, because schemas know no null.
+    pub(super) fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        self.put(name, value);
+        self
+    }
+
+    fn put(&mut self, name: &str, value: impl Serialize) {
+        match serde_json::to_value(value) {
+            Ok(Value::Null) => {}
+            Ok(value) => {
+                self.body.insert(name.to_owned(), value);
+            }
+            Err(error) => tracing::error!(%error, name, "a member of an answer cannot be written"),
+        }
+    }
+
+    /// A member that is a text.
+    pub(super) fn word(&self, name: &str) -> Option<&str> {
+        self.body.get(name).and_then(Value::as_str)
+    }
+
+    /// Whether it is an error, and the members.
+    pub(super) fn into_parts(self) -> (bool, Map<String, Value>) {
+        (self.is_error, self.body)
+    }
+}
+
+impl From<Problem> for Said {
+    fn from(problem: Problem) -> Self {
+        let mut said = Self::new(problem.code.word(), next(problem.code));
+        said.is_error = is_error(problem.code);
+        said.put("detail", problem.detail);
+        said.put("field", problem.field);
+        said.body.extend(problem.more.into_iter().filter(|(_, value)| !value.is_null()));
+        said
+    }
+}
+
+/// Whether the model can do something about it by calling again.
+fn is_error(code: Code) -> bool {
+    matches!(
+        code,
+        Code::InvalidKey
+            | Code::InvalidJson
+            | Code::InvalidType
+            | Code::UnknownField
+            | Code::InvalidQuery
+            | Code::InvalidField
+            | Code::NotFound
+            | Code::TooLarge
+            | Code::CursorReset
+            | Code::Timeout
+            | Code::Internal
+            | Code::Unavailable
+    )
+}
+
+/// The sentence for a problem, with the names of tools in the place of paths.
+fn next(code: Code) -> &'static str {
+    match code {
+        Code::InvalidKey | Code::InvalidJson | Code::InvalidType | Code::UnknownField | Code::InvalidQuery => {
+            "Correct what `detail` names and call again; nothing was stored."
+        }
+        Code::InvalidField | Code::TooLarge => "Correct what `detail` names and call again; nothing was stored.",
+        Code::NotFound => "Check the id or address and call again; find_messages lists messages.",
+        Code::CursorReset => "Call again without a cursor.",
+        Code::Timeout | Code::Internal | Code::Unavailable => "Call again with the same arguments; it is safe.",
+        Code::WrongScope | Code::SenderNotAllowed | Code::SenderNotVerified | Code::KeyRequired => {
+            "Your credential does not allow this; do not try another way, tell the person you work for."
+        }
+        Code::KeyMismatch => {
+            "Nothing was sent: this type and entity already belong to the email in `original`. If it is the same \
+             matter there is nothing to do; for another matter use its own entity."
+        }
+        Code::Leased => {
+            "Leave this thread to `holder`. After `expires_at` take it with claim_thread and read its newest message \
+             first."
+        }
+        Code::NewerMessage => {
+            "Nothing was sent: read the message in `message` with read_message, word your answer anew, and reply \
+             again with its id in `seen`."
+        }
+        Code::AlreadyAnswered => "Do not answer again; to add something, reply with the next follow_up number.",
+        Code::AlreadyConsumed => {
+            "Do not use it: it was taken for what `consumed_for` names. If you need one, ask the sender for a fresh one."
+        }
+        Code::NotTerminal => "Nothing was sent: it is still on its way. Look again later with get_outcome.",
+        Code::UseResolve => "Nothing was sent: the recipient may have it already. Use ask_human.",
+        Code::BudgetSpent => "Nothing was sent: it was already sent again today. Use ask_human if it matters.",
+        other => other.next(),
+    }
+}
+
+/// How a mail of ours stands, in one word.
+pub(super) fn standing(first: bool, state: EmailState, guard: Option<Guard>) -> &'static str {
+    match (state, guard) {
+        (_, Some(Guard::AlreadyAnswered)) => "already_answered",
+        (EmailState::Held, Some(guard)) => guard.word(),
+        (EmailState::Sent | EmailState::Delivered, _) if first => "sent",
+        (EmailState::Sent | EmailState::Delivered, _) => "already_sent",
+        (EmailState::Scheduled | EmailState::Queued | EmailState::Sending, _) if first => "accepted",
+        (EmailState::Scheduled | EmailState::Queued | EmailState::Sending, _) => "already_accepted",
+        (state, _) => state.word(),
+    }
+}
+
+/// What that means for whoever asked.
+pub(super) fn meaning(status: &str) -> &'static str {
+    match status {
+        "accepted" => "Done: it will be sent once. Do not send it again.",
+        "sent" => "Done: it was sent. Do not send it again.",
+        "already_accepted" => "You asked for this before and it is on its way. Do not send it again.",
+        "already_sent" => {
+            "It was sent before. Do not send it again; if the person needs another copy, use resend_email."
+        }
+        "already_answered" => "This message was answered before, by this email. Do not answer it again.",
+        "looks_duplicate" => {
+            "Held: it looks like a mail you just sent to the same person. If that was this mail, do nothing. If both \
+             are meant, call again with the same arguments and the distinct_token."
+        }
+        "cap" => {
+            "Held: this conversation was answered too often, so a person decides at approval_url. Do not send again."
+        }
+        "approval" => "Held: a person must approve it at approval_url. Do not send again.",
+        "overlaps" | "held" => "Held: a person decides at approval_url. Do not send again.",
+        "unknown" => "Nobody can tell whether it arrived. Do not send again; a person decides at approval_url.",
+        "bounced" => "It was sent and bounced: check the address with the person you work for.",
+        "complained" => "It was sent and the recipient complained. Do not write to them again.",
+        "failed" => "The next hop refused it; get_outcome says why. If that is mended, use resend_email.",
+        "abandoned" => "A person gave it up. Ask before you send it again.",
+        "cancelled" => "It was cancelled before it was sent. If it should go after all, use resend_email.",
+        _ => "Look at it with get_outcome.",
+    }
+}

@@ -1,0 +1,138 @@
+//! `send_email` and `resend_email`.
+
+use mailonce_core::{
+    content::{Content, RawContent},
+    email::Guard,
+    id::EmailId,
+    intent::Intent,
+    problem::Problem,
+    team::Scope,
+};
+use mailonce_engine::{reply::sender, send::SendRequest, view::Sent};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Desk, Said, Told, fault, id, inbox, outcome, read,
+    said::{meaning, standing},
+};
+use crate::api::words;
+
+/// What a mail is about. Flat, because models fill flat forms best.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SendArgs {
+    to: String,
+    subject: String,
+    text: String,
+    #[serde(default)]
+    html: Option<String>,
+    #[serde(rename = "type")]
+    kind: String,
+    entity: String,
+    #[serde(default)]
+    version: Option<u32>,
+    #[serde(default)]
+    period: Option<String>,
+    #[serde(default)]
+    inbox: Option<String>,
+    #[serde(default)]
+    distinct_token: Option<String>,
+}
+
+/// The intent that a model names, checked.
+pub(super) fn intent(
+    kind: String,
+    entity: String,
+    version: Option<u32>,
+    period: Option<String>,
+) -> Result<Intent, Problem> {
+    let intent = Intent { kind, entity, version: version.unwrap_or(1), period };
+    intent.check().map_err(|error| fault(error.field, "is 1 to 256 characters on one line, a version 1 or more"))?;
+    Ok(intent)
+}
+
+pub(super) async fn send_email(desk: &Desk<'_>, arguments: &Value) -> Told {
+    desk.caller.need(Scope::Send)?;
+    let args: SendArgs = read(arguments)?;
+    let intent = intent(args.kind, args.entity, args.version, args.period)?;
+    let inbox = match inbox(desk, args.inbox.as_deref()).await {
+        Ok(inbox) => inbox,
+        // A retry of what was accepted is never asked anything.
+        Err(problem) => return outcome::of_intent(desk, &intent, &args.to).await?.ok_or(problem),
+    };
+    let content = Content::check(RawContent {
+        from: sender(&inbox),
+        to: vec![args.to],
+        subject: args.subject,
+        text: Some(args.text),
+        html: args.html,
+        ..RawContent::default()
+    })?;
+    let request = SendRequest {
+        content,
+        intent: Some(intent),
+        key: None,
+        ttl: None,
+        on_mismatch: None,
+        on_unknown: None,
+        transport: None,
+        distinct_token: args.distinct_token,
+    };
+    let sent = desk.app.engine.send(desk.caller, request).await?;
+    told(desk, &sent).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResendArgs {
+    email: String,
+    reason: String,
+}
+
+pub(super) async fn resend_email(desk: &Desk<'_>, arguments: &Value) -> Told {
+    desk.caller.need(Scope::Send)?;
+    let ResendArgs { email, reason } = read(arguments)?;
+    let email: EmailId = id("email", &email)?;
+    if reason.trim().is_empty() {
+        return Err(fault("reason", "says why it is sent again"));
+    }
+    words("reason", &reason)?;
+    let sent = desk.app.engine.resend(desk.caller, email, Some(reason), None).await?;
+    told(desk, &sent).await
+}
+
+/// Where a person decides about an email, when one must.
+pub(super) async fn approval_url(desk: &Desk<'_>, email: EmailId) -> Result<Option<String>, Problem> {
+    let question = desk.app.engine.question_of(desk.caller, email).await?;
+    Ok(question.map(|id| format!("{}/approve/{id}", desk.app.url)))
+}
+
+/// How a send went.
+pub(super) async fn told(desk: &Desk<'_>, sent: &Sent) -> Told {
+    let status = standing(sent.first, sent.state, sent.guard);
+    let differs = sent.payload_differs && status != "already_answered";
+    let next = if differs {
+        "You asked for this before in other words; those stand, and nothing else is sent. Do not send it again."
+    } else {
+        meaning(status)
+    };
+    let stuck = !sent.state.is_terminal();
+    Ok(Said::new(status, next)
+        .with("email", sent.id.to_string())
+        .with("state", sent.state.word())
+        .with("guard", sent.guard.map(Guard::word))
+        .with("distinct_token", &sent.distinct_token)
+        .with("approval_url", if stuck { approval_url(desk, sent.id).await? } else { None })
+        .with("thread", sent.thread.map(|id| id.to_string()))
+        .with(
+            "dedupe",
+            json!({
+                "outcome": if sent.first { "first" } else { "replayed" },
+                "key": sent.key,
+                "first_at": sent.created_at.to_string(),
+                "suppressed": sent.suppressed,
+                "payload_differs": sent.payload_differs,
+            }),
+        ))
+}

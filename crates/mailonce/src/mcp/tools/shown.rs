@@ -1,0 +1,134 @@
+//! Messages as a model sees them: facts of ours as members, words of strangers between fences and nowhere else.
+
+use mailonce_core::message::{Message, Party};
+use mailonce_engine::{
+    artifacts::may_see,
+    messages::{Body, Link, Purpose, Shown},
+};
+use serde_json::{Map, Value, json};
+
+use super::Desk;
+
+/// Links that are listed.
+const LINKS: usize = 20;
+/// Characters of a subject, a name or a file name that are shown.
+const LINE_CHARS: usize = 300;
+
+/// An address in the letters that addresses usually have. Others could say anything, and stand behind the fence.
+fn plain_address(party: Option<&Party>) -> Option<&str> {
+    let usual = |c: char| c.is_ascii_alphanumeric() || "._+-=@".contains(c);
+    party.map(|party| party.address.as_str()).filter(|address| address.len() <= 254 && address.chars().all(usual))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LINE_CHARS).collect()
+}
+
+/// Who wrote a message and what about, in the writer's own words.
+fn headline(message: &Message) -> Vec<String> {
+    let head = &message.head;
+    let from = head.from.as_ref();
+    let odd = from.filter(|_| plain_address(from).is_none()).map(|party| party.address.as_str());
+    let name = from.and_then(|party| party.name.as_deref());
+    let who = name.into_iter().chain(odd).map(short).collect::<Vec<_>>().join(" ");
+    let files = head.attachments.iter().enumerate().filter_map(|(n, handle)| {
+        let name = handle.filename.as_deref()?;
+        Some(format!("Attachment {n}: {}", short(name)))
+    });
+    let who = (!who.is_empty()).then(|| format!("From: {who}"));
+    who.into_iter().chain([format!("Subject: {}", short(&head.subject))]).chain(files).collect()
+}
+
+/// A message without its text.
+pub(super) fn summary(desk: &Desk<'_>, message: &Message, preview: bool) -> Map<String, Value> {
+    let head = &message.head;
+    let mut lines = headline(message);
+    if preview && !head.preview.is_empty() {
+        lines.push(head.preview.clone());
+    }
+    let answers: Vec<String> = message.marks.turn.answers.iter().map(|(_, email)| email.to_string()).collect();
+    let facts = json!({
+        "message": message.id.to_string(),
+        "thread": message.thread.to_string(),
+        "from": plain_address(head.from.as_ref()),
+        "auth": head.auth.verdict.word(),
+        "received_at": message.received_at.to_string(),
+        "state": message.state.word(),
+        "has": head.artifacts.iter().map(|(kind, _)| kind.word()).collect::<Vec<_>>(),
+        "automatic": head.automatic.is_some().then_some(true),
+        "answered_by": answers.last(),
+        "attachment_count": (!head.attachments.is_empty()).then_some(head.attachments.len()),
+        "headline": desk.app.engine.fenced(&lines),
+    });
+    filled(facts)
+}
+
+/// A message with what it says.
+pub(super) fn whole(desk: &Desk<'_>, shown: &Shown, max_chars: usize) -> Map<String, Value> {
+    let mut told = summary(desk, &shown.message, false);
+    let (text, links, flags, removed) = match &shown.body {
+        Body::Min { view, links } => {
+            let flags = view.flags.iter().map(|(flag, _)| flag.word()).collect::<Vec<_>>();
+            (Some(cut(desk, &view.text, max_chars)), links.as_slice(), flags, serde_json::to_value(view.removed).ok())
+        }
+        // No other view is asked for, and bytes that are gone say nothing.
+        Body::Gone | Body::Plain { .. } | Body::Full { .. } => (None, [].as_slice(), Vec::new(), None),
+    };
+    let artifacts = shown.artifacts.iter().map(|artifact| {
+        json!({
+            "artifact": artifact.id.to_string(),
+            "type": artifact.kind.word(),
+            "confidence": artifact.found.confidence,
+            "taken": artifact.consumed.is_some(),
+            "yours": artifact.consumed.is_some() && may_see(desk.caller, artifact),
+        })
+    });
+    let files = shown.message.head.attachments.iter().enumerate().map(|(n, handle)| {
+        let path = format!("/v1/messages/{}/attachments/{n}", shown.message.id);
+        json!({ "n": n, "handle": path, "size": handle.size })
+    });
+    told.extend(filled(json!({
+        "text": text,
+        "artifacts": artifacts.collect::<Vec<_>>(),
+        "links": links.iter().take(LINKS).map(link).collect::<Vec<_>>(),
+        "injection_flags": flags,
+        "removed": removed.map(counted),
+        "attachments": files.collect::<Vec<_>>(),
+    })));
+    told
+}
+
+/// What was taken out, as far as anything was.
+fn counted(removed: Value) -> Value {
+    let Value::Object(removed) = removed else { return Value::Null };
+    let some: Map<String, Value> = removed.into_iter().filter(|(_, count)| count.as_u64() != Some(0)).collect();
+    if some.is_empty() { Value::Null } else { Value::Object(some) }
+}
+
+fn link(link: &Link) -> Value {
+    let usual = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    json!({
+        "host": link.host.as_deref().filter(|host| host.len() <= 253 && host.chars().all(usual)),
+        "verdict": link.verdict.word(),
+        "reasons": link.reasons.iter().map(|reason| reason.word()).collect::<Vec<_>>(),
+        "purpose": link.purpose.map(Purpose::word),
+    })
+}
+
+/// A shorter text behind a fence of its own.
+fn cut(desk: &Desk<'_>, fenced: &str, max_chars: usize) -> String {
+    let lines: Vec<&str> = fenced.lines().collect();
+    let [_, inner @ .., _] = lines.as_slice() else { return fenced.to_owned() };
+    let inner = inner.join("\n");
+    if inner.chars().count() <= max_chars {
+        return fenced.to_owned();
+    }
+    let kept: String = inner.chars().take(max_chars).collect();
+    desk.app.engine.fenced(&kept.lines().map(str::to_owned).chain(["[cut here]".to_owned()]).collect::<Vec<_>>())
+}
+
+/// Without what is not there.
+fn filled(facts: Value) -> Map<String, Value> {
+    let Value::Object(facts) = facts else { return Map::new() };
+    facts.into_iter().filter(|(_, value)| !value.is_null()).collect()
+}

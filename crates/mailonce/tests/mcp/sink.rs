@@ -1,0 +1,86 @@
+//! A next hop that takes every mail and remembers it.
+
+use std::sync::{Arc, Mutex};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+};
+
+/// A mail that was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) to: String,
+    pub(crate) raw: String,
+}
+
+impl Taken {
+    /// The value of a header field, if it stands on one line.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let head = self.raw.split("\n\n").next().unwrap_or_default();
+        head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Sink {
+    taken: Arc<Mutex<Vec<Taken>>>,
+    pub(crate) port: u16,
+}
+
+impl Sink {
+    pub(crate) async fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sink = Self { port: listener.local_addr().unwrap().port(), ..Self::default() };
+        let taken = Arc::clone(&sink.taken);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&taken)));
+            }
+        });
+        sink
+    }
+
+    pub(crate) fn all(&self) -> Vec<Taken> {
+        self.taken.lock().unwrap().clone()
+    }
+
+    /// Mails to this address.
+    pub(crate) fn to(&self, address: &str) -> Vec<Taken> {
+        self.all().into_iter().filter(|mail| mail.to == address).collect()
+    }
+}
+
+async fn serve(stream: TcpStream, taken: Arc<Mutex<Vec<Taken>>>) {
+    let (reader, mut writer) = stream.into_split();
+    let mut lines = BufReader::new(reader).lines();
+    let mut to = Vec::new();
+    writer.write_all(b"220 sink.test\r\n").await.ok();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let word = line.get(..4).unwrap_or_default().to_ascii_uppercase();
+        let answer = match word.as_str() {
+            "RCPT" => {
+                to.push(line.split(['<', '>']).nth(1).unwrap_or_default().to_owned());
+                "250 ok"
+            }
+            "DATA" => {
+                writer.write_all(b"354 go on\r\n").await.ok();
+                let mut raw = String::new();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    if line == "." {
+                        break;
+                    }
+                    raw += line.strip_prefix('.').unwrap_or(&line);
+                    raw.push('\n');
+                }
+                let mails = to.drain(..).map(|to| Taken { to, raw: raw.clone() });
+                taken.lock().unwrap().extend(mails);
+                "250 taken"
+            }
+            "QUIT" => "221 bye",
+            _ => "250 ok",
+        };
+        if writer.write_all(format!("{answer}\r\n").as_bytes()).await.is_err() || word == "QUIT" {
+            return;
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The tools: what a repeat, a hold, a conflict and a mistake are answered with, and what the sink has in the end.
+
+use serde_json::{Value, json};
+
+use crate::town::{AGENT, Town};
+
+fn order(entity: &str, text: &str) -> Value {
+    json!({
+        "to": "ann@people.test", "subject": "Your order", "text": text, "type": "order.confirmation", "entity": entity,
+    })
+}
+
+const WORDS: &str = "Hello Ann, your order has shipped and arrives on Monday.";
+
+#[tokio::test]
+async fn a_repeat_in_any_words_and_under_any_call_id_sends_once() {
+    let town = Town::open().await;
+    let first = town.call("send_email", order("o_1", WORDS)).await;
+    assert_eq!((&first["status"], &first["dedupe"]["outcome"]), (&json!("accepted"), &json!("first")));
+    assert_eq!(town.settled("ann@people.test", 1).await, 1);
+    let again = town.call("send_email", order("o_1", WORDS)).await;
+    assert_eq!((&again["status"], &again["email"]), (&json!("already_sent"), &first["email"]));
+    let reworded = town.call("send_email", order("o_1", "Something else altogether was said this time.")).await;
+    assert_eq!((&reworded["dedupe"]["payload_differs"], &reworded["email"]), (&json!(true), &first["email"]));
+    assert!(reworded["next"].as_str().unwrap().contains("Do not send"));
+    let outcome = town.call("get_outcome", json!({ "email": first["email"] })).await;
+    assert_eq!((&outcome["status"], &outcome["state"]), (&json!("already_sent"), &json!("sent")));
+    let named = json!({ "type": "order.confirmation", "entity": "o_1", "to": "Ann@people.test" });
+    assert_eq!(town.call("get_outcome", named).await["email"], first["email"]);
+    let never = json!({ "type": "order.confirmation", "entity": "o_9", "to": "ann@people.test" });
+    assert_eq!(town.call("get_outcome", never).await["status"], "not_accepted");
+    assert_eq!(town.settled("ann@people.test", 2).await, 1);
+}
+
+#[tokio::test]
+async fn a_broken_stream_and_a_double_dispatch_send_once() {
+    let town = Town::open().await;
+    for n in 0..20 {
+        let mail = order(&format!("broken_{n}"), &format!("Parcel number {n} is on its way to you."));
+        town.break_off("send_email", &mail).await;
+        town.call("send_email", mail.clone()).await;
+        // The same call twice, milliseconds apart, under two ids of the client.
+        let twice = order(&format!("twice_{n}"), &format!("Invoice number {n} was paid in full today."));
+        let (one, two) = tokio::join!(town.call("send_email", twice.clone()), town.call("send_email", twice.clone()));
+        assert_eq!(one["email"], two["email"]);
+        let outcomes = [&one["dedupe"]["outcome"], &two["dedupe"]["outcome"]];
+        assert!(outcomes.contains(&&json!("first")) && outcomes.contains(&&json!("replayed")), "{outcomes:?}");
+    }
+    assert_eq!(town.settled("ann@people.test", 40).await, 40);
+}
+
+#[tokio::test]
+async fn a_renamed_retry_is_held_and_its_token_lets_that_mail_go() {
+    let town = Town::open().await;
+    town.call("send_email", order("order_4821", WORDS)).await;
+    let renamed = order("4821", "Hi Ann, your order has shipped and arrives on Monday!");
+    let held = town.call("send_email", renamed.clone()).await;
+    assert_eq!((&held["status"], &held["state"]), (&json!("looks_duplicate"), &json!("held")));
+    assert!(held["next"].as_str().unwrap().contains("distinct_token"));
+    assert_eq!(town.call("send_email", renamed.clone()).await["email"], held["email"]);
+    assert_eq!(town.settled("ann@people.test", 2).await, 1);
+    let mut meant = renamed;
+    meant["distinct_token"] = held["distinct_token"].clone();
+    assert_eq!(town.call("send_email", meant).await["email"], held["email"]);
+    assert_eq!(town.settled("ann@people.test", 2).await, 2);
+    // Recurring mail says the same on purpose.
+    for week in ["2026-W46", "2026-W47"] {
+        let mut weekly = order("report", WORDS);
+        weekly["period"] = json!(week);
+        assert_eq!(town.call("send_email", weekly).await["status"], "accepted");
+    }
+    assert_eq!(town.settled("ann@people.test", 4).await, 4);
+}
+
+#[tokio::test]
+async fn conflicts_are_answers_and_mistakes_are_errors() {
+    let town = Town::open().await;
+    let (status, _) = town.api("POST", "/v1/inboxes", &json!({ "username": "second" })).await;
+    assert_eq!(status, 201);
+    let question = town.errs("send_email", order("o_1", WORDS)).await;
+    assert!(question["detail"].as_str().unwrap().contains("second@mailonce.test"), "{question}");
+    let mut mail = order("o_1", WORDS);
+    mail["inbox"] = json!(AGENT);
+    let first = town.call("send_email", mail.clone()).await;
+    // A retry that forgot the inbox is still known.
+    assert_eq!(town.call("send_email", order("o_1", WORDS)).await["email"], first["email"]);
+    mail["inbox"] = json!("second@mailonce.test");
+    let conflict = town.call("send_email", mail.clone()).await;
+    assert_eq!((&conflict["status"], &conflict["original"]), (&json!("key_mismatch"), &first["email"]));
+    for (change, field) in [
+        (json!({ "to": "nobody" }), "to"),
+        (json!({ "entity": "" }), "entity"),
+        (json!({ "entitty": "x" }), "entity"),
+        (json!({ "version": 0 }), "version"),
+        (json!({ "inbox": "stranger@mailonce.test", "entity": "o_2" }), "stranger"),
+        (json!({ "distinct_token": "dt_forged", "entity": "o_2" }), "distinct_token"),
+    ] {
+        let mut wrong = mail.clone();
+        for (name, value) in change.as_object().unwrap() {
+            wrong[name] = value.clone();
+        }
+        let told = town.errs("send_email", wrong).await;
+        assert!(told["detail"].as_str().unwrap().contains(field), "{told}");
+    }
+    let mut unnamed = order("o_3", WORDS);
+    unnamed.as_object_mut().unwrap().remove("type");
+    assert_eq!(town.errs("send_email", unnamed).await["status"], "invalid_type");
+    town.errs("read_message", json!({ "message": "17" })).await;
+    town.errs("get_outcome", json!({ "email": "01a1ddc3-6bc4-7000-8000-000000000000" })).await;
+    assert_eq!(town.settled("ann@people.test", 2).await, 1);
+}
+
+#[tokio::test]
+async fn a_message_is_answered_once_by_one_agent_and_after_the_newest_words() {
+    let town = Town::open().await;
+    town.writes("bob@people.test", "A question", "When do you open?").await;
+    let arrived = town.call("wait_for_message", json!({ "from": "bob@people.test" })).await;
+    assert_eq!(arrived["status"], "arrived");
+    let claim = json!({ "thread": arrived["thread"], "holder": "Ada" });
+    let lease = town.call("claim_thread", claim.clone()).await;
+    assert_eq!(town.call("claim_thread", claim).await["lease"], lease["lease"], "who forgot its lease gets it again");
+    let other = json!({ "thread": arrived["thread"], "holder": "Bert" });
+    assert_eq!(town.call("claim_thread", other).await["status"], "leased");
+    let answer = json!({ "message": arrived["message"], "text": "At nine." });
+    assert_eq!(town.call("reply_email", answer).await["status"], "leased");
+    let with_lease = |text: &str| json!({ "message": arrived["message"], "text": text, "lease": lease["lease"] });
+    let sent = town.call("reply_email", with_lease("At nine.")).await;
+    assert_eq!(sent["status"], "accepted");
+    let again = town.call("reply_email", with_lease("We open at nine o'clock.")).await;
+    assert_eq!((&again["status"], &again["email"]), (&json!("already_answered"), &sent["email"]));
+    let back = json!({ "thread": arrived["thread"], "ttl_s": 0, "lease": lease["lease"] });
+    assert_eq!(town.call("claim_thread", back).await["status"], "released");
+    assert_eq!(town.settled("bob@people.test", 2).await, 1);
+
+    town.writes("eve@people.test", "One", "First thought.").await;
+    let one = town.call("wait_for_message", json!({ "from": "eve@people.test" })).await;
+    let answers = town.sink.to("bob@people.test").pop().unwrap();
+    assert!(answers.header("In-Reply-To").is_some());
+    let head = format!("Subject: Re: One\nIn-Reply-To: <{}>", message_id(&town, &one["message"]).await);
+    town.arrives("eve@people.test", AGENT, &head, "Second thought.").await;
+    let cursor = json!({ "from": "eve@people.test", "cursor": one["cursor"] });
+    let two = town.call("wait_for_message", cursor).await;
+    assert_eq!(two["thread"], one["thread"]);
+    let blind = town.call("reply_email", json!({ "message": one["message"], "text": "Yes." })).await;
+    assert_eq!((&blind["status"], &blind["message"]), (&json!("newer_message"), &two["message"]));
+    let seen = json!({ "message": one["message"], "text": "Yes.", "seen": [two["message"]] });
+    assert_eq!(town.call("reply_email", seen).await["status"], "accepted");
+    assert_eq!(town.settled("eve@people.test", 1).await, 1);
+}
+
+async fn message_id(town: &Town, id: &Value) -> String {
+    let (_, message) = town.api("GET", &format!("/v1/messages/{}", id.as_str().unwrap()), &Value::Null).await;
+    message["message_id"].as_str().unwrap().trim_matches(['<', '>']).to_owned()
+}
+
+#[tokio::test]
+async fn a_code_is_given_to_one_and_shown_to_nobody() {
+    let town = Town::open().await;
+    town.writes("no-reply@shop.test", "Your code", "Your verification code is 402625. It is valid for ten minutes.")
+        .await;
+    let arrived = town.call("wait_for_message", json!({ "has": "code" })).await;
+    let agent = json!({ "name": "agent", "scopes": ["send", "read", "reply"] });
+    let (_, agent) = town.api("POST", "/v1/api-keys", &agent).await;
+    let agent = agent["api_key"].as_str().unwrap();
+    let read = json!({ "message": arrived["message"] });
+    let found = json!({});
+    for (tool, arguments) in [("read_message", &read), ("find_messages", &found), ("wait_for_message", &found)] {
+        let shown = town.result_by(agent, tool, arguments).await;
+        assert!(!shown.to_string().contains("402625"), "{tool} shows it: {shown}");
+    }
+    let take = |purpose: &str| json!({ "type": "code", "for": purpose, "message": arrived["message"] });
+    let taken = town.result_by(agent, "take_artifact", &take("signup-7")).await;
+    assert_eq!(taken["structuredContent"]["value"], "402625");
+    let again = json!({ "type": "code", "for": "signup-7" });
+    assert_eq!(town.result_by(agent, "take_artifact", &again).await["structuredContent"]["value"], "402625");
+    let other = town.result_by(agent, "take_artifact", &take("signup-8")).await;
+    assert_eq!(other["isError"], false);
+    let other = &other["structuredContent"];
+    assert_eq!((&other["status"], &other["consumed_for"]), (&json!("already_consumed"), &json!("signup-7")));
+    assert!(other.get("value").is_none() && !other.to_string().contains("402625"));
+    town.errs("take_artifact", json!({ "type": "link", "for": "x", "message": arrived["message"] })).await;
+}
+
+#[tokio::test]
+async fn a_person_is_asked_once_and_agents_cannot_answer_themselves() {
+    let town = Town::open().await;
+    let question = |words: &str| json!({ "entity": "refund_7", "question": words });
+    let asked = town.call("ask_human", question("May I refund 70 euros?")).await;
+    assert_eq!(asked["status"], "open");
+    let again = town.call("ask_human", question("Is a refund of 70 euros allowed?")).await;
+    assert_eq!((&again["status"], &again["escalation"]), (&json!("open"), &asked["escalation"]));
+    let id = asked["escalation"].as_str().unwrap();
+    let page = asked["approval_url"].as_str().unwrap();
+    assert_eq!(page, format!("{}/approve/{id}", town.server.url));
+    assert_eq!(town.server.call("GET", &format!("/approve/{id}"), &[], "").await.0, 200);
+    let decision = json!({ "as": "release", "rev": 1, "reason": "yes, up to 70" });
+    let agent = json!({ "name": "agent", "scopes": ["send", "read", "reply"] });
+    let (_, agent) = town.api("POST", "/v1/api-keys", &agent).await;
+    let bearer = format!("Bearer {}", agent["api_key"].as_str().unwrap());
+    let path = format!("/v1/escalations/{id}/resolve");
+    let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+    assert_eq!(town.server.call("POST", &path, &headers, &decision.to_string()).await.0, 403);
+    assert_eq!(town.api("POST", &path, &decision).await.0, 200);
+    let answered = town.call("ask_human", question("And now?")).await;
+    assert_eq!((&answered["status"], &answered["answer"]), (&json!("resolved"), &json!("yes, up to 70")));
+}
+
+#[tokio::test]
+async fn a_mail_that_needs_approval_waits_for_a_person() {
+    let town = Town::open().await;
+    let rule = json!({
+        "name": "ask", "direction": "outbound",
+        "match": { "operator": "all", "conditions": [{ "field": "recipient.domain", "operator": "is", "value": "people.test" }] },
+        "actions": [{ "type": "approve" }],
+    });
+    let (status, made) = town.api("POST", "/v1/rules", &rule).await;
+    assert_eq!(status, 201, "{made}");
+    let held = town.call("send_email", order("o_1", WORDS)).await;
+    assert_eq!((&held["status"], &held["state"]), (&json!("approval"), &json!("held")), "{held}");
+    let id = held["approval_url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    assert_eq!(town.call("send_email", order("o_1", WORDS)).await["approval_url"], held["approval_url"]);
+    assert!(held.get("distinct_token").is_none());
+    assert_eq!(town.settled("ann@people.test", 1).await, 0);
+    let decision = json!({ "as": "release", "rev": 1 });
+    assert_eq!(town.api("POST", &format!("/v1/escalations/{id}/resolve"), &decision).await.0, 200);
+    assert_eq!(town.settled("ann@people.test", 1).await, 1);
+    assert_eq!(town.call("send_email", order("o_1", WORDS)).await["status"], "already_sent");
+}
+
+#[tokio::test]
+async fn sending_again_on_purpose_happens_once_and_not_twice_a_day() {
+    let town = Town::open().await;
+    let first = town.call("send_email", order("o_1", WORDS)).await;
+    assert_eq!(town.settled("ann@people.test", 1).await, 1);
+    let again = json!({ "email": first["email"], "reason": "Ann deleted it" });
+    let second = town.call("resend_email", again.clone()).await;
+    assert_ne!(second["email"], first["email"]);
+    assert_eq!(town.call("resend_email", again).await["email"], second["email"]);
+    assert_eq!(town.settled("ann@people.test", 2).await, 2);
+    let third = json!({ "email": second["email"], "reason": "once more" });
+    assert_eq!(town.call("resend_email", third).await["status"], "budget_spent");
+    town.errs("resend_email", json!({ "email": first["email"], "reason": " " })).await;
+    assert_eq!(town.settled("ann@people.test", 3).await, 2);
+    assert_eq!(town.call("wait_for_message", json!({ "timeout_s": 0 })).await["status"], "timeout");
+}

@@ -1,0 +1,173 @@
+//! A server with a sink behind it, people who write to it, and a plain client for its tools.
+
+use serde_json::{Value, json};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+    sync::Mutex,
+};
+
+use crate::{
+    binary::{Desk, Server},
+    sink::Sink,
+};
+
+/// The inbox that `dev` makes.
+pub(crate) const AGENT: &str = "agent@mailonce.test";
+
+pub(crate) struct Town {
+    pub(crate) desk: Desk,
+    pub(crate) server: Server,
+    pub(crate) sink: Sink,
+    smtp: Mutex<Option<BufReader<TcpStream>>>,
+    smtp_at: String,
+    ids: AtomicU64,
+}
+
+impl Town {
+    /// Everything that is sent reaches the sink.
+    pub(crate) async fn open() -> Self {
+        let (desk, sink) = (Desk::new(), Sink::open().await);
+        let config = format!(
+            "[[transports]]\nname = \"relay\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {}\ntls = \"none\"\n",
+            sink.port
+        );
+        std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
+        let server = desk.dev(&[]).await;
+        let smtp_at = server.greeting.split("SMTP at ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+        Self { desk, server, sink, smtp: Mutex::default(), smtp_at, ids: AtomicU64::new(1) }
+    }
+
+    /// One message to `/mcp` with more headers.
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
+        let bearer = format!("Bearer {}", self.server.api_key);
+        let mut all = vec![("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+        all.retain(|(name, _)| !headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+        all.extend_from_slice(headers);
+        all.retain(|(_, value)| !value.is_empty());
+        self.server.call("POST", "/mcp", &all, &body.to_string()).await
+    }
+
+    fn request(&self, tool: &str, arguments: &Value) -> Value {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let meta = json!({ "claudecode/toolUseId": format!("toolu_{id}") });
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    }
+
+    /// Calls a tool under an id of its own, with the credential of somebody. The whole result.
+    pub(crate) async fn result_by(&self, api_key: &str, tool: &str, arguments: &Value) -> Value {
+        let bearer = format!("Bearer {api_key}");
+        let (status, answer) = self.post(&[("Authorization", &bearer)], &self.request(tool, arguments)).await;
+        assert_eq!(status, 200, "{answer}");
+        let result = answer["result"].clone();
+        assert!(result.is_object(), "{answer}");
+        let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, result["structuredContent"], "the text is not the same as the members");
+        for member in ["status", "next"] {
+            assert!(result["structuredContent"][member].is_string(), "no {member} in {result}");
+        }
+        result
+    }
+
+    /// Calls a tool that must not err.
+    #[track_caller]
+    pub(crate) fn call(&self, tool: &str, arguments: Value) -> impl Future<Output = Value> {
+        async move {
+            let result = self.result_by(&self.server.api_key, tool, &arguments).await;
+            assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
+            result["structuredContent"].clone()
+        }
+    }
+
+    /// Calls a tool that must err.
+    pub(crate) async fn errs(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.result_by(&self.server.api_key, tool, &arguments).await;
+        assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");
+        result["structuredContent"].clone()
+    }
+
+    /// Sends a call and goes away before its answer.
+    pub(crate) async fn break_off(&self, tool: &str, arguments: &Value) {
+        let body = self.request(tool, arguments).to_string();
+        let address = self.server.url.strip_prefix("http://").unwrap();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.server.api_key,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+
+    /// A call of the HTTP API.
+    pub(crate) async fn api(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let bearer = format!("Bearer {}", self.server.api_key);
+        let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.server.call(method, path, &headers, &body).await
+    }
+
+    /// A mail arrives by SMTP.
+    pub(crate) async fn arrives(&self, from: &str, to: &str, head: &str, body: &str) {
+        self.arrives_as(from, from, to, head, body).await;
+    }
+
+    /// A mail arrives whose writer has another name than its envelope.
+    pub(crate) async fn arrives_as(&self, envelope: &str, from: &str, to: &str, head: &str, body: &str) {
+        let mut line = self.smtp.lock().await;
+        if line.is_none() {
+            let mut fresh = BufReader::new(TcpStream::connect(&self.smtp_at).await.unwrap());
+            heard(&mut fresh, '2').await;
+            say(&mut fresh, "EHLO people.test", '2').await;
+            *line = Some(fresh);
+        }
+        let stream = line.as_mut().unwrap();
+        say(stream, &format!("MAIL FROM:<{envelope}>"), '2').await;
+        say(stream, &format!("RCPT TO:<{to}>"), '2').await;
+        say(stream, "DATA", '3').await;
+        let number = self.ids.fetch_add(1, Ordering::Relaxed);
+        let mail = format!("From: {from}\nTo: {to}\nMessage-ID: <{number}@people.test>\n{head}\n\n{body}");
+        let lines: Vec<String> =
+            mail.lines().map(|line| if line.starts_with('.') { format!(".{line}") } else { line.to_owned() }).collect();
+        say(stream, &format!("{}\r\n.", lines.join("\r\n")), '2').await;
+    }
+
+    /// A person writes plain words.
+    pub(crate) async fn writes(&self, from: &str, subject: &str, text: &str) {
+        self.arrives(from, AGENT, &format!("Subject: {subject}"), text).await;
+    }
+
+    /// Waits until so many mails to an address are in the sink, and a little longer for one too many.
+    pub(crate) async fn settled(&self, address: &str, count: usize) -> usize {
+        for _ in 0..200 {
+            if self.sink.to(address).len() >= count {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        self.sink.to(address).len()
+    }
+}
+
+async fn say(stream: &mut BufReader<TcpStream>, words: &str, answer: char) {
+    stream.get_mut().write_all(format!("{words}\r\n").as_bytes()).await.unwrap();
+    heard(stream, answer).await;
+}
+
+async fn heard(stream: &mut BufReader<TcpStream>, answer: char) {
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        assert!(line.starts_with(answer), "{line}");
+        if line.as_bytes().get(3) == Some(&b' ') {
+            return;
+        }
+    }
+}
