@@ -126,13 +126,15 @@ words! {
         Usesend = "usesend",
         /// A model's tools.
         Mcp = "mcp",
+        /// AgentMail's dialect.
+        Agentmail = "agentmail",
     }
 }
 
 impl Channel {
     /// Whether a call came in the words of another service.
     pub fn is_dialect(self) -> bool {
-        matches!(self, Self::Resend | Self::Usesend)
+        matches!(self, Self::Resend | Self::Usesend | Self::Agentmail)
     }
 }
 

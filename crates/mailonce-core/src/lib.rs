@@ -41,6 +41,7 @@ pub mod inbox;
 pub mod intent;
 pub mod key;
 pub mod limits;
+pub mod list;
 pub mod message;
 #[doc(hidden)]
 pub mod mutant;

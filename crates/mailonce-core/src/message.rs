@@ -289,6 +289,8 @@ pub struct MessageQuery {
     pub has: Option<ArtifactKind>,
     /// With this label.
     pub label: Option<String>,
+    /// With this Message-ID.
+    pub message_id: Option<String>,
     /// Only authenticated ones.
     pub authenticated: bool,
     /// Where the page begins, and in which direction it goes.
@@ -329,6 +331,7 @@ impl MessageQuery {
             && self.subject.as_ref().is_none_or(|wanted| lower(&head.subject).contains(&lower(wanted)))
             && self.has.is_none_or(|kind| head.artifacts.iter().any(|(has, _)| *has == kind))
             && self.label.as_ref().is_none_or(|label| message.marks.labels.contains(label))
+            && self.message_id.as_ref().is_none_or(|id| head.message_id.as_ref() == Some(id))
             && (!self.authenticated || head.auth.is_pass())
     }
 }

@@ -33,6 +33,12 @@ words! {
         Settings = "settings",
         /// How a way out is, as the team was last told.
         Transport = "transport",
+        /// A mail that is not to be sent yet.
+        Draft = "draft",
+        /// Labels that callers put on a message or an email.
+        Labels = "labels",
+        /// An address or a domain that mail may, or may not, come from or go to.
+        ListEntry = "list_entry",
     }
 }
 

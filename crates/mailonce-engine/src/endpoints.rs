@@ -287,6 +287,25 @@ impl Engine {
         Ok(secrets.and_then(|secrets| secrets.first().map(|bytes| secret_text(bytes))))
     }
 
+    /// Sets and takes away some of an endpoint's custom headers; the others stay.
+    pub async fn merge_endpoint_headers(
+        &self,
+        caller: &Caller,
+        id: EndpointId,
+        set: BTreeMap<String, String>,
+        remove: &[String],
+    ) -> Result<Endpoint, Problem> {
+        caller.need(Scope::Admin)?;
+        let endpoint = self.endpoint(caller, id).await?;
+        let sealed = || Problem::new(Code::Unavailable, "the headers of this endpoint cannot be opened");
+        let mut headers: BTreeMap<String, String> =
+            self.endpoint_headers(&endpoint).ok_or_else(sealed)?.into_iter().collect();
+        headers.retain(|name, _| !remove.iter().any(|gone| gone.eq_ignore_ascii_case(name)));
+        headers.extend(set.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)));
+        let wish = EndpointWish { headers: Some(headers), ..EndpointWish::default() };
+        self.change_endpoint(caller, id, wish, Some(endpoint.rev)).await
+    }
+
     /// The custom headers, opened.
     pub(crate) fn endpoint_headers(&self, endpoint: &Endpoint) -> Option<Vec<(String, String)>> {
         let place = place(endpoint.team, endpoint.id, "endpoint-header");

@@ -9,6 +9,7 @@ use mailonce_core::{
         store::Leased,
         transport::{Mail, Wire},
     },
+    time::Time,
 };
 use mailonce_mail::{
     compose::{self, AutoSubmitted, LOOP_FIELD, Letter},
@@ -57,29 +58,17 @@ impl Engine {
         let packed = leased.body.as_deref().ok_or_else(|| never("the body is no longer kept"))?;
         let mut content = pack::unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
         let email = &leased.email;
-        let loop_mark = self.loop_mark(email.team);
         let message_id = self.message_id(email);
         let date = if mutant!("bytes-made-anew") { self.now() } else { email.head.created_at };
         let mime = match way.capability().wire {
             // The provider writes the mail, so it is told what to put into its head.
             Wire::Content => {
-                content.headers.push((LOOP_FIELD.to_owned(), loop_mark));
+                content.headers.push((LOOP_FIELD.to_owned(), self.loop_mark(email.team)));
                 None
             }
             Wire::Mime => {
-                let answer = answer_head(email, &mut content);
-                let letter = Letter {
-                    content: &content,
-                    message_id: &message_id,
-                    date,
-                    id: email.id,
-                    in_reply_to: &answer.in_reply_to,
-                    references: &answer.references,
-                    auto_submitted: answer.automatic.then_some(AutoSubmitted::Replied),
-                    loop_mark: Some(&loop_mark),
-                };
-                let plain = compose::compose(&letter)
-                    .map_err(|error| never(&format!("the mail cannot be composed: {error}")))?;
+                let plain = self.composed(email, &mut content, date);
+                let plain = plain.map_err(|error| never(&format!("the mail cannot be composed: {error}")))?;
                 Some(self.signed(email, plain).await?)
             }
         };
@@ -93,6 +82,26 @@ impl Engine {
         };
         let bytes = way.transport.freeze(&mail).map_err(|unfit| never(&unfit.to_string()))?;
         Ok((bytes.into(), true))
+    }
+
+    /// A mail as it is before anybody signs it. What the composer writes itself is taken out of its headers.
+    pub(crate) fn composed(
+        &self,
+        email: &Email,
+        content: &mut Content,
+        date: Time,
+    ) -> Result<Vec<u8>, compose::ComposeError> {
+        let answer = answer_head(email, content);
+        compose::compose(&Letter {
+            content,
+            message_id: &self.message_id(email),
+            date,
+            id: email.id,
+            in_reply_to: &answer.in_reply_to,
+            references: &answer.references,
+            auto_submitted: answer.automatic.then_some(AutoSubmitted::Replied),
+            loop_mark: Some(&self.loop_mark(email.team)),
+        })
     }
 
     /// By which a team's own mail is known when it comes round. The same for every mail, so that it is the same again

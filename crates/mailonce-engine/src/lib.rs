@@ -6,6 +6,8 @@
 //! [`receive`] keeps mail that comes in, [`collect`] fetches what was only told of, [`inboxes`], [`messages`], [`wait`]
 //! and [`artifacts`] are what agents do with it,
 //! [`endpoints`], [`notices`] and [`notify`] tell applications of events, [`tail`] those who follow them live,
+//! [`mailbox`] is both directions of an inbox in one list, [`drafts`] are mails that wait, [`labels`] lie beside mails, [`lists`] say whom mail may come from and go to, [`links`]
+//! open one file for a while,
 //! [`reply`], [`threads`] and [`next`] are conversations, [`escalations`] questions for people, [`settings`] their wishes,
 //! [`dispatch`] hands over, [`doubts`] looks after unknown outcomes, [`ways`] knows the ways out, and [`upkeep`]
 //! holds the loops that run beside the requests.
@@ -22,6 +24,7 @@ mod diff;
 mod dispatch;
 pub mod domains;
 pub mod doubts;
+pub mod drafts;
 pub mod endpoints;
 pub mod escalations;
 #[doc(hidden)]
@@ -33,9 +36,12 @@ mod hook_mail;
 mod inbound;
 pub mod inboxes;
 pub mod keys;
+pub mod labels;
 pub mod links;
+pub mod lists;
 pub mod local;
 pub mod look;
+pub mod mailbox;
 pub mod messages;
 pub mod metrics;
 pub mod next;
@@ -160,9 +166,11 @@ pub struct Engine {
     hooks: hook::HookMemory,
     desks: collect::Desks,
     inbound: inbound::Inbound,
-    rule_book: rules::RuleBook,
+    rule_book: rules::Book<mailonce_core::rule::Rule>,
+    list_book: rules::Book<mailonce_core::list::ListEntry>,
     /// The ends of the event logs that somebody follows.
     tails: tail::Tails,
+    email_names: mailbox::EmailNames,
     /// Wakes whoever tells endpoints.
     news: Notify,
     /// Room for tests of endpoints.
@@ -219,8 +227,10 @@ impl Engine {
             hooks: hook::HookMemory::default(),
             desks: collect::Desks::default(),
             inbound,
-            rule_book: rules::RuleBook::default(),
+            rule_book: rules::Book::default(),
+            list_book: rules::Book::default(),
             tails: tail::Tails::new(install.epoch),
+            email_names: mailbox::EmailNames::default(),
             news: Notify::new(),
             tests: Semaphore::new(TESTS),
             settings_book: settings::SettingsBook::default(),

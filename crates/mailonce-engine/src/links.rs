@@ -1,15 +1,18 @@
 //! Links to bytes that open without a credential, for a while. They are signed, so that nobody else makes one.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     id::{EmailId, MessageId, TeamId},
     problem::{Code, Problem},
+    record::RecordKind,
     team::Scope,
     time::Time,
 };
 use mailonce_mail::parse;
 use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
 
-use crate::{Caller, Engine, change, messages::AttachmentBytes, pack, unavailable};
+use crate::{Caller, Engine, change, drafts::AboutDraft, messages::AttachmentBytes, pack, records, unavailable};
 
 /// How long a link opens, in milliseconds.
 pub const LINK_MS: i64 = 3_600_000;
@@ -23,6 +26,10 @@ pub enum Linked {
     File(MessageId, usize),
     /// A file of an email that was sent.
     SentFile(EmailId, usize),
+    /// An email as it is composed, before anybody signs it.
+    SentRaw(EmailId),
+    /// A file of a draft.
+    DraftFile(Uuid, usize),
 }
 
 impl Linked {
@@ -31,6 +38,8 @@ impl Linked {
             Self::Raw(id) => format!("raw.{id}.0"),
             Self::File(id, number) => format!("file.{id}.{number}"),
             Self::SentFile(id, number) => format!("sent.{id}.{number}"),
+            Self::SentRaw(id) => format!("email.{id}.0"),
+            Self::DraftFile(id, number) => format!("draft.{id}.{number}"),
         }
     }
 
@@ -40,6 +49,8 @@ impl Linked {
             "raw" => Some(Self::Raw(id.parse().ok()?)),
             "file" => Some(Self::File(id.parse().ok()?, number)),
             "sent" => Some(Self::SentFile(id.parse().ok()?, number)),
+            "email" => Some(Self::SentRaw(id.parse().ok()?)),
+            "draft" => Some(Self::DraftFile(id.parse().ok()?, number)),
             _ => None,
         }
     }
@@ -52,7 +63,11 @@ fn no_such_link() -> Problem {
 impl Engine {
     /// A token that opens something of the caller's, and until when. Bytes as they travelled need `secrets`.
     pub fn link(&self, caller: &Caller, linked: Linked) -> Result<(String, Time), Problem> {
-        caller.need(if matches!(linked, Linked::Raw(_)) { Scope::Secrets } else { Scope::Read })?;
+        caller.need(if matches!(linked, Linked::Raw(_) | Linked::SentRaw(_)) {
+            Scope::Secrets
+        } else {
+            Scope::Read
+        })?;
         let ends_at = self.now().plus(LINK_MS);
         let words = format!("{}.{}.{}", linked.words(), caller.team.id, ends_at.0);
         let mac = crate::hex(&self.secret.mac("link", &[words.as_bytes()]));
@@ -74,6 +89,8 @@ impl Engine {
             Linked::Raw(id) => self.linked_message(team, id, None).await,
             Linked::File(id, number) => self.linked_message(team, id, Some(number)).await,
             Linked::SentFile(id, number) => self.linked_email(team, id, number).await,
+            Linked::SentRaw(id) => self.linked_letter(team, id).await,
+            Linked::DraftFile(id, number) => self.linked_draft(team, id, number).await,
         }
     }
 
@@ -105,6 +122,27 @@ impl Engine {
     }
 }
 
+impl Engine {
+    async fn linked_letter(&self, team: TeamId, id: EmailId) -> Result<AttachmentBytes, Problem> {
+        let detail =
+            self.store.email_detail(team, id).await.map_err(unavailable)?.ok_or_else(|| change::missing(id))?;
+        let mut content = detail.body.as_deref().and_then(pack::unpack).ok_or_else(no_such_link)?;
+        let bytes = self.composed(&detail.email, &mut content, detail.email.head.created_at);
+        let bytes = bytes.map_err(|error| Problem::new(Code::Internal, format!("cannot be composed: {error}")))?;
+        let (filename, content_type) = (Some("message.eml".to_owned()), "message/rfc822".to_owned());
+        Ok(AttachmentBytes { filename, content_type, bytes })
+    }
+
+    async fn linked_draft(&self, team: TeamId, id: Uuid, number: usize) -> Result<AttachmentBytes, Problem> {
+        let record = self.store.record(team, RecordKind::Draft, id).await.map_err(unavailable)?;
+        let about: AboutDraft = records::read(&record.ok_or_else(no_such_link)?)?;
+        let file = about.files.into_iter().nth(number).ok_or_else(no_such_link)?;
+        let bytes = STANDARD.decode(file.content).map_err(|_not_base64| no_such_link())?;
+        let content_type = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+        Ok(AttachmentBytes { filename: file.filename, content_type, bytes })
+    }
+}
+
 /// The parts of a token, without its signature.
 fn read(words: &str) -> Option<(Linked, TeamId, Time)> {
     let parts: Vec<&str> = words.split('.').collect();
@@ -115,7 +153,6 @@ fn read(words: &str) -> Option<(Linked, TeamId, Time)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uuid::Uuid;
 
     #[test]
     fn tokens_say_what_they_were_made_for() {

@@ -99,6 +99,11 @@ pub struct AttachmentBytes {
     pub bytes: Vec<u8>,
 }
 
+/// What of a text its writer wrote, without older mails and a signature below it.
+pub fn own_words(text: &str) -> String {
+    minimise::split(text).own
+}
+
 fn missing(id: MessageId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no message {id}"))
 }

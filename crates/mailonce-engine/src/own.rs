@@ -24,7 +24,7 @@ const LATEST: usize = 5;
 const OWN_LETTERS: usize = 28;
 
 /// Whether a Message-ID has the form of ours, so that it is worth to look for it.
-fn looks_ours(message_id: &str) -> bool {
+pub(crate) fn looks_ours(message_id: &str) -> bool {
     let local = message_id.trim_start_matches('<').split('@').next().unwrap_or_default();
     local.len() == OWN_LETTERS && local.bytes().all(|byte| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(&byte))
 }

@@ -101,6 +101,12 @@ impl Original {
         format!("{words}{head}\n\n{}\n", original.trim_end())
     }
 
+    /// A page with the original after it.
+    pub(crate) fn passed_on_html(&self, html: &str) -> String {
+        let text = escaped(self.passed_on("").trim_end()).replace('\n', "<br>\n");
+        format!("{html}\n<blockquote>{text}</blockquote>\n")
+    }
+
     /// The bytes of a file as a caller would give them.
     pub(crate) fn encoded(&self, file: &AttachmentBytes) -> String {
         STANDARD.encode(&file.bytes)

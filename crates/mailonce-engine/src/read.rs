@@ -8,7 +8,7 @@ use mailonce_core::{
     artifact::{ArtifactKind, FoundValue, NewArtifact},
     delivery::{Delivery, Form, Intake, Reading, Settle, Suppression, Target},
     email::Email,
-    id::{ArtifactId, EmailId, MessageId, ThreadId},
+    id::{ArtifactId, MessageId, ThreadId},
     inbox::Inbox,
     limits,
     message::{Filed, Handle, Marks, MessageFlag, MessageHead, MessageState, NewMessage, Party},
@@ -301,7 +301,7 @@ impl Engine {
         if let Some(email) = &answered {
             self.name_thread_of(email, &mut drafted.names).await?;
         }
-        let mut message = self.new_message(&inbox, drafted, answered.map(|email| email.id));
+        let mut message = self.new_message(&inbox, drafted, answered.as_ref());
         if let Some(settle) = self.run_rules(&inbox, &parsed, &mut message).await? {
             return Ok(Some(settle));
         }
@@ -318,9 +318,13 @@ impl Engine {
 
     /// A mail that answers our answer belongs where that is, even when its writer's program names nothing older.
     async fn name_thread_of(&self, email: &Email, names: &mut Vec<[u8; 32]>) -> Result<(), StoreError> {
-        let Some(message) = email.head.answers else { return Ok(()) };
-        let found = self.store.message(email.team, message).await?;
-        let name = found.and_then(|message| message.head.message_id.as_deref().map(name_hash));
+        let name = match email.head.answers {
+            None => Some(name_hash(&self.message_id(email))),
+            Some(message) => {
+                let found = self.store.message(email.team, message).await?;
+                found.and_then(|message| message.head.message_id.as_deref().map(name_hash))
+            }
+        };
         if let Some(name) = name.filter(|name| !names.contains(name)) {
             // In place of the oldest, which is the least likely to decide.
             names.truncate(limits::THREAD_NAMES - 1);
@@ -329,8 +333,12 @@ impl Engine {
         Ok(())
     }
 
-    fn new_message(&self, inbox: &Inbox, drafted: Draft, email: Option<EmailId>) -> NewMessage {
+    fn new_message(&self, inbox: &Inbox, drafted: Draft, answered: Option<&Email>) -> NewMessage {
         let now = self.now();
+        // A conversation that a mail of this inbox began is known by that mail, so that it has a name before the first
+        // answer. Every answer names the mail, so the second finds the thread of the first.
+        let began = |email: &&Email| email.head.thread.is_none() && email.head.from == inbox.address;
+        let thread = answered.filter(began).map_or_else(|| self.new_id(now), |email| email.id.0);
         let team = inbox.team;
         let Draft { head, content, names, found, .. } = drafted;
         let stopped = |(_, hard): &(String, bool)| *hard || !inbox.about.answers_soft;
@@ -350,11 +358,11 @@ impl Engine {
         });
         NewMessage {
             id: MessageId(self.new_id(now)),
-            thread: ThreadId(self.new_id(now)),
+            thread: ThreadId(thread),
             name: head.message_id.as_deref().map(name_hash),
             content,
             names,
-            email,
+            email: answered.map(|email| email.id),
             artifacts: artifacts.collect(),
             marks: Marks::default(),
             state: if no_answer { MessageState::Skipped } else { MessageState::Unanswered },

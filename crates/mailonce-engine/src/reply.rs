@@ -19,6 +19,7 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     team::Scope,
     time::Time,
+    ttl::Ttl,
 };
 use mailonce_mail::{
     compose,
@@ -75,12 +76,42 @@ pub struct ForwardRequest {
     pub key: Option<Key>,
 }
 
+/// What whoever words every part of an answer may say besides. What is empty follows from the message.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerMore {
+    /// Others than those who follow from the message.
+    pub to: Vec<String>,
+    /// Copies for others than those who follow from the message.
+    pub cc: Vec<String>,
+    /// Hidden copies.
+    pub bcc: Vec<String>,
+    /// Where answers to it go.
+    pub reply_to: Vec<String>,
+    /// Another subject.
+    pub subject: Option<String>,
+    /// HTML before a message that is passed on.
+    pub html: Option<String>,
+    /// Custom headers.
+    pub headers: Vec<(String, String)>,
+    /// Files that go with it.
+    pub attachments: Vec<RawAttachment>,
+    /// When it is due.
+    pub scheduled_at: Option<String>,
+    /// How long its key is remembered.
+    pub ttl: Option<Ttl>,
+}
+
 /// What an answer needs beside its content.
 struct Terms {
     slot: Slot,
     lease: Option<String>,
     seen: Vec<MessageId>,
     person: Option<[u8; 16]>,
+}
+
+/// The subject of an answer to a mail with this subject.
+pub fn subject_of_answer(subject: &str) -> String {
+    answer_subject(&clean(subject))
 }
 
 /// The hash under which a lease's token is kept.
@@ -128,8 +159,23 @@ fn joined(ids: &[&String]) -> String {
 impl Engine {
     /// Answers a message, once.
     pub async fn reply(&self, caller: &Caller, id: MessageId, request: ReplyRequest) -> Result<Sent, Problem> {
+        self.reply_with(caller, id, request, AnswerMore::default()).await
+    }
+
+    /// The same for whoever words every part of it.
+    pub async fn reply_with(
+        &self,
+        caller: &Caller,
+        id: MessageId,
+        request: ReplyRequest,
+        more: AnswerMore,
+    ) -> Result<Sent, Problem> {
         let (message, inbox) = self.answerable(caller, id).await?;
-        let (to, cc) = self.recipients(&message, &inbox, request.reply_all).await?;
+        let (to, cc) = if more.to.is_empty() {
+            self.recipients(&message, &inbox, request.reply_all).await?
+        } else {
+            (more.to, Vec::new())
+        };
         let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, .. } = request;
         if quote && let Some(original) = self.original(caller, &message).await? {
             text = text.map(|text| original.below(&text));
@@ -138,10 +184,15 @@ impl Engine {
         let raw = RawContent {
             from: sender(&inbox),
             to,
-            cc,
-            subject: answer_subject(&clean(&message.head.subject)),
+            cc: if more.cc.is_empty() { cc } else { more.cc },
+            bcc: more.bcc,
+            reply_to: more.reply_to,
+            subject: more.subject.unwrap_or_else(|| subject_of_answer(&message.head.subject)),
             text,
             html,
+            headers: more.headers,
+            attachments: more.attachments,
+            scheduled_at: more.scheduled_at,
             ..RawContent::default()
         };
         let mut content = Content::check(raw)?;
@@ -152,11 +203,22 @@ impl Engine {
         heads.push(("References".to_owned(), joined(&ids)));
         content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
         let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, person };
-        self.answer(caller, (&message, &inbox), (content, key), terms).await
+        self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
     }
 
     /// Passes a message on, once to the same people.
     pub async fn forward(&self, caller: &Caller, id: MessageId, request: ForwardRequest) -> Result<Sent, Problem> {
+        self.forward_with(caller, id, request, AnswerMore::default()).await
+    }
+
+    /// The same for whoever words every part of it.
+    pub async fn forward_with(
+        &self,
+        caller: &Caller,
+        id: MessageId,
+        request: ForwardRequest,
+        more: AnswerMore,
+    ) -> Result<Sent, Problem> {
         let (message, inbox) = self.answerable(caller, id).await?;
         let original = self.original(caller, &message).await?;
         let original = original.ok_or_else(|| Problem::new(Code::NotFound, "the bytes of this message are gone"))?;
@@ -171,9 +233,14 @@ impl Engine {
             from: sender(&inbox),
             to,
             cc,
-            subject: forward_subject(&clean(&message.head.subject)),
+            bcc: more.bcc,
+            reply_to: more.reply_to,
+            subject: more.subject.unwrap_or_else(|| forward_subject(&clean(&message.head.subject))),
             text: Some(original.passed_on(&text.unwrap_or_default())),
-            attachments: original.files.iter().map(attached).collect(),
+            html: more.html.map(|html| original.passed_on_html(&html)),
+            headers: more.headers,
+            attachments: original.files.iter().map(attached).chain(more.attachments).collect(),
+            scheduled_at: more.scheduled_at,
             ..RawContent::default()
         };
         let mut content = Content::check(raw)?;
@@ -186,7 +253,7 @@ impl Engine {
         let ids = joined(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
         let terms = Terms { slot, lease, seen: Vec::new(), person: None };
-        self.answer(caller, (&message, &inbox), (content, key), terms).await
+        self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
     }
 
     /// A message that the caller may answer, and its inbox.
@@ -240,12 +307,12 @@ impl Engine {
         &self,
         caller: &Caller,
         (message, inbox): (&Message, &Inbox),
-        (content, key): (Content, Option<Key>),
+        (content, key, ttl): (Content, Option<Key>, Option<Ttl>),
         terms: Terms,
     ) -> Result<Sent, Problem> {
         let now = self.now();
         self.metrics.attempted(caller.channel);
-        let named = Self::named_answer(caller, message, inbox, content, key);
+        let named = Self::named_answer(caller, message, inbox, (content, key, ttl));
         if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
             return self.replay(caller, &named, &glimpse, now);
         }
@@ -287,12 +354,17 @@ impl Engine {
     }
 
     /// The answer with its name and meaning. That it says a machine wrote it is a setting and not its meaning.
-    fn named_answer(caller: &Caller, message: &Message, inbox: &Inbox, content: Content, key: Option<Key>) -> Named {
+    fn named_answer(
+        caller: &Caller,
+        message: &Message,
+        inbox: &Inbox,
+        (content, key, ttl): (Content, Option<Key>, Option<Ttl>),
+    ) -> Named {
         let request = SendRequest {
             content,
             intent: None,
             key,
-            ttl: None,
+            ttl,
             on_mismatch: None,
             on_unknown: None,
             transport: None,

@@ -30,22 +30,30 @@ use crate::{
     unavailable,
 };
 
-/// How long rules may differ from what another node made of them, in milliseconds.
-const SHARED_MS: i64 = 2_000;
+/// How long rules and lists may differ from what another node made of them, in milliseconds.
+pub(crate) const SHARED_MS: i64 = 2_000;
 /// Teams whose rules are kept at hand.
 const TEAMS: usize = 10_000;
 
-/// The rules of teams, as they were last read.
-#[derive(Default)]
-pub(crate) struct RuleBook(Mutex<HashMap<TeamId, (Arc<[Rule]>, i64)>>);
+/// What one team wants, and when that was read.
+type Chapter<T> = (Arc<[T]>, i64);
 
-impl RuleBook {
-    fn get(&self, team: TeamId, since: i64) -> Option<Arc<[Rule]>> {
+/// The rules, or the lists, of teams, as they were last read.
+pub(crate) struct Book<T>(Mutex<HashMap<TeamId, Chapter<T>>>);
+
+impl<T> Default for Book<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Book<T> {
+    pub(crate) fn get(&self, team: TeamId, since: i64) -> Option<Arc<[T]>> {
         let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         book.get(&team).filter(|(_, read_at)| *read_at >= since).map(|(rules, _)| Arc::clone(rules))
     }
 
-    fn put(&self, team: TeamId, rules: Arc<[Rule]>, even: i64) {
+    pub(crate) fn put(&self, team: TeamId, rules: Arc<[T]>, even: i64) {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if book.len() >= TEAMS {
             book.clear();
@@ -53,7 +61,7 @@ impl RuleBook {
         book.insert(team, (rules, even));
     }
 
-    fn forget(&self, team: TeamId) {
+    pub(crate) fn forget(&self, team: TeamId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&team);
     }
 }
@@ -212,6 +220,10 @@ impl Engine {
         parsed: &Parsed,
         message: &mut NewMessage,
     ) -> Result<Option<Settle>, StoreError> {
+        let from = message.head.from.as_ref().map(|from| from.address.as_str());
+        if self.lists_stop_arrival(inbox, from, message.email.is_some()).await? {
+            return Ok(Some(Settle::Refused(Suppression::Blocked)));
+        }
         let rules = self.rules_of(inbox.team).await?;
         if rules.is_empty() {
             return Ok(None);
@@ -238,6 +250,7 @@ impl Engine {
 
     /// Refuses a send that a rule of its team blocks. `Some` when one wants a person to look first.
     pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<Option<Guard>, Problem> {
+        self.check_lists(team, content).await?;
         let rules = self.rules_of(team).await.map_err(unavailable)?;
         if !rules.iter().any(|rule| rule.about.direction == Direction::Outbound) {
             return Ok(None);

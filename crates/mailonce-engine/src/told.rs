@@ -4,16 +4,12 @@ use mailonce_core::{
     endpoint::Endpoint,
     event::{Cursor, Event, Kind},
     id::{MessageId, TeamId},
-    problem::Problem,
+    port::store::StoreError,
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    Engine,
-    messages::{Body, View, draw},
-    unavailable,
-};
+use crate::Engine;
 
 /// Characters of a message's text that a notice may carry.
 const TEXT: usize = 65_536;
@@ -78,8 +74,8 @@ impl Engine {
         if !endpoint.about.bodies || event.event.kind != Kind::MessageReceived {
             return view.json();
         }
-        let text = self.text_of(endpoint.team, MessageId(event.event.about)).await.unwrap_or_else(|problem| {
-            tracing::warn!(why = problem.detail, message = %event.event.about, "a notice goes without the text of its message");
+        let text = self.text_of(endpoint.team, MessageId(event.event.about)).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, message = %event.event.about, "a notice goes without the text of its message");
             None
         });
         let mut data = event.event.data.clone();
@@ -88,14 +84,10 @@ impl Engine {
         view.json()
     }
 
-    /// The visible text of a message without its codes, which are to be taken and not to be read from a log.
-    async fn text_of(&self, team: TeamId, id: MessageId) -> Result<Option<String>, Problem> {
-        let Some(message) = self.store.message(team, id).await.map_err(unavailable)? else { return Ok(None) };
-        let Some(raw) = self.bytes_of(&message).await? else { return Ok(None) };
-        let drawn = crate::read::apart(move || draw(&raw, View::Plain, true, Vec::new(), "")).await;
-        Ok(match drawn {
-            Ok(Body::Plain { text }) => Some(text.chars().take(TEXT).collect()),
-            _ => None,
-        })
+    /// The beginning of what a message says.
+    async fn text_of(&self, team: TeamId, id: MessageId) -> Result<Option<String>, StoreError> {
+        let Some(message) = self.store.message(team, id).await? else { return Ok(None) };
+        let text = self.plain_words(&message).await?;
+        Ok(text.map(|text| text.chars().take(TEXT).collect()))
     }
 }

@@ -3,6 +3,7 @@
 use mailonce_core::{
     endpoint::Endpoint,
     id::{EmailId, MessageId},
+    message::Message,
     notice::{Answer, Notice, NoticeAttempt, Owed},
     port::{
         notify::Post,
@@ -12,7 +13,12 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::{Engine, pack};
+use crate::{
+    Engine,
+    messages::{Body, View, draw},
+    pack,
+    read::apart,
+};
 
 /// What is to be posted for a notice.
 pub(crate) enum ToPost {
@@ -60,21 +66,46 @@ impl Engine {
     ) -> Result<Option<Worded>, StoreError> {
         let secrets = self.endpoint_secrets(endpoint, at).unwrap_or_default();
         let (team, about) = (endpoint.team, event.event.about);
-        let (mut email, mut message) = (None, None);
+        let (mut email, mut message, mut inbox, mut thread, mut text) = (None, None, None, None, None);
         match event.event.kind.about() {
             "email" => {
                 let detail = self.store.email_detail(team, EmailId(about)).await?;
+                if let Some(detail) = &detail {
+                    let from = [detail.email.head.from.clone()];
+                    inbox = self.store.inbox_at(&from).await?.filter(|inbox| inbox.team == team);
+                }
                 email = detail.map(|detail| EmailTold {
                     message_id: self.message_id(&detail.email),
                     content: detail.body.as_deref().and_then(pack::unpack),
                     email: detail.email,
                 });
             }
-            "message" => message = self.store.message(team, MessageId(about)).await?,
+            "message" => {
+                message = self.store.message(team, MessageId(about)).await?;
+                if let Some(message) = &message {
+                    inbox = self.store.inbox(team, message.inbox).await?;
+                    thread = self.store.thread(team, message.thread).await?;
+                    text = self.plain_words(message).await?;
+                }
+            }
             _ => {}
         }
-        let telling = Telling { event, notice, endpoint, email, message, secrets: &secrets, at };
+        let telling = Telling { event, notice, endpoint, email, message, inbox, thread, text, secrets: &secrets, at };
         Ok(self.outside.wording.word(&telling))
+    }
+}
+
+impl Engine {
+    /// What a message says, its codes and links hidden. `None` when its bytes are gone or cannot be shown.
+    pub(crate) async fn plain_words(&self, message: &Message) -> Result<Option<String>, StoreError> {
+        let packed = self.store.raw(message.team, message.id).await?;
+        let Some(raw) = packed.and_then(|packed| pack::unpack_raw(&packed)) else { return Ok(None) };
+        let hidden = !message.head.artifacts.is_empty();
+        let drawn = apart(move || draw(&raw, View::Plain, hidden, Vec::new(), "")).await;
+        Ok(match drawn {
+            Ok(Body::Plain { text }) => Some(text),
+            _ => None,
+        })
     }
 }
 

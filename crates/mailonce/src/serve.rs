@@ -1,14 +1,15 @@
 //! Wiring: a store, an engine, its loops and the listener, from configuration to shutdown.
 
 use anyhow::{Context as _, bail};
-use hyper_util::{rt::TokioIo, rt::TokioTimer, server::graceful::GracefulShutdown, service::TowerToHyperService};
+use hyper::server::conn::http1::UpgradeableConnection;
+use hyper_util::{rt::TokioIo, rt::TokioTimer, service::TowerToHyperService};
 use mailonce_core::{
     port::store::{Recovered, Store, StoreError},
     team::{AboutApiKey, Scope},
 };
 use mailonce_engine::Engine;
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -128,15 +129,15 @@ pub async fn serve(
     let (post, tally) = post.unzip();
     let url = config.public_url.clone().map_or_else(|| Ok(format!("http://{}", http.local_addr()?)), anyhow::Ok)?;
     let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url });
-    let graceful = GracefulShutdown::new();
+    let guests = Guests::default();
     let outcome = tokio::select! {
         () = stop => Ok(()),
-        error = accept_connections(http, router, &graceful) => Err(error),
+        error = accept_connections(http, router, &guests) => Err(error),
         error = until_broken(&engine) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
     engine.end_streams();
-    if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(FAREWELL, guests.farewell()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
     loops.extend(post);
@@ -163,10 +164,30 @@ fn open_smtp(
     Ok((tokio::spawn(smtp::run(listener, desk, settings, closed)), tally))
 }
 
-async fn accept_connections(listener: TcpListener, router: axum::Router, graceful: &GracefulShutdown) -> anyhow::Error {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+/// Connections that are open, and the wish that they come to their end. One that became a socket is no longer among
+/// them: it ends with the streams.
+struct Guests {
+    places: Arc<Semaphore>,
+    leaving: watch::Sender<bool>,
+}
+
+impl Default for Guests {
+    fn default() -> Self {
+        Self { places: Arc::new(Semaphore::new(CONNECTIONS)), leaving: watch::Sender::new(false) }
+    }
+}
+
+impl Guests {
+    /// Lets every connection end after the call that it is at, and waits for them.
+    async fn farewell(&self) {
+        self.leaving.send_replace(true);
+        drop(self.places.acquire_many(CONNECTIONS as u32).await);
+    }
+}
+
+async fn accept_connections(listener: TcpListener, router: axum::Router, guests: &Guests) -> anyhow::Error {
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(place) = Arc::clone(&guests.places).acquire_owned().await else {
             return anyhow::anyhow!("the listener closed");
         };
         let stream = match listener.accept().await {
@@ -178,9 +199,17 @@ async fn accept_connections(listener: TcpListener, router: axum::Router, gracefu
                 continue;
             }
         };
-        let connection = graceful.watch(connection(stream, router.clone()));
+        let (router, mut leaving) = (router.clone(), guests.leaving.subscribe());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let mut connection = pin!(connection(stream, router));
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                _ = leaving.changed() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended");
             }
             drop(place);
@@ -191,7 +220,7 @@ async fn accept_connections(listener: TcpListener, router: axum::Router, gracefu
 fn connection(
     stream: TcpStream,
     router: axum::Router,
-) -> hyper::server::conn::http1::Connection<TokioIo<Watched<TcpStream>>, TowerToHyperService<axum::Router>> {
+) -> UpgradeableConnection<TokioIo<Watched<TcpStream>>, TowerToHyperService<axum::Router>> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
@@ -199,6 +228,7 @@ fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .serve_connection(TokioIo::new(Watched::new(stream, stall::PATIENCE)), TowerToHyperService::new(router))
+        .with_upgrades()
 }
 
 /// Ends when the ledger cannot be trusted any more. Everything else passes by itself.

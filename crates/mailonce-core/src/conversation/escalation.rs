@@ -237,7 +237,7 @@ mod tests {
     fn a_question_about_something_is_the_same_in_other_words() {
         let asked = |entity: Option<&str>, words: &str| {
             let (entity, question) = (entity.map(str::to_owned), Some(words.to_owned()));
-            Escalation::open(Reason::Asked, Matter { entity, question, ..Matter::default() }, None).name()
+            Escalation::open(Reason::Asked, Matter { question, entity, ..Matter::default() }, None).name()
         };
         assert_eq!(asked(Some("refund_7"), "May I?"), asked(Some("refund_7"), "Am I allowed to?"));
         assert_ne!(asked(Some("refund_7"), "May I?"), asked(Some("refund_8"), "May I?"));

@@ -74,13 +74,19 @@ pub struct EndpointSecret {
 }
 
 /// In whose words an endpoint is told of events, when not in ours.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tongue {
     /// The dialect.
     pub dialect: String,
     /// The types that are wanted, in the words of the dialect; every one that it has when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
+    /// Only of these inboxes, whether something came to them or left from them; of every one when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inboxes: Vec<InboxId>,
+    /// Makes the creation of the endpoint repeatable, where the dialect has that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
 }
 
 /// What a person says of an endpoint.

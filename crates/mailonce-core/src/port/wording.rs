@@ -1,7 +1,8 @@
 //! How an event is told to an endpoint that wants to hear it in the words of another service.
 
 use crate::{
-    content::Content, email::Email, endpoint::Endpoint, event::Event, message::Message, notice::Notice, time::Time,
+    content::Content, conversation::thread::Thread, email::Email, endpoint::Endpoint, event::Event, inbox::Inbox,
+    message::Message, notice::Notice, time::Time,
 };
 
 /// An event that is owed to an endpoint, with everything that may be said of it.
@@ -17,6 +18,12 @@ pub struct Telling<'a> {
     pub email: Option<EmailTold>,
     /// The message it is about.
     pub message: Option<Message>,
+    /// The inbox that the message came to, or that the email left from.
+    pub inbox: Option<Inbox>,
+    /// The thread of the message.
+    pub thread: Option<Thread>,
+    /// What the message says, its codes and links hidden.
+    pub text: Option<String>,
     /// Secrets of the endpoint, newest first.
     pub secrets: &'a [Vec<u8>],
     /// When this attempt is made.

@@ -23,7 +23,7 @@ pub(super) fn wanting(events: &[&str]) -> AboutEndpoint {
         rate_per_s: Some(7),
         version: "2026-11-15".into(),
         bodies: true,
-        tongue: Some(Tongue { dialect: "resend".into(), types: vec!["email.sent".into()] }),
+        tongue: Some(Tongue { dialect: "resend".into(), types: vec!["email.sent".into()], ..Tongue::default() }),
     }
 }
 

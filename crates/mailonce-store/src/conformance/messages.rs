@@ -212,6 +212,8 @@ pub(super) async fn messages_are_found_by_what_they_are(store: Ledger) {
     assert_eq!(found(MessageQuery { from: Some("B@shop.test".into()), ..all() }).await, [two.seq]);
     assert_eq!(found(MessageQuery { from: Some("@sender.test".into()), ..all() }).await, [three.seq, one.seq]);
     assert_eq!(found(MessageQuery { subject: Some("TÄG 1".into()), ..all() }).await, [one.seq]);
+    assert_eq!(found(MessageQuery { message_id: two.head.message_id.clone(), ..all() }).await, [two.seq]);
+    assert_eq!(found(MessageQuery { message_id: Some("<nobody@x.test>".into()), ..all() }).await, [0; 0]);
     assert_eq!(found(MessageQuery { has: Some(ArtifactKind::Code), ..all() }).await, [one.seq]);
     assert_eq!(found(MessageQuery { label: Some("list".into()), ..all() }).await, [three.seq]);
     assert_eq!(found(MessageQuery { authenticated: true, ..all() }).await, [two.seq]);

@@ -220,7 +220,7 @@ pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) ->
     let rate_per_s = rate_per_s.map(Some);
     let dialect =
         word("dialect", dialect.as_deref(), &crate::dialects::NAMES).map_err(|fault| Problem::from(vec![fault]))?;
-    let tongue = dialect.map(|dialect| Tongue { dialect: dialect.to_owned(), types: Vec::new() });
+    let tongue = dialect.map(|dialect| Tongue { dialect: dialect.to_owned(), ..Tongue::default() });
     let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s, bodies, tongue };
     let asked = door.asked("endpoints", "", &app.engine.blind(&body.canonical()?));
     let shown = app.engine.create_endpoint(&door.caller, wish, (secret, after), asked).await?;

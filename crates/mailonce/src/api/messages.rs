@@ -244,6 +244,7 @@ impl ListQuery {
             subject: self.subject,
             has: self.has.as_deref().map(|word| artifact_kind("has", word)).transpose()?,
             label: self.label,
+            message_id: None,
             authenticated: false,
             place,
             limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,

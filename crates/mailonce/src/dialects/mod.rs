@@ -3,6 +3,7 @@
 //! They translate and never decide: the same verbs, guards and keys as the API. Here is what they share: who calls,
 //! bodies as SDKs really send them, and problems in a dialect's own words. Each dialect has a room of its own.
 
+mod agentmail;
 mod files;
 mod pages;
 mod resend;
@@ -31,7 +32,10 @@ use crate::api::{
 
 /// Every dialect under its own path.
 pub(crate) fn routes() -> Router<App> {
-    Router::new().nest("/compat/resend", resend::routes()).nest("/compat/usesend/api/v1", usesend::routes())
+    Router::new()
+        .nest("/compat/resend", resend::routes())
+        .nest("/compat/usesend/api/v1", usesend::routes())
+        .merge(agentmail::routes())
 }
 
 /// The dialects in which endpoints can be told of events.
@@ -46,6 +50,7 @@ impl Wording for Wordings {
         match telling.endpoint.about.tongue.as_ref()?.dialect.as_str() {
             resend::word::NAME => resend::word::word(telling),
             usesend::word::NAME => usesend::word::word(telling),
+            agentmail::NAME => agentmail::word(telling),
             _ => None,
         }
     }

@@ -79,7 +79,7 @@ fn wanted(types: Vec<String>) -> Result<(Tongue, Vec<String>), Problem> {
     if own.is_empty() {
         return Err(unfit("events", "None of these events ever happens here."));
     }
-    Ok((Tongue { dialect: NAME.to_owned(), types }, own))
+    Ok((Tongue { dialect: NAME.to_owned(), types, ..Tongue::default() }, own))
 }
 
 #[derive(Deserialize)]

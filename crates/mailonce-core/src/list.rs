@@ -1,0 +1,174 @@
+//! Allow and block lists: whom mail may come from and go to, for the whole team or for one inbox.
+//!
+//! The narrower list speaks first. In one list an address counts more than a domain; where only some are allowed, the
+//! others are not.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{address::Address, id::InboxId, time::Time, words::words};
+
+words! {
+    /// Which mail a list is about.
+    ListDirection {
+        /// Mail that goes out.
+        Send = "send",
+        /// Mail that comes in and answers nothing of ours.
+        Receive = "receive",
+        /// Mail that comes in and answers ours.
+        Reply = "reply",
+    }
+}
+
+words! {
+    /// What a list says of whom it names.
+    ListType {
+        /// These and nobody else.
+        Allow = "allow",
+        /// Not these.
+        Block = "block",
+    }
+}
+
+/// Which list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListName {
+    /// Of this inbox, by id and address; of the whole team without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<(InboxId, String)>,
+    /// Which mail it is about.
+    pub direction: ListDirection,
+    /// What it says.
+    #[serde(rename = "type")]
+    pub kind: ListType,
+}
+
+/// Somebody on a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListEntry {
+    /// The list.
+    pub list: ListName,
+    /// An address or a domain, lower-cased.
+    pub entry: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Since when.
+    pub created_at: Time,
+}
+
+impl ListName {
+    /// The name of an entry of it, unique in its team.
+    pub fn record_name(&self, entry: &str) -> String {
+        let scope = self.inbox.as_ref().map_or_else(|| "team".to_owned(), |(id, _)| id.to_string());
+        format!("{scope}/{}/{}/{entry}", self.direction.word(), self.kind.word())
+    }
+}
+
+impl ListEntry {
+    /// Whether it is an address, and not a domain.
+    pub fn is_address(&self) -> bool {
+        self.entry.contains('@')
+    }
+
+    fn names(&self, address: &str) -> bool {
+        if self.is_address() {
+            return self.entry == address;
+        }
+        address.rsplit_once('@').is_some_and(|(_, domain)| domain == self.entry)
+    }
+}
+
+/// An address or a domain as it is compared.
+pub fn entry_form(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.contains('@') {
+        return Address::parse(text).ok().map(|address| address.as_str().to_owned());
+    }
+    let address = Address::parse(&format!("x@{text}")).ok()?;
+    Some(address.domain().to_owned())
+}
+
+/// Why mail from or to an address does not pass; `None` when it does.
+pub fn stopped(
+    entries: &[ListEntry],
+    direction: ListDirection,
+    is_inbox: impl Fn(&(InboxId, String)) -> bool,
+    address: &str,
+) -> Option<String> {
+    for narrow in [true, false] {
+        let here = |entry: &&ListEntry| {
+            entry.list.direction == direction
+                && match &entry.list.inbox {
+                    Some(inbox) => narrow && is_inbox(inbox),
+                    None => !narrow,
+                }
+        };
+        let here: Vec<&ListEntry> = entries.iter().filter(here).collect();
+        for by_address in [true, false] {
+            let named = here.iter().filter(|entry| entry.is_address() == by_address && entry.names(address));
+            let mut kinds = named.map(|entry| entry.list.kind);
+            if kinds.clone().any(|kind| kind == ListType::Block) {
+                return Some(format!("{address} is on the {} block list", direction.word()));
+            }
+            if kinds.next().is_some() {
+                return None;
+            }
+        }
+        if here.iter().any(|entry| entry.list.kind == ListType::Allow) {
+            return Some(format!("{address} is not on the {} allow list", direction.word()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn entry(inbox: Option<u128>, kind: ListType, entry: &str) -> ListEntry {
+        let inbox = inbox.map(|id| (InboxId(Uuid::from_u128(id)), format!("i{id}@x.test")));
+        let list = ListName { inbox, direction: ListDirection::Receive, kind };
+        ListEntry { list, entry: entry.into(), reason: None, created_at: Time(0) }
+    }
+
+    fn passes(entries: &[ListEntry], inbox: u128, address: &str) -> bool {
+        let is_inbox = |(id, _): &(InboxId, String)| id.0.as_u128() == inbox;
+        stopped(entries, ListDirection::Receive, is_inbox, address).is_none()
+    }
+
+    #[test]
+    fn without_lists_everybody_passes() {
+        assert!(passes(&[], 1, "ann@a.test"));
+        assert!(
+            stopped(&[entry(None, ListType::Block, "a.test")], ListDirection::Send, |_| true, "x@a.test").is_none()
+        );
+    }
+
+    #[test]
+    fn an_address_counts_more_than_its_domain() {
+        let lists = [entry(None, ListType::Block, "a.test"), entry(None, ListType::Allow, "ann@a.test")];
+        assert!(passes(&lists, 1, "ann@a.test"));
+        assert!(!passes(&lists, 1, "bob@a.test"));
+        // Somebody is allowed, so nobody else is.
+        assert!(!passes(&lists, 1, "cy@c.test"));
+    }
+
+    #[test]
+    fn the_list_of_an_inbox_speaks_first() {
+        let lists = [entry(None, ListType::Block, "a.test"), entry(Some(1), ListType::Allow, "a.test")];
+        assert!(passes(&lists, 1, "ann@a.test"));
+        assert!(!passes(&lists, 2, "ann@a.test"));
+        assert!(passes(&lists, 2, "bob@b.test"));
+        assert!(!passes(&lists, 1, "bob@b.test"));
+    }
+
+    #[test]
+    fn entries_are_addresses_or_domains() {
+        assert_eq!(entry_form(" Ann@A.test ").as_deref(), Some("ann@a.test"));
+        assert_eq!(entry_form("A.Test").as_deref(), Some("a.test"));
+        for bad in ["", "@", "a b", "a@b@c", "@a.test"] {
+            assert_eq!(entry_form(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Labels that callers put on messages and emails, beside those that rules gave when a message was filed.
+//!
+//! They lie beside the mail and not in it, so that a mail that left and one that came are labelled alike.
+
+use mailonce_core::{
+    limits,
+    port::store::Once,
+    problem::{Code, FieldError, Problem},
+    record::{Created, Record, RecordChange, RecordKind},
+    team::Scope,
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{Caller, Engine, records, unavailable};
+
+/// How often a change that raced with another is tried anew.
+const TRIES: usize = 8;
+/// Characters of a label.
+const CHARS: usize = 128;
+
+/// What callers made of the labels of one mail.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Labels {
+    /// Labels it got.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<String>,
+    /// Labels that it had by itself and has no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+    /// Whether it is not to be shown any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+}
+
+impl Labels {
+    /// The labels of a mail that has these by itself.
+    pub fn on(&self, own: Vec<String>) -> Vec<String> {
+        let mut all: Vec<String> = own.into_iter().filter(|label| !self.removed.contains(label)).collect();
+        all.extend(self.added.iter().filter(|label| !all.contains(label)).cloned().collect::<Vec<_>>());
+        all
+    }
+
+    fn change(&mut self, add: &[String], remove: &[String]) {
+        self.added.retain(|label| !remove.contains(label));
+        self.removed.retain(|label| !add.contains(label) || remove.contains(label));
+        for label in add.iter().filter(|label| !remove.contains(label)) {
+            if !self.added.contains(label) {
+                self.added.push(label.clone());
+            }
+        }
+        for label in remove {
+            if !self.removed.contains(label) {
+                self.removed.push(label.clone());
+            }
+        }
+    }
+}
+
+/// Refuses labels that nobody could read.
+pub fn check(labels: &[String], field: &str) -> Result<(), Problem> {
+    let fault = |text: String| Problem::from(vec![FieldError::new(field, text)]);
+    if labels.len() > limits::LABELS {
+        return Err(fault(format!("has more than {} labels", limits::LABELS)));
+    }
+    let wrong = |label: &String| {
+        label.trim().is_empty() || label.chars().count() > CHARS || label.chars().any(char::is_control)
+    };
+    if labels.iter().any(wrong) {
+        return Err(fault(format!("holds a label that is empty, longer than {CHARS} characters or not on one line")));
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// What callers made of the labels of a message or an email.
+    pub async fn labels_of(&self, caller: &Caller, mail: Uuid) -> Result<Labels, Problem> {
+        let found = self.store.record_named(caller.team.id, RecordKind::Labels, &mail.to_string()).await;
+        found.map_err(unavailable)?.map_or_else(|| Ok(Labels::default()), |record| records::read(&record))
+    }
+
+    /// Adds and removes labels; what is removed counts more.
+    pub async fn relabel(
+        &self,
+        caller: &Caller,
+        mail: Uuid,
+        add: &[String],
+        remove: &[String],
+    ) -> Result<Labels, Problem> {
+        check(add, "add_labels")?;
+        check(remove, "remove_labels")?;
+        self.edit_labels(caller, mail, |labels| labels.change(add, remove)).await
+    }
+
+    /// Lets a mail be shown no more. The ledger keeps it.
+    pub async fn hide_mail(&self, caller: &Caller, mail: Uuid) -> Result<Labels, Problem> {
+        self.edit_labels(caller, mail, |labels| labels.hidden = true).await
+    }
+
+    async fn edit_labels(&self, caller: &Caller, mail: Uuid, change: impl Fn(&mut Labels)) -> Result<Labels, Problem> {
+        caller.need(Scope::Reply)?;
+        let (team, kind, name) = (caller.team.id, RecordKind::Labels, mail.to_string());
+        for _ in 0..TRIES {
+            let found = self.store.record_named(team, kind, &name).await.map_err(unavailable)?;
+            let mut labels = found.as_ref().map_or_else(|| Ok(Labels::default()), records::read)?;
+            change(&mut labels);
+            if labels.added.len() + labels.removed.len() > 2 * limits::LABELS {
+                let text = format!("makes more than {} labels", limits::LABELS);
+                return Err(Problem::from(vec![FieldError::new("add_labels", text)]));
+            }
+            let (now, about) = (self.now(), records::write(&labels)?);
+            let done = match found {
+                None => {
+                    let id = self.new_id(now);
+                    let record = Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about };
+                    let made = self.store.create_record(record, None).await.map_err(unavailable)?;
+                    matches!(made, Once::Done(Created::Made(_)))
+                }
+                Some(record) => {
+                    let edit = record.edit(about);
+                    let changed = self.store.change_record(edit, None, now).await.map_err(unavailable)?;
+                    matches!(changed, Once::Done(RecordChange::Changed(_)))
+                }
+            };
+            if done {
+                return Ok(labels);
+            }
+        }
+        Err(Problem::new(Code::StaleRev, "the labels of this mail change all the time; try again"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_removed_counts_more_than_what_is_added() {
+        let own = || words(&["received", "unread"]);
+        let mut labels = Labels::default();
+        labels.change(&words(&["todo", "both"]), &words(&["unread", "both"]));
+        assert_eq!(labels.on(own()), ["received", "todo"]);
+        labels.change(&words(&["unread"]), &[]);
+        assert_eq!(labels.on(own()), ["received", "unread", "todo"]);
+        labels.change(&[], &words(&["todo"]));
+        assert_eq!(labels.on(own()), ["received", "unread"]);
+    }
+
+    #[test]
+    fn labels_are_short_words_on_one_line() {
+        assert!(check(&words(&["todo", "in progress"]), "x").is_ok());
+        for bad in ["", " ", "a\nb", &"x".repeat(CHARS + 1)] {
+            assert!(check(&words(&[bad]), "x").is_err(), "{bad:?}");
+        }
+    }
+}

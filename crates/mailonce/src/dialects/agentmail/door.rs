@@ -1,0 +1,137 @@
+//! A call of AgentMail's dialect: who calls, what is asked, and with which body.
+
+use axum::{extract::Request, http::Method};
+use mailonce_core::{
+    digest,
+    inbox::Inbox,
+    key::{Key, KeyName},
+    problem::{Code, Problem},
+};
+use mailonce_engine::{Asked, Caller, Engine};
+use serde::de::DeserializeOwned;
+use std::{ops::Deref, sync::Arc};
+
+use super::{
+    AgentMail, ROOT,
+    query::{Query, unescaped},
+};
+use crate::{
+    api::{
+        App,
+        door::{RawBody, bearer, idempotency_key},
+    },
+    dialects::{Contract as _, Refusal},
+};
+
+/// Who looks at mails, and where links lead.
+pub(super) struct Desk {
+    pub(super) engine: Arc<Engine>,
+    pub(super) caller: Caller,
+    /// Where the caller found us.
+    pub(super) base: String,
+}
+
+impl Desk {
+    /// A link to what a token opens.
+    pub(super) fn link(&self, token: &str) -> String {
+        format!("{}{ROOT}/downloads/{token}", self.base)
+    }
+}
+
+/// One call.
+pub(super) struct Call {
+    desk: Desk,
+    /// The idempotency key, when there is one.
+    pub(super) key: Option<Key>,
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: Query,
+    body: RawBody,
+}
+
+impl Deref for Call {
+    type Target = Desk;
+
+    fn deref(&self) -> &Desk {
+        &self.desk
+    }
+}
+
+impl Call {
+    /// Who calls comes first, then the body: nobody makes us read for nothing.
+    pub(super) async fn read(app: App, request: Request) -> Result<Self, Refusal<AgentMail>> {
+        let Some(credential) = bearer(request.headers()) else { return Err(Refusal::said(AgentMail::nobody())) };
+        let caller = app.engine.authenticate(credential, AgentMail::CHANNEL).await?;
+        let key = idempotency_key(request.headers())?;
+        let method = request.method().clone();
+        let path = request.uri().path().trim_start_matches("/compat/agentmail").to_owned();
+        let query = Query::read(request.uri().query().unwrap_or_default());
+        let base = app.url.trim_end_matches('/').to_owned();
+        let body = RawBody::read(request).await?;
+        let desk = Desk { engine: app.engine, caller, base };
+        Ok(Self { desk, key, method, path, query, body })
+    }
+
+    pub(super) fn is(&self, method: &Method) -> bool {
+        self.method == method
+    }
+
+    /// Reads the body; an absent one counts as `{}`.
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        self.body.parse_or_empty()
+    }
+
+    /// The id of the team, and of the one pod it has.
+    pub(super) fn pod(&self) -> String {
+        self.caller.team.id.to_string()
+    }
+
+    /// The inbox that a path names, by its address or by our id.
+    pub(super) async fn inbox(&self, name: &str) -> Result<Inbox, Problem> {
+        if name.contains('@') {
+            return self.engine.inbox_named(&self.caller, name).await;
+        }
+        let missing = |_not_an_id| Problem::new(Code::NotFound, format!("there is no inbox {name}"));
+        self.engine.inbox(&self.caller, name.parse().map_err(missing)?).await
+    }
+
+    /// What a call that is not a send asks for, if it brought a key.
+    pub(super) fn asked(&self, operation: &str, path: &str) -> Option<Asked> {
+        let key = self.key.clone()?;
+        Some(Asked { name: KeyName::Given(key), digest: digest::of_operation(operation, path, b"") })
+    }
+}
+
+/// The words of a path below the dialect's root, each decoded by itself: a slash inside an id may come as it is or
+/// encoded.
+pub(super) fn segments(path: &str) -> Result<Vec<String>, Problem> {
+    let rest = path.strip_prefix(ROOT).unwrap_or_default().trim_matches('/');
+    if rest.is_empty() {
+        return Ok(Vec::new());
+    }
+    rest.split('/').map(decoded).collect()
+}
+
+fn decoded(segment: &str) -> Result<String, Problem> {
+    let wrong = |_bytes| Problem::new(Code::NotFound, format!("`{segment}` is no text"));
+    String::from_utf8(unescaped(segment)).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_as_they_are_or_encoded() {
+        let words = |path: &str| segments(&format!("{ROOT}{path}")).unwrap();
+        assert_eq!(words("/inboxes/a@x.test/messages"), ["inboxes", "a@x.test", "messages"]);
+        assert_eq!(
+            words("/inboxes/a%40x.test/messages/%3Ca%2Fb%40c%3E"),
+            ["inboxes", "a@x.test", "messages", "<a/b@c>"]
+        );
+        assert_eq!(words("/inboxes/a@x.test/messages/%3Ca/b@c%3E/reply")[3..], ["<a", "b@c>", "reply"]);
+        assert!(words("").is_empty() && words("/").is_empty());
+        assert_eq!(words("/%zz/%4"), ["%zz", "%4"]);
+        assert!(segments(&format!("{ROOT}/%ff")).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Problems in AgentMail's words: `name`, `code`, `message` and `fix`; `errors` where fields are at fault.
+
+use axum::{http::StatusCode, response::Response};
+use mailonce_core::problem::{Code, Problem};
+use serde_json::{Value, json};
+
+use crate::dialects::json as as_json;
+
+/// A caller without a credential.
+pub(super) fn nobody() -> Response {
+    let body = json!({
+        "name": "UnauthorizedError",
+        "code": "missing_authorization",
+        "message": "Unauthorized",
+        "fix": "Send your API key in the Authorization: Bearer <api_key> header.",
+        "docs": "/docs/errors/unauthorized",
+    });
+    as_json(StatusCode::UNAUTHORIZED, &body)
+}
+
+/// How AgentMail calls a problem: status, name and code.
+pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
+    match problem.code {
+        Code::InvalidField if is_nobody(problem) => (422, "UnprocessableError", "unprocessable"),
+        Code::InvalidKey
+        | Code::KeyRequired
+        | Code::InvalidJson
+        | Code::InvalidType
+        | Code::UnknownField
+        | Code::InvalidQuery
+        | Code::UnsupportedMediaType
+        | Code::CursorReset
+        | Code::InvalidField => (400, "ValidationError", "validation_error"),
+        Code::Unauthorized | Code::BadSignature => (401, "UnauthorizedError", "unknown_api_key"),
+        Code::WrongScope | Code::SenderNotAllowed => (403, "ForbiddenError", "missing_permission"),
+        Code::SenderNotVerified => (403, "DomainNotVerifiedError", "domain_not_verified"),
+        Code::NameTaken => (403, "IsTakenError", "resource_taken"),
+        Code::BudgetSpent => (403, "LimitExceededError", "limit_exceeded"),
+        Code::RecipientSuppressed | Code::BlockedByRule | Code::Itself | Code::Automatic => {
+            (403, "MessageRejectedError", "message_rejected")
+        }
+        Code::NotFound | Code::MethodNotAllowed => (404, "NotFoundError", "not_found"),
+        Code::Timeout => (408, "RequestTimeoutError", "request_timeout"),
+        Code::TooLarge => (413, "PayloadTooLargeError", "payload_too_large"),
+        Code::RateLimited => (429, "RateLimitError", "rate_limit_exceeded"),
+        Code::Internal => (500, "InternalServerError", "internal_error"),
+        Code::Unavailable => (503, "ServiceUnavailableError", "service_unavailable"),
+        Code::StaleRev => (409, "ConflictError", "race_condition"),
+        _ => (409, "ConflictError", "conflict"),
+    }
+}
+
+/// A mail to nobody: well-formed, and cannot be sent.
+fn is_nobody(problem: &Problem) -> bool {
+    problem.field.as_deref() == Some("to") && problem.detail.ends_with("names no recipient")
+}
+
+/// The faults of fields, each with its path.
+fn errors(problem: &Problem) -> Vec<Value> {
+    let one = |field: &str, message: &str| {
+        let path: Vec<&str> = field.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
+        json!({ "path": path, "message": message })
+    };
+    let listed = problem.more.get("faults").and_then(Value::as_array);
+    match listed {
+        Some(faults) => faults
+            .iter()
+            .map(|fault| {
+                one(fault["field"].as_str().unwrap_or_default(), fault["message"].as_str().unwrap_or_default())
+            })
+            .collect(),
+        None => vec![one(problem.field.as_deref().unwrap_or_default(), &problem.detail)],
+    }
+}
+
+/// A problem as AgentMail would say it.
+pub(super) fn refused(problem: &Problem) -> Response {
+    let (status, name, code) = called(problem);
+    let mut body = json!({
+        "name": name,
+        "code": code,
+        "message": problem.detail,
+        "fix": problem.code.next(),
+        "docs": format!("/docs/errors/{}", problem.code.word()),
+    });
+    if status == 400 {
+        body["errors"] = errors(problem).into();
+    }
+    as_json(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &body)
+}
+
+/// A mail that was taken and does not go, or did not: `why` says what became of it.
+pub(super) fn rejected(why: &str, (message_id, thread_id): (&str, &str), state: &str) -> Response {
+    let body = json!({
+        "name": "MessageRejectedError",
+        "code": "message_rejected",
+        "message": why,
+        "fix": "Do not send it again: read the message, or ask the person who decides about it.",
+        "docs": "/docs/dialects-agentmail",
+        "state": state,
+        "message_id": message_id,
+        "thread_id": thread_id,
+    });
+    as_json(StatusCode::FORBIDDEN, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::problem::FieldError;
+
+    #[test]
+    fn every_code_has_a_status_that_means_the_same() {
+        for code in Code::ALL {
+            let (status, name, word) = called(&Problem::new(*code, "x"));
+            assert!((400..600).contains(&status) && !name.is_empty() && !word.is_empty());
+            // Whether a call may be repeated must not be told otherwise.
+            assert_eq!(status >= 500, code.status() >= 500, "{}", code.word());
+            assert_eq!(matches!(status, 408 | 429), matches!(code.status(), 408 | 429), "{}", code.word());
+        }
+    }
+
+    #[test]
+    fn faults_are_told_with_their_paths() {
+        let problem = Problem::from(vec![FieldError::new("attachments[0].content", "is no base64")]);
+        assert_eq!(errors(&problem), [json!({ "path": ["attachments", "0", "content"], "message": "is no base64" })]);
+        assert_eq!(called(&Problem::from(vec![FieldError::new("to", "names no recipient")])).0, 422);
+    }
+}

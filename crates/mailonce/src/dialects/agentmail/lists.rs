@@ -1,0 +1,88 @@
+//! Allow and block lists, of the team or of one inbox.
+
+use axum::{
+    http::{Method, StatusCode},
+    response::IntoResponse as _,
+};
+use mailonce_core::{
+    list::{ListDirection, ListEntry, ListName, ListType},
+    problem::{Code, Problem},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Answer, door::Call, no_route, query::token};
+use crate::dialects::json as as_json;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewBody {
+    entry: String,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> Answer {
+    let [direction, kind, rest @ ..] = rest else { return Err(no_route(call).into()) };
+    let (direction, kind) = match (ListDirection::parse(direction), ListType::parse(kind)) {
+        (Some(direction), Some(kind)) => (direction, kind),
+        _ => {
+            let detail = "a list is send, receive or reply, and allow or block";
+            return Err(Problem::field(Code::InvalidQuery, "direction", detail).into());
+        }
+    };
+    let inbox = match inbox {
+        Some(name) => Some(call.inbox(name).await?).map(|inbox| (inbox.id, inbox.address)),
+        None => None,
+    };
+    let list = ListName { inbox, direction, kind };
+    match (&call.method, rest) {
+        (&Method::GET, []) => entries(call, &list).await,
+        (&Method::POST, []) => {
+            let NewBody { entry, reason } = call.parse()?;
+            let made = call.engine.add_to_list(&call.caller, list, &entry, reason).await?;
+            Ok(as_json(StatusCode::OK, &shown(call, &made.thing)))
+        }
+        (&Method::GET, [entry]) => {
+            let entry = call.engine.list_entry(&call.caller, &list, entry).await?;
+            Ok(as_json(StatusCode::OK, &shown(call, &entry)))
+        }
+        (&Method::DELETE, [entry]) => {
+            call.engine.remove_from_list(&call.caller, &list, entry).await?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        _ => Err(no_route(call).into()),
+    }
+}
+
+fn shown(call: &Call, entry: &ListEntry) -> Value {
+    let mut body = json!({
+        "entry": entry.entry,
+        "organization_id": call.pod(),
+        "pod_id": call.pod(),
+        "direction": entry.list.direction.word(),
+        "list_type": entry.list.kind.word(),
+        "entry_type": if entry.is_address() { "email" } else { "domain" },
+        "created_at": entry.created_at.to_string(),
+    });
+    if let Some(reason) = &entry.reason {
+        body["reason"] = reason.as_str().into();
+    }
+    if let Some((_, address)) = &entry.list.inbox {
+        body["inbox_id"] = address.as_str().into();
+    }
+    body
+}
+
+async fn entries(call: &Call, list: &ListName) -> Answer {
+    let limit = call.query.limit()?;
+    let begin = call.query.page::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX));
+    let all = call.engine.list_entries(&call.caller, list).await?;
+    let more = all.len() > begin.saturating_add(limit);
+    let entries: Vec<Value> = all.iter().skip(begin).take(limit).map(|entry| shown(call, entry)).collect();
+    let mut body = json!({ "count": entries.len(), "limit": limit, "entries": entries });
+    if more {
+        body["next_page_token"] = token(&[(begin + limit) as u128]).into();
+    }
+    Ok(as_json(StatusCode::OK, &body))
+}

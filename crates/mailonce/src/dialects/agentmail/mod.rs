@@ -1,0 +1,160 @@
+//! AgentMail's dialect, at `/compat/agentmail/v0`.
+//!
+//! All of it comes through one door: ids may stand in a path as they are, slashes and all, so a route is told by the
+//! words at its ends. A team is AgentMail's organization and has one pod, which has the team's id.
+
+mod door;
+mod draft_send;
+mod drafts;
+mod events;
+mod faults;
+mod inboxes;
+mod labels;
+mod lists;
+mod mail;
+mod messages;
+mod query;
+mod send;
+mod socket;
+mod talk;
+mod threads;
+mod webhooks;
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::any,
+};
+use mailonce_core::{
+    email::Channel,
+    problem::{Code, Problem},
+};
+use serde_json::json;
+
+use self::door::Call;
+use super::{Contract, Refusal, Spoken, json};
+use crate::api::{App, messages::as_a_file};
+
+pub(crate) use events::word;
+
+/// What the dialect is called.
+pub(crate) const NAME: &str = "agentmail";
+/// Where the dialect begins.
+pub(crate) const ROOT: &str = "/compat/agentmail/v0";
+
+/// AgentMail's contract.
+pub(crate) struct AgentMail;
+
+/// What its handlers give back.
+type Answer = Spoken<AgentMail>;
+
+impl Contract for AgentMail {
+    const CHANNEL: Channel = Channel::Agentmail;
+
+    fn nobody() -> Response {
+        faults::nobody()
+    }
+
+    fn refused(problem: &Problem) -> Response {
+        faults::refused(problem)
+    }
+}
+
+/// Every route.
+pub(crate) fn routes() -> Router<App> {
+    Router::new().route(ROOT, any(entry)).route(&format!("{ROOT}/{{*rest}}"), any(entry))
+}
+
+async fn entry(State(app): State<App>, request: Request) -> Response {
+    // On the heap: what the largest of all routes needs would else lie in every connection.
+    Box::pin(answer(app, request)).await.unwrap_or_else(Refusal::into_response)
+}
+
+async fn answer(app: App, request: Request) -> Answer {
+    let segments = door::segments(request.uri().path())?;
+    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    if let (["downloads", token], &Method::GET) = (words.as_slice(), request.method()) {
+        return download(&app, token).await;
+    }
+    if words.is_empty() {
+        return socket::open(app, request).await;
+    }
+    let call = Call::read(app, request).await?;
+    route(&call, &words).await
+}
+
+/// A file that a link opens, without a credential.
+async fn download(app: &App, token: &str) -> Answer {
+    let file = app.engine.open_link(token).await?;
+    let mut response = file.bytes.into_response();
+    let kind = HeaderValue::from_str(&file.content_type);
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    as_a_file(&mut response, file.filename.as_deref().unwrap_or("attachment"));
+    Ok(response)
+}
+
+async fn route(call: &Call, words: &[&str]) -> Answer {
+    match words {
+        ["pods", pod, rest @ ..] if !rest.is_empty() => {
+            own_pod(call, pod)?;
+            scoped(call, rest).await
+        }
+        ["pods"] if call.is(&Method::GET) => {
+            let pods = [pod(call)];
+            Ok(json(StatusCode::OK, &json!({ "count": pods.len(), "pods": pods })))
+        }
+        ["pods", id] if call.is(&Method::GET) => {
+            own_pod(call, id)?;
+            Ok(json(StatusCode::OK, &pod(call)))
+        }
+        ["auth", "me"] if call.is(&Method::GET) => Ok(json(StatusCode::OK, &identity(call))),
+        other => scoped(call, other).await,
+    }
+}
+
+/// What is the same for the team and for its pod.
+async fn scoped(call: &Call, words: &[&str]) -> Answer {
+    match words {
+        ["inboxes"] | ["inboxes", _] => inboxes::route(call, &words[1..]).await,
+        ["inboxes", inbox, "messages", rest @ ..] => messages::route(call, inbox, rest).await,
+        ["inboxes", inbox, "threads", rest @ ..] => threads::route(call, Some(inbox), rest).await,
+        ["inboxes", inbox, "drafts", rest @ ..] => drafts::route(call, Some(inbox), rest).await,
+        ["inboxes", inbox, "lists", rest @ ..] => lists::route(call, Some(inbox), rest).await,
+        ["inboxes", inbox, "webhooks", rest @ ..] => webhooks::route(call, Some(inbox), rest).await,
+        ["webhooks", rest @ ..] => webhooks::route(call, None, rest).await,
+        ["threads", rest @ ..] => threads::route(call, None, rest).await,
+        ["drafts", rest @ ..] => drafts::route(call, None, rest).await,
+        ["lists", rest @ ..] => lists::route(call, None, rest).await,
+        _ => Err(no_route(call).into()),
+    }
+}
+
+/// What is not here, said so.
+fn no_route(call: &Call) -> Problem {
+    let detail = format!(
+        "mailonce has no {} {} among what it speaks of AgentMail's API; docs/dialects-agentmail.md lists what it has",
+        call.method, call.path
+    );
+    Problem::new(Code::NotFound, detail)
+}
+
+fn own_pod(call: &Call, id: &str) -> Result<(), Problem> {
+    if id == call.pod() {
+        return Ok(());
+    }
+    Err(Problem::new(Code::NotFound, format!("there is no pod {id}")))
+}
+
+fn pod(call: &Call) -> serde_json::Value {
+    let team = &call.caller.team;
+    let at = team.created_at.to_string();
+    json!({ "pod_id": call.pod(), "name": team.name, "updated_at": at, "created_at": at })
+}
+
+fn identity(call: &Call) -> serde_json::Value {
+    let (team, key) = (call.pod(), &call.caller.key);
+    json!({ "scope_type": "organization", "scope_id": team, "organization_id": team, "api_key_id": key.id.to_string() })
+}

@@ -1,0 +1,157 @@
+//! Query parameters as AgentMail's SDKs write them: a list is one parameter that holds a JSON array.
+
+use mailonce_core::{
+    problem::{Code, Problem},
+    time::Time,
+};
+
+/// Rows of a page when nobody says.
+const USUAL: usize = 20;
+/// Rows of a page at the most.
+const MOST: usize = 100;
+
+/// What was asked for in the query.
+pub(super) struct Query(Vec<(String, String)>);
+
+fn fault(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::field(Code::InvalidQuery, field, detail)
+}
+
+impl Query {
+    pub(super) fn read(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        let part = |text: &str| String::from_utf8_lossy(&unescaped(&text.replace('+', " "))).into_owned();
+        Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(n, v)| (part(n), part(v))).collect())
+    }
+
+    /// The last value of a parameter.
+    pub(super) fn one(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every value of a parameter: a JSON array, the parameter again and again, or just one.
+    pub(super) fn list(&self, name: &str) -> Result<Vec<String>, Problem> {
+        let mut all = Vec::new();
+        for (_, value) in self.0.iter().filter(|(known, _)| known == name) {
+            if value.starts_with('[') {
+                let wrong = |_not_a_list| fault(name, format!("{name} is a JSON array of strings"));
+                all.extend(serde_json::from_str::<Vec<String>>(value).map_err(wrong)?);
+            } else {
+                all.push(value.clone());
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.one(name).unwrap_or("false").to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" | "" => Ok(false),
+            _ => Err(fault(name, format!("{name} is true or false"))),
+        }
+    }
+
+    pub(super) fn time(&self, name: &str) -> Result<Option<Time>, Problem> {
+        let read =
+            |text: &str| Time::parse(text).ok_or_else(|| fault(name, format!("{name} is a time with an offset")));
+        self.one(name).map(read).transpose()
+    }
+
+    /// Refuses the other order where a list has only one.
+    pub(super) fn newest_first(&self) -> Result<(), Problem> {
+        if self.flag("ascending")? {
+            return Err(fault("ascending", "ascending is only for messages here; this list is newest first"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn limit(&self) -> Result<usize, Problem> {
+        let Some(text) = self.one("limit") else { return Ok(USUAL) };
+        let limit = text.parse().ok().filter(|limit| (1..=MOST).contains(limit));
+        limit.ok_or_else(|| fault("limit", format!("limit is a number from 1 to {MOST}")))
+    }
+
+    /// Where the page before ended: numbers, as [`token`] wrote them.
+    pub(super) fn page<const N: usize>(&self) -> Result<Option<[u128; N]>, Problem> {
+        let Some(text) = self.one("page_token") else { return Ok(None) };
+        let wrong = || fault("page_token", "page_token is the next_page_token of another page");
+        let numbers = text.split('-').map(|part| u128::from_str_radix(part, 36).ok());
+        let numbers: Vec<u128> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;
+        numbers.try_into().map(Some).map_err(|_count| wrong())
+    }
+}
+
+/// The words of a place in a list.
+pub(super) fn token(numbers: &[u128]) -> String {
+    let written = |number: &u128| {
+        let (mut rest, mut digits) = (*number, Vec::new());
+        loop {
+            digits.push(char::from_digit((rest % 36) as u32, 36).unwrap_or('0'));
+            rest /= 36;
+            if rest == 0 {
+                break;
+            }
+        }
+        digits.iter().rev().collect::<String>()
+    };
+    numbers.iter().map(written).collect::<Vec<_>>().join("-")
+}
+
+/// A part of an address without its escapes; broken ones stay as they are.
+pub(super) fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let raw = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = raw.get(at) {
+        let pair = raw.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
+        match pair.filter(|_| *byte == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(escaped) => {
+                bytes.push(escaped);
+                at += 3;
+            }
+            None => {
+                bytes.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_come_as_json_again_and_again_or_alone() {
+        for text in ["labels=%5B%22a%22%2C%22b+c%22%5D", "labels=a&labels=b%20c", "labels=[\"a\",\"b c\"]"] {
+            assert_eq!(Query::read(text).list("labels").unwrap(), ["a", "b c"], "{text}");
+        }
+        assert_eq!(Query::read("labels=a").list("labels").unwrap(), ["a"]);
+        assert!(Query::read("labels=[1]").list("labels").is_err());
+        assert!(Query::read("").list("labels").unwrap().is_empty());
+    }
+
+    #[test]
+    fn places_are_read_as_they_were_written() {
+        let place = [u128::MAX, 0, 35, 36];
+        let query = Query::read(&format!("page_token={}", token(&place)));
+        assert_eq!(query.page::<4>().unwrap(), Some(place));
+        assert!(query.page::<3>().is_err());
+        for bad in ["page_token=", "page_token=a_b-1-2-3", "page_token=1"] {
+            assert!(Query::read(bad).page::<4>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_are_read_in_any_case_and_nonsense_is_refused() {
+        let query = Query::read("a=True&b=false&c=x&limit=7&t=2026-11-15T10:00:00%2B00:00");
+        assert!(query.flag("a").unwrap() && !query.flag("b").unwrap() && !query.flag("d").unwrap());
+        assert!(query.flag("c").is_err());
+        assert_eq!(query.limit().unwrap(), 7);
+        assert!(query.time("t").unwrap().is_some() && query.time("c").is_err());
+        for bad in ["limit=0", "limit=101", "limit=x"] {
+            assert!(Query::read(bad).limit().is_err(), "{bad}");
+        }
+    }
+}

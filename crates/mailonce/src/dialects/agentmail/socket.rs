@@ -1,0 +1,275 @@
+//! AgentMail's WebSocket: whoever subscribes hears of events as they happen, from the same log as everybody else.
+
+use axum::{
+    extract::{
+        FromRequestParts as _, Request,
+        ws::{Message as Frame, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    response::Response,
+};
+use mailonce_core::{
+    email::Channel,
+    event::Kind,
+    id::{EmailId, InboxId, MessageId, ThreadId},
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+    time::Time,
+};
+use mailonce_engine::{
+    Caller, Engine,
+    messages::{Body, View},
+    tail::{EventWish, Line, Reader},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{
+    AgentMail, Answer,
+    events::{self, Fact},
+    query::Query,
+};
+use crate::{
+    api::{App, door::bearer},
+    dialects::{Contract as _, Refusal},
+};
+
+/// A sign of life when nothing happens.
+const BEAT: Duration = Duration::from_secs(15);
+/// How often the credential is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_mins(10);
+/// Octets of a frame that a client may send: a wish, and nothing more.
+const FRAME: usize = 64 * 1024;
+/// Inboxes and pods that one wish names.
+const MOST: usize = 100;
+
+/// What a client wants to hear of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubscribeBody {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    event_types: Option<Vec<String>>,
+    #[serde(default)]
+    inbox_ids: Option<Vec<String>>,
+    #[serde(default)]
+    pod_ids: Option<Vec<String>>,
+}
+
+/// What a client hears of.
+struct Subscription {
+    types: Vec<String>,
+    inboxes: Vec<InboxId>,
+}
+
+struct Session {
+    engine: Arc<Engine>,
+    caller: Caller,
+    credential: String,
+    reader: Reader,
+    wanted: Option<Subscription>,
+}
+
+/// Opens a socket for whoever has a credential, in the header or in the address.
+pub(super) async fn open(app: App, request: Request) -> Answer {
+    let (mut parts, _) = request.into_parts();
+    let query = Query::read(parts.uri.query().unwrap_or_default());
+    let credential = bearer(&parts.headers).or_else(|| query.one("api_key")).map(str::to_owned);
+    let Some(credential) = credential else { return Err(Refusal::said(AgentMail::nobody())) };
+    let caller = app.engine.authenticate(&credential, Channel::Agentmail).await?;
+    caller.need(Scope::Read)?;
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &app).await;
+    let not_one = |why: WebSocketUpgradeRejection| Problem::new(Code::InvalidField, why.body_text());
+    let upgrade = upgrade.map_err(not_one)?.max_message_size(FRAME).max_frame_size(FRAME);
+    // From here on: what happens between the opening and the wish is not lost to a client that asks at once.
+    let reader = app.engine.follow(&caller, None, EventWish::default()).await?;
+    let session = Session { engine: app.engine, caller, credential, reader, wanted: None };
+    let response: Response = upgrade.on_upgrade(|socket| Box::pin(session.run(socket)));
+    Ok(response)
+}
+
+impl Session {
+    async fn run(mut self, mut socket: WebSocket) {
+        let mut look_at = Instant::now() + LOOK_AGAIN;
+        loop {
+            let done = tokio::select! {
+                said = socket.recv() => match said {
+                    Some(Ok(frame)) => self.heard(&mut socket, frame).await,
+                    Some(Err(_)) | None => true,
+                },
+                lines = self.reader.next(BEAT) => match lines {
+                    Ok(Some(lines)) => self.tell(&mut socket, &lines).await,
+                    Ok(None) => true,
+                    Err(problem) => {
+                        say(&mut socket, &fault(&problem)).await;
+                        true
+                    }
+                },
+            };
+            if done {
+                break;
+            }
+            if Instant::now() >= look_at {
+                look_at = Instant::now() + LOOK_AGAIN;
+                if self.engine.authenticate(&self.credential, Channel::Agentmail).await.is_err() {
+                    break;
+                }
+            }
+        }
+        if let Err(error) = socket.send(Frame::Close(None)).await {
+            tracing::debug!(%error, "closing a socket");
+        }
+    }
+
+    /// Hears a client. True when it goes.
+    async fn heard(&mut self, socket: &mut WebSocket, frame: Frame) -> bool {
+        let text = match frame {
+            Frame::Text(text) => text,
+            Frame::Close(_) => return true,
+            Frame::Binary(_) => return !say(socket, &fault(&wrong("a frame", "is text"))).await,
+            Frame::Ping(_) | Frame::Pong(_) => return false,
+        };
+        let answer = match self.subscribe(&text).await {
+            Ok(answer) => answer,
+            Err(problem) => fault(&problem),
+        };
+        !say(socket, &answer).await
+    }
+
+    async fn subscribe(&mut self, text: &str) -> Result<Value, Problem> {
+        let body: SubscribeBody =
+            serde_json::from_str(text).map_err(|error| wrong("a frame", &format!("cannot be read: {error}")))?;
+        if body.kind != "subscribe" {
+            return Err(wrong("type", "is subscribe"));
+        }
+        let types = body.event_types.clone().unwrap_or_default();
+        events::kinds(&types)?;
+        let names = body.inbox_ids.clone().unwrap_or_default();
+        if names.len() > MOST {
+            return Err(wrong("inbox_ids", "names too many inboxes"));
+        }
+        let mut inboxes = Vec::new();
+        for name in &names {
+            inboxes.push(self.engine.inbox_named(&self.caller, name).await?.id);
+        }
+        let pods = body.pod_ids.clone().unwrap_or_default();
+        if let Some(pod) = pods.iter().find(|pod| **pod != self.caller.team.id.to_string()) {
+            return Err(Problem::new(Code::NotFound, format!("there is no pod {pod}")));
+        }
+        self.wanted = Some(Subscription { types, inboxes });
+        let mut answer = json!({ "type": "subscribed" });
+        let said = [("event_types", body.event_types), ("inbox_ids", body.inbox_ids), ("pod_ids", body.pod_ids)];
+        for (name, list) in said {
+            if let Some(list) = list {
+                answer[name] = list.into();
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Tells a client what it wants to hear of. True when it is gone.
+    async fn tell(&self, socket: &mut WebSocket, lines: &[Arc<Line>]) -> bool {
+        if lines.is_empty() {
+            return socket.send(Frame::Ping(axum::body::Bytes::new())).await.is_err();
+        }
+        let Some(wanted) = &self.wanted else { return false };
+        for line in lines {
+            match self.worded(wanted, line).await {
+                Ok(Some(body)) => {
+                    if !say(socket, &body).await {
+                        return true;
+                    }
+                }
+                Ok(None) => {}
+                Err(problem) => {
+                    // What cannot be told now would be lost: there is no cursor to come back with.
+                    say(socket, &fault(&problem)).await;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// An event in AgentMail's words, if this client wants it.
+    async fn worded(&self, wanted: &Subscription, line: &Line) -> Result<Option<Value>, Problem> {
+        let event: Value = serde_json::from_str(&line.json).unwrap_or_default();
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (Some(kind), Ok(about)) =
+            (Kind::parse(&word(&event["type"])), Uuid::try_parse(&word(&event["about"]["id"])))
+        else {
+            return Ok(None);
+        };
+        if !events::TYPES.iter().any(|(_, known)| *known == kind) {
+            return Ok(None);
+        }
+        let at = Time::parse(&word(&event["at"])).unwrap_or_default();
+        let gathered = match self.gather(kind, about).await {
+            Ok(gathered) => gathered,
+            // It is gone since, or not for this credential.
+            Err(problem) if problem.code == Code::NotFound => return Ok(None),
+            Err(problem) => return Err(problem),
+        };
+        let fact = Fact {
+            kind,
+            id: word(&event["id"]),
+            at,
+            data: &event["data"],
+            inbox: Some(&gathered.inbox),
+            message: gathered.message.as_ref(),
+            thread: gathered.thread.as_ref(),
+            text: gathered.text.as_deref(),
+            email: gathered.email.as_ref().map(|(email, name)| (email, name.as_str())),
+        };
+        let here = wanted.inboxes.is_empty() || wanted.inboxes.contains(&gathered.inbox.id);
+        let told = fact
+            .worded()
+            .filter(|(name, _)| here && (wanted.types.is_empty() || wanted.types.iter().any(|one| one == name)));
+        Ok(told.map(|(_, body)| body))
+    }
+
+    async fn gather(&self, kind: Kind, about: Uuid) -> Result<Gathered, Problem> {
+        let (engine, caller) = (&self.engine, &self.caller);
+        if kind != Kind::MessageReceived {
+            let email = engine.email(caller, EmailId(about)).await?;
+            let inbox = engine.inbox_named(caller, &email.head.from).await?;
+            let message_id = engine.known_message_id(&email);
+            return Ok(Gathered { inbox, message: None, thread: None, text: None, email: Some((email, message_id)) });
+        }
+        let shown = engine.show(caller, MessageId(about), View::Plain).await?;
+        let text = match shown.body {
+            Body::Plain { text } => Some(text),
+            _ => None,
+        };
+        let message = shown.message;
+        let inbox = engine.inbox(caller, message.inbox).await?;
+        let (thread, _) = engine.thread(caller, ThreadId(message.thread.0)).await?;
+        Ok(Gathered { inbox, message: Some(message), thread: Some(thread), text, email: None })
+    }
+}
+
+/// What an event is about.
+struct Gathered {
+    inbox: mailonce_core::inbox::Inbox,
+    message: Option<mailonce_core::message::Message>,
+    thread: Option<mailonce_core::conversation::thread::Thread>,
+    text: Option<String>,
+    email: Option<(mailonce_core::email::Email, String)>,
+}
+
+fn wrong(path: &str, text: &str) -> Problem {
+    Problem::from(vec![FieldError::new(path, text)])
+}
+
+fn fault(problem: &Problem) -> Value {
+    let (_, name, _) = super::faults::called(problem);
+    json!({ "type": "error", "name": name, "message": problem.detail })
+}
+
+/// Says something. False when nobody hears it.
+async fn say(socket: &mut WebSocket, body: &Value) -> bool {
+    socket.send(Frame::Text(body.to_string().into())).await.is_ok()
+}

@@ -1,0 +1,169 @@
+//! What the packages cannot show: bodies where none belongs, ids in every spelling, and what a send that does not go
+//! is told as.
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{
+    binary::{Desk, Server},
+    smtp,
+};
+
+const INBOX: &str = "/compat/agentmail/v0/inboxes/agent@mailonce.test";
+
+/// One call with a credential.
+async fn call(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+    let bearer = format!("bearer {}", server.api_key);
+    let mut all = vec![("AUTHORIZATION", bearer.as_str())];
+    all.extend(headers);
+    server.call(method, path, &all, body).await
+}
+
+/// A mail comes from outside.
+async fn arrives(server: &Server, message_id: &str, subject: &str) {
+    let mut stream = TcpStream::connect(smtp(server)).await.unwrap();
+    let mail = format!(
+        "From: ann@x.test\r\nTo: agent@mailonce.test\r\nSubject: {subject}\r\nMessage-ID: {message_id}\r\n\r\nHello.\r\n."
+    );
+    let mut buffer = [0; 1024];
+    stream.read(&mut buffer).await.map(|octets| assert!(octets > 0)).unwrap();
+    for line in ["HELO x.test", "MAIL FROM:<ann@x.test>", "RCPT TO:<agent@mailonce.test>", "DATA", &mail, "QUIT"] {
+        stream.write_all(format!("{line}\r\n").as_bytes()).await.unwrap();
+        let octets = stream.read(&mut buffer).await.unwrap();
+        assert!(matches!(buffer[..octets].first(), Some(b'2' | b'3')), "{}", String::from_utf8_lossy(&buffer));
+    }
+    for _ in 0..100 {
+        let (_, page) = call(server, "GET", &format!("{INBOX}/messages"), &[], "").await;
+        if page["messages"].as_array().unwrap().iter().any(|one| one["message_id"] == message_id) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the mail did not come");
+}
+
+#[tokio::test]
+async fn calls_are_read_as_packages_really_make_them() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    arrives(&server, "<a/b+c@x.test>", "Slashes").await;
+    for id in ["%3Ca/b+c@x.test%3E", "%3Ca%2Fb%2Bc%40x.test%3E", "%3ca%2fb+c@x.test%3e"] {
+        for inbox in [INBOX, "/compat/agentmail/v0/inboxes/agent%40mailonce.test"] {
+            let (status, message) = call(&server, "GET", &format!("{inbox}/messages/{id}"), &[], "").await;
+            assert_eq!((status, &message["message_id"]), (200, &json!("<a/b+c@x.test>")), "{id}");
+        }
+    }
+    // A body on a GET, and none with a JSON content type.
+    let json = [("content-type", "application/json")];
+    let (status, _) = call(&server, "GET", &format!("{INBOX}/messages?labels=%5B%22unread%22%5D"), &json, "{}").await;
+    assert_eq!(status, 200);
+    let (status, _) = call(&server, "POST", "/compat/agentmail/v0/inboxes", &json, "").await;
+    assert_eq!(status, 200);
+    let (status, _) = call(&server, "DELETE", &format!("{INBOX}/messages/%3Ca/b+c@x.test%3E"), &json, "").await;
+    assert_eq!(status, 204);
+}
+
+#[tokio::test]
+async fn a_send_that_does_not_go_is_never_a_success() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let rule = json!({ "name": "ask", "direction": "outbound", "match": { "operator": "all", "conditions":
+        [{ "field": "recipient.address", "operator": "is", "value": "boss@example.com" }] }, "actions": [{ "type": "approve" }] });
+    let (status, made) = call(&server, "POST", "/v1/rules", &[], &rule.to_string()).await;
+    assert_eq!(status, 201, "{made}");
+    let mail = |to: &str| json!({ "to": to, "subject": "Raise", "text": "Please." }).to_string();
+    let send = format!("{INBOX}/messages/send");
+    let key = [("Idempotency-Key", "raise")];
+    for _ in 0..2 {
+        let (status, body) = call(&server, "POST", &send, &key, &mail("boss@example.com")).await;
+        assert_eq!(
+            (status, &body["name"], &body["state"]),
+            (403, &json!("MessageRejectedError"), &json!("held")),
+            "{body}"
+        );
+        let id = body["message_id"].as_str().unwrap().replace('<', "%3C").replace('>', "%3E");
+        let (_, message) = call(&server, "GET", &format!("{INBOX}/messages/{id}"), &[], "").await;
+        assert_eq!(message["labels"], json!(["held"]));
+    }
+    let (status, first) =
+        call(&server, "POST", &send, &[("Idempotency-Key", "doubt")], &mail("unknown@sandbox.mailonce.test")).await;
+    assert_eq!(status, 200, "{first}");
+    let id = first["message_id"].as_str().unwrap().replace('<', "%3C").replace('>', "%3E");
+    let path = format!("{INBOX}/messages/{id}");
+    for _ in 0..100 {
+        let (_, message) = call(&server, "GET", &path, &[], "").await;
+        if message["labels"] == json!(["unknown"]) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("doubt does not show");
+}
+
+#[tokio::test]
+async fn refusals_have_the_shape_that_is_documented() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let send = format!("{INBOX}/messages/send");
+    let cases: [(&str, &str, &str, u16, &str, &str); 8] = [
+        ("POST", &send, "{", 400, "ValidationError", "validation_error"),
+        ("POST", &send, "[]", 400, "ValidationError", "validation_error"),
+        ("POST", &send, r#"{"to":"a@example.com","text":1}"#, 400, "ValidationError", "validation_error"),
+        ("POST", &send, r#"{"to":"a@example.com","text":"x","txt":"x"}"#, 400, "ValidationError", "validation_error"),
+        ("POST", &send, r#"{"text":"x"}"#, 422, "UnprocessableError", "unprocessable"),
+        ("GET", "/compat/agentmail/v0/inboxes?limit=x", "", 400, "ValidationError", "validation_error"),
+        ("GET", "/compat/agentmail/v0/nothing", "", 404, "NotFoundError", "not_found"),
+        ("PUT", "/compat/agentmail/v0/inboxes", "", 404, "NotFoundError", "not_found"),
+    ];
+    for (method, path, body, status, name, code) in cases {
+        let (found, answer) = call(&server, method, path, &[], body).await;
+        assert_eq!((found, &answer["name"], &answer["code"]), (status, &json!(name), &json!(code)), "{body} {answer}");
+        assert!(answer["message"].is_string() && answer["fix"].is_string(), "{answer}");
+        assert_eq!(answer["errors"].is_array(), status == 400, "{answer}");
+    }
+    for headers in [&[][..], &[("Authorization", "Bearer am_nobody0000000000")], &[("Authorization", "Basic eDp5")]] {
+        let (status, answer) = server.call("GET", "/compat/agentmail/v0/inboxes", headers, "").await;
+        assert_eq!((status, &answer["name"]), (401, &json!("UnauthorizedError")), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn another_team_finds_nothing() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    arrives(&server, "<mine@x.test>", "Mine").await;
+    let send = format!("{INBOX}/messages/send");
+    let (_, sent) = call(&server, "POST", &send, &[], r#"{"to":"a@example.com","text":"x"}"#).await;
+    let (_, draft) = call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"x"}"#).await;
+    let hook = r#"{"url":"http://127.0.0.1:9/","event_types":["message.sent"]}"#;
+    let (_, hook) = call(&server, "POST", "/compat/agentmail/v0/webhooks", &[], hook).await;
+    let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
+    let (_, team) = call(&server, "POST", "/v1/teams", &[], r#"{"name":"other"}"#).await;
+    let bearer = format!("Bearer {}", word(&team, "api_key"));
+    let other = [("Authorization", bearer.as_str())];
+    for path in [
+        INBOX.to_owned(),
+        format!("{INBOX}/messages"),
+        format!("{INBOX}/messages/%3Cmine@x.test%3E"),
+        format!("{INBOX}/threads/{thread}"),
+        format!("{INBOX}/drafts/{draft}"),
+        format!("/compat/agentmail/v0/threads/{thread}"),
+        format!("/compat/agentmail/v0/drafts/{draft}"),
+        format!("/compat/agentmail/v0/webhooks/{hook}"),
+    ] {
+        let (status, found) = server.call("GET", &path, &other, "").await;
+        assert_eq!((status, &found["name"]), (404, &json!("NotFoundError")), "{path}: {found}");
+        let (status, found) = call(&server, "GET", &path, &[], "").await;
+        assert_eq!(status, 200, "{path}: {found}");
+    }
+    for (method, path) in [("POST", send.as_str()), ("DELETE", INBOX)] {
+        let (status, found) = server.call(method, path, &other, r#"{"to":"a@example.com","text":"x"}"#).await;
+        assert_eq!(status, 404, "{found}");
+    }
+    let (_, listed) = server.call("GET", "/compat/agentmail/v0/inboxes", &other, "").await;
+    assert_eq!(listed["count"], 0, "{listed}");
+}
