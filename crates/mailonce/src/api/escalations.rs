@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Characters of a question.
-const QUESTION_CHARS: usize = 4_000;
+pub(crate) const QUESTION_CHARS: usize = 4_000;
 
 /// What a question is about.
 #[derive(Serialize, ToSchema)]

@@ -50,7 +50,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{intake::smtp::Tally, mcp};
 use problem::Refused;
-pub(crate) use wire::words;
+pub(crate) use {escalations::QUESTION_CHARS, replies::SEEN, wire::words};
 
 /// What every handler can reach.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Messages that one call may name as seen.
-const SEEN: usize = 100;
+pub(crate) const SEEN: usize = 100;
 
 /// An answer to a message.
 #[derive(Deserialize, ToSchema)]

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use std::{
     io::{IsTerminal as _, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -132,17 +133,13 @@ impl Command {
         // Texts of JSON without control characters are texts of TOML.
         let quoted = |text: &str| json!(text).to_string();
         let arguments: Vec<String> = self.arguments.iter().map(|text| quoted(text)).collect();
-        let mut text = old.to_owned();
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text += &format!("\n[mcp_servers.mailonce]\ncommand = {}\n", quoted(&self.program));
-        text += &format!("args = [{}]\n", arguments.join(", "));
-        if !self.environment.is_empty() {
-            let pairs: Vec<String> =
-                self.environment.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
-            text += &format!("env = {{ {} }}\n", pairs.join(", "));
-        }
+        let pairs: Vec<String> =
+            self.environment.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
+        let environment = if pairs.is_empty() { String::new() } else { format!("env = {{ {} }}\n", pairs.join(", ")) };
+        let (program, arguments) = (quoted(&self.program), arguments.join(", "));
+        let line_end = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
+        let table = format!("[mcp_servers.mailonce]\ncommand = {program}\nargs = [{arguments}]\n{environment}");
+        let text = format!("{old}{line_end}\n{table}");
         toml::from_str::<toml::Table>(&text).context("it is no TOML; add the server by hand")?;
         Ok(text)
     }
@@ -185,6 +182,9 @@ pub(crate) fn install(out: &Out, args: &InstallArgs) -> anyhow::Result<ExitCode>
     }
     for Change { client, path, text } in &changes {
         write(path, text)?;
+        if args.reach.api_key.is_some() && path.starts_with(&here) {
+            say(&format!("{} holds your key: keep it out of version control", path.display()));
+        }
         out.line(&format!("{} {}", client.name(), path.display()));
     }
     say("Start the client anew, then ask it: what is the newest mail in my inbox?");
@@ -216,9 +216,11 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let fresh = folder.join(format!(".{name}.mailonce"));
-    if let Ok(about) = std::fs::metadata(path) {
-        std::fs::write(&fresh, "").and_then(|()| std::fs::set_permissions(&fresh, about.permissions()))?;
-    }
-    std::fs::write(&fresh, text).with_context(|| format!("writing {}", fresh.display()))?;
+    // It may hold a key: nobody else reads a new file, and an old one stays as it was.
+    let mode = std::fs::metadata(path).map_or(0o600, |about| about.permissions().mode());
+    let opened = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&fresh);
+    opened
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("writing {}", fresh.display()))?;
     std::fs::rename(&fresh, path).with_context(|| format!("writing {}", path.display()))
 }

@@ -75,13 +75,10 @@ impl Town {
     }
 
     /// Calls a tool that must not err.
-    #[track_caller]
-    pub(crate) fn call(&self, tool: &str, arguments: Value) -> impl Future<Output = Value> {
-        async move {
-            let result = self.result_by(&self.server.api_key, tool, &arguments).await;
-            assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
-            result["structuredContent"].clone()
-        }
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.result_by(&self.server.api_key, tool, &arguments).await;
+        assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
+        result["structuredContent"].clone()
     }
 
     /// Calls a tool that must err.

@@ -42,16 +42,13 @@ pub(super) async fn take_artifact(desk: &Desk<'_>, arguments: &Value) -> Told {
         words(field, text.as_deref().unwrap_or_default())?;
     }
     let engine = &desk.app.engine;
-    let artifact = match &args.message {
-        Some(message) => {
-            let best = best_of(desk, id("message", message)?, kind).await?;
-            engine.consume(desk.caller, best.id, args.purpose, None, None).await?
-        }
-        None => {
-            let inbox = inbox(desk, args.inbox.as_deref()).await?;
-            let wanted = Match { kind, from: args.from, subject: args.subject };
-            engine.consume_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await?
-        }
+    let artifact = if let Some(message) = &args.message {
+        let best = best_of(desk, id("message", message)?, kind).await?;
+        engine.consume(desk.caller, best.id, args.purpose, None, None).await?
+    } else {
+        let inbox = inbox(desk, args.inbox.as_deref()).await?;
+        let wanted = Match { kind, from: args.from, subject: args.subject };
+        engine.consume_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await?
     };
     let next = match kind {
         ArtifactKind::Code => "It is yours: use the code once, now. Nobody else gets it.",

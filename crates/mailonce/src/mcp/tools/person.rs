@@ -10,10 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Desk, Said, Told, fault, id, read};
-use crate::api::words;
-
-/// Characters of a question.
-const QUESTION_CHARS: usize = 4_000;
+use crate::api::{QUESTION_CHARS, words};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

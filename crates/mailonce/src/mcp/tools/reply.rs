@@ -6,9 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Desk, Told, fault, id, read, send};
-
-/// Messages that one call may name as seen.
-const SEEN: usize = 100;
+use crate::api::SEEN;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
