@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mailonce import AsyncMailonce, Intent, Mailonce
+from mailonce import AsyncHeldLease, AsyncMailonce, HeldLease, Intent, Mailonce, Message
 
 SAFE = {"from": "from_", "for": "for_", "as": "as_"}
 
@@ -41,7 +41,41 @@ def arguments(call: str, args: dict[str, Any]) -> tuple[list[Any], dict[str, Any
     return positional, named
 
 
+def make_work(mo: Mailonce, args: dict[str, Any]) -> dict[str, Any]:
+    worked: list[str] = []
+
+    def work(message: Message, _: HeldLease) -> None:
+        worked.append(message.id)
+        time.sleep(args.get("work_ms", 0) / 1000)
+        if "fail" in args:
+            raise RuntimeError(args["fail"])
+
+    try:
+        mo.inboxes.work(args["id"], work, stop=lambda: bool(worked), **args["body"])
+    except RuntimeError as error:
+        return {"worked": worked, "failed": str(error)}
+    return {"worked": worked}
+
+
+async def make_work_async(mo: AsyncMailonce, args: dict[str, Any]) -> dict[str, Any]:
+    worked: list[str] = []
+
+    async def work(message: Message, _: AsyncHeldLease) -> None:
+        worked.append(message.id)
+        await asyncio.sleep(args.get("work_ms", 0) / 1000)
+        if "fail" in args:
+            raise RuntimeError(args["fail"])
+
+    try:
+        await mo.inboxes.work(args["id"], work, stop=lambda: bool(worked), **args["body"])
+    except RuntimeError as error:
+        return {"worked": worked, "failed": str(error)}
+    return {"worked": worked}
+
+
 def make(mo: Mailonce, call: str, args: dict[str, Any]) -> Any:
+    if call == "inboxes.work":
+        return make_work(mo, args)
     resource, method = call.split(".")
     positional, named = arguments(call, args)
     made = getattr(getattr(mo, resource), method)(*positional, **named)
@@ -61,6 +95,8 @@ def make(mo: Mailonce, call: str, args: dict[str, Any]) -> Any:
 
 
 async def make_async(mo: AsyncMailonce, call: str, args: dict[str, Any]) -> Any:
+    if call == "inboxes.work":
+        return await make_work_async(mo, args)
     resource, method = call.split(".")
     positional, named = arguments(call, args)
     made = getattr(getattr(mo, resource), method)(*positional, **named)
@@ -83,8 +119,8 @@ async def make_async(mo: AsyncMailonce, call: str, args: dict[str, Any]) -> Any:
 def misfits(wanted: Any, found: Any, where: str = "result") -> Iterator[str]:
     """Where `found` lacks something that `wanted` names."""
     if isinstance(wanted, dict):
-        for name, value in wanted.items():
-            name = SAFE.get(name, name)
+        for said, value in wanted.items():
+            name = SAFE.get(str(said), str(said))
             inner = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
             yield from misfits(value, inner, f"{where}.{name}")
     elif isinstance(wanted, list):

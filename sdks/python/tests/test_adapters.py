@@ -34,6 +34,7 @@ MAIL = {
 }
 REWORDED = {**MAIL, "subject": "Your order", "text": "Thanks so much for your order!"}
 Turns = list[list[tuple[str, dict[str, Any]]]]
+GO: Any = {"messages": [("user", "Go.")]}
 
 
 class ScriptedChat(FakeMessagesListChatModel):
@@ -52,18 +53,18 @@ def chat(turns: Turns) -> ScriptedChat:
 
 def answers_of(state: dict[str, Any]) -> list[dict[str, Any]]:
     assert state["messages"][-1].content == "done"
-    return [json.loads(message.content) for message in state["messages"] if isinstance(message, ToolMessage)]
+    return [json.loads(str(message.content)) for message in state["messages"] if isinstance(message, ToolMessage)]
 
 
 def langchain(double: Double, turns: Turns, retries: int, calls: FirstResults | None) -> list[dict[str, Any]]:
     tools = langchain_tools(double.client(max_retries=retries), from_=FROM, calls=calls)
-    return answers_of(create_agent(chat(turns), tools).invoke({"messages": [("user", "Go.")]}))
+    return answers_of(create_agent(chat(turns), tools).invoke(GO))
 
 
 def langchain_async(double: Double, turns: Turns, retries: int, calls: FirstResults | None) -> list[dict[str, Any]]:
     async def run() -> Any:
         tools = langchain_tools(double.async_client(max_retries=retries), from_=FROM, calls=calls)
-        return await create_agent(chat(turns), tools).ainvoke({"messages": [("user", "Go.")]})
+        return await create_agent(chat(turns), tools).ainvoke(GO)
 
     return answers_of(asyncio.run(run()))
 
@@ -176,7 +177,7 @@ class Adapters(unittest.TestCase):
         tools = langchain_tools(double.client(), from_=FROM)
         agent = create_agent(model, tools, checkpointer=InMemorySaver())
         config: Any = {"configurable": {"thread_id": "t-1"}}
-        agent.invoke({"messages": [("user", "Go.")]}, config)
+        agent.invoke(GO, config)
         before = next(state for state in agent.get_state_history(config) if state.next == ("tools",))
         agent.invoke(None, before.config)
         self.assertEqual(double.calls, 2)

@@ -54,6 +54,8 @@ const LONGEST_PAUSE = 8_000;
 /** A longer Retry-After is for the caller to wait. */
 const LONGEST_TOLD_PAUSE = 60_000;
 const VERSION = "0.1.0";
+/** The wire format that this SDK was made for. */
+const WIRE = "2026-11-15";
 
 export class Caller {
   readonly baseUrl: string;
@@ -105,6 +107,7 @@ export class Caller {
       Authorization: `Bearer ${this.#apiKey}`,
       Accept: "application/json",
       "Mailonce-Client": `typescript/${VERSION}`,
+      "Mailonce-Version": WIRE,
     };
     const key =
       options.idempotencyKey === undefined

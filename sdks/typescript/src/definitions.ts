@@ -1,6 +1,15 @@
 // The tools that adapters offer to models, from contract/tools.json by sdks/generate. Do not edit.
 
-export const TOOLS = [
+export type ToolName = "send_email" | "reply_email" | "wait_for_message" | "read_message" | "take_artifact";
+
+export interface Definition {
+  name: ToolName;
+  acts: boolean;
+  description: string;
+  parameters: { type: "object"; properties: Record<string, object>; required?: string[]; additionalProperties: false };
+}
+
+export const TOOLS: readonly Definition[] = [
   {
     "name": "send_email",
     "acts": true,
@@ -158,4 +167,4 @@ export const TOOLS = [
       "additionalProperties": false
     }
   }
-] as const;
+];

@@ -16,6 +16,7 @@ export interface EventQuery {
 
 /** The server gives a sign of life every 15 s. */
 const SILENCE_MS = 45_000;
+const LONGEST_LINE = 4_000_000;
 
 export class Events {
   readonly #call: Caller;
@@ -46,7 +47,7 @@ export class Events {
       } catch (error) {
         if (options.signal?.aborted) return;
         if (error instanceof MailonceError && error.retry !== "same" && error.status !== 429) throw error;
-        if (failed >= this.#call.maxRetries && this.#call.maxRetries >= 0) throw error;
+        if (failed >= this.#call.maxRetries) throw error;
       }
       try {
         await pause(Math.random() * Math.min(this.#call.backoffMs * 2 ** failed, 8_000), options.signal);
@@ -114,6 +115,7 @@ async function* frames(texts: AsyncIterable<string>): AsyncGenerator<Frame, void
     // A CR at the end may be the first half of a CRLF.
     const lines = rest.split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop() ?? "";
+    if (rest.length > LONGEST_LINE) throw noAnswer("a line of the stream does not end");
     for (const line of lines) {
       if (line === "") {
         if (frame.id !== undefined || frame.data !== undefined) yield frame;

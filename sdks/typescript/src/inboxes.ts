@@ -175,7 +175,10 @@ export class Inboxes {
       return undefined;
     } catch (error) {
       await held.stop();
-      if (!held.signal.aborted) await this.#messages.nack(message.id, { lease: lease.token, delay_s });
+      // The work's own error is the one to tell; a message that is not given back is offered again when its lease lapses.
+      if (!held.signal.aborted) {
+        await this.#messages.nack(message.id, { lease: lease.token, delay_s }).catch(() => undefined);
+      }
       return { error };
     }
   }

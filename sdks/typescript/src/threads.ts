@@ -58,10 +58,15 @@ export class Threads {
     options?: CallOptions,
   ): Promise<T> {
     const lease = await this.lease(id, body, options);
+    let done: T;
     try {
-      return await work(lease);
-    } finally {
-      await lease.release();
+      done = await work(lease);
+    } catch (error) {
+      // The work's own error is the one to tell; a lease that is not given back lapses by itself.
+      await lease.release().catch(() => undefined);
+      throw error;
     }
+    await lease.release();
+    return done;
   }
 }

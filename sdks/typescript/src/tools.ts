@@ -1,7 +1,7 @@
 // The tools that models get, without any framework. The key of a send comes from what the mail is about; a framework's
 // call id goes along for correlation and decides nothing.
 
-import { TOOLS } from "./definitions.js";
+import { type Definition, type ToolName, TOOLS } from "./definitions.js";
 import { MailonceError } from "./error.js";
 import type { Mailonce } from "./index.js";
 import type { Sent } from "./wire.js";
@@ -45,7 +45,7 @@ export function emailTools(mo: Mailonce, options: ToolOptions): EmailTool[] {
   return TOOLS.map(({ name, description, parameters, acts }) => ({
     name,
     description,
-    parameters: parameters as unknown as Record<string, unknown>,
+    parameters,
     run: (input, callId, signal) => {
       const call = async (): Promise<ToolAnswer> => {
         check(name, parameters, input);
@@ -59,10 +59,7 @@ export function emailTools(mo: Mailonce, options: ToolOptions): EmailTool[] {
 type Input = Record<string, string & number>;
 type Along = { callId?: string | undefined; signal?: AbortSignal | undefined };
 
-const RUN: Record<
-  (typeof TOOLS)[number]["name"],
-  (mo: Mailonce, options: ToolOptions, input: Input, along: Along) => Promise<ToolAnswer>
-> = {
+const RUN: Record<ToolName, (mo: Mailonce, options: ToolOptions, input: Input, along: Along) => Promise<ToolAnswer>> = {
   async send_email(mo, { from }, { to, subject, text, type, entity, version, period }, along) {
     const intent = { type: type ?? "", entity: entity ?? "", version, period };
     const metadata = along.callId === undefined ? undefined : { call_id: along.callId };
@@ -107,11 +104,7 @@ const RUN: Record<
 };
 
 /** Not every framework holds a model to the schema. */
-function check(
-  name: string,
-  parameters: { properties: object; required?: readonly string[] },
-  input: Record<string, unknown>,
-): void {
+function check(name: string, parameters: Definition["parameters"], input: Record<string, unknown>): void {
   const missing = (parameters.required ?? []).find((word) => input[word] === undefined || input[word] === null);
   const unknown = Object.keys(input).find((word) => !(word in parameters.properties));
   const field = missing ?? unknown;

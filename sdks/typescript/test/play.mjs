@@ -16,6 +16,20 @@ const SPECIAL = {
   "emails.batch": (mo, a) => mo.emails.batch(a.body, options(a)),
   "emails.each": async (mo, a) => ({ data: await taken(mo.emails.each(a.query), Infinity) }),
   "events.stream": async (mo, a) => ({ data: await taken(mo.events.stream(a.query), a.take) }),
+  "inboxes.work": async (mo, a) => {
+    const control = new AbortController();
+    const worked = [];
+    const work = async (message) => {
+      worked.push(message.id);
+      control.abort();
+      await new Promise((resolve) => setTimeout(resolve, a.work_ms ?? 0));
+      if (a.fail) throw new Error(a.fail);
+    };
+    const failed = await mo.inboxes
+      .work(a.id, work, { ...a.body, signal: control.signal })
+      .catch((error) => error.message);
+    return { worked, failed };
+  },
   "threads.lease": (mo, a) =>
     mo.threads.withLease(a.id, a.body, async (lease) => {
       await new Promise((resolve) => setTimeout(resolve, a.work_ms ?? 0));

@@ -18,6 +18,8 @@ from ._key import check_key
 from ._shape import wire
 
 VERSION = "0.1.0"
+WIRE = "2026-11-15"
+"""The wire format that this SDK was made for."""
 LONGEST_PAUSE = 8.0
 LONGEST_TOLD_PAUSE = 60.0
 """A longer Retry-After is for the caller to wait."""
@@ -40,7 +42,7 @@ class Settings:
     """How a client behaves."""
 
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
     max_retries: int
     timeout: float
     backoff: float
@@ -82,6 +84,7 @@ class Call:
             "Authorization": f"Bearer {settings.api_key}",
             "Accept": "application/json",
             "Mailonce-Client": f"python/{VERSION}",
+            "Mailonce-Version": WIRE,
         }
         key = options.get("idempotency_key")
         if key is not None:
@@ -160,9 +163,16 @@ def prefer(wait: float | None) -> dict[str, str | None]:
     return {"Prefer": None if wait is None else f"wait={wait:g}"}
 
 
-def named(intent: bool, key: str | None, without_key: bool) -> bool:
+def under(key: str | None, options: CallOptions | None) -> CallOptions:
+    """The options with the key that stands beside them."""
+    if key is None:
+        return options or {}
+    return {**(options or {}), "idempotency_key": key}
+
+
+def named(intent: bool, options: CallOptions, without_key: bool) -> bool:
     """Whether a send may be repeated. Callers without a type checker are told what it would have told them."""
-    if intent or key is not None:
+    if intent or options.get("idempotency_key") is not None:
         return True
     if without_key:
         return False

@@ -6,6 +6,10 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from ._error import no_answer
+
+LONGEST_LINE = 4_000_000
+
 
 class Frames:
     """Reads pieces of a stream, gives `(id, data)` for each frame. Lines end as the format says and nowhere else."""
@@ -20,6 +24,8 @@ class Frames:
         self._rest += self._decoder.decode(piece)
         # A CR at the end may be the first half of a CRLF.
         *lines, self._rest = re.split(r"\r\n|\n|\r(?!\Z)", self._rest)
+        if len(self._rest) > LONGEST_LINE:
+            raise no_answer("a line of the stream does not end")
         for line in lines:
             if line:
                 self._line(line)

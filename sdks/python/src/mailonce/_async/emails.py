@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .._call import Call, CallOptions, at, named, prefer
+from .._call import Call, CallOptions, at, named, prefer, under
 from ..wire import Batch, Email, EmailDetail, EmailPage, Intent, Resolve, Send, Sent
 from .caller import AsyncCaller
 
@@ -62,10 +62,11 @@ class AsyncEmails:
         `wait` asks for the outcome, for so many seconds at most; without it the answer comes once the mail is in the
         ledger. With `without_key` nothing names the mail: it is tried once, and whoever calls twice may send two.
         """
-        repeat = named(intent is not None, idempotency_key, without_key)
+        options = under(idempotency_key, options)
+        repeat = named(intent is not None, options, without_key)
         body = mail if intent is None else {**mail, "intent": intent}
         call = Call("POST", "/v1/emails", body=body, repeat=repeat, hold=wait or 0, headers=prefer(wait))
-        return await self._call.read(Sent, call, _under(idempotency_key, options))
+        return await self._call.read(Sent, call, options)
 
     @overload
     async def batch(
@@ -104,10 +105,11 @@ class AsyncEmails:
         options: CallOptions | None = None,
     ) -> Batch:
         """Sends up to 1,000 mails under one key; every item is sent once, also when the batch is repeated."""
-        repeat = named(all(mail.get("intent") for mail in mails), idempotency_key, without_key)
+        options = under(idempotency_key, options)
+        repeat = named(all(mail.get("intent") for mail in mails), options, without_key)
         headers = {"x-batch-validation": "permissive" if permissive else None}
         call = Call("POST", "/v1/emails/batch", body=mails, repeat=repeat, headers=headers)
-        return await self._call.read(Batch, call, _under(idempotency_key, options))
+        return await self._call.read(Batch, call, options)
 
     async def get(self, email: str, *, options: CallOptions | None = None) -> EmailDetail:
         return await self._call.read(EmailDetail, Call("GET", f"/v1/emails/{at(email)}"), options)
@@ -142,7 +144,3 @@ class AsyncEmails:
     async def reschedule(self, email: str, *, scheduled_at: str, options: CallOptions | None = None) -> Email:
         call = Call("PATCH", f"/v1/emails/{at(email)}", body={"scheduled_at": scheduled_at})
         return await self._call.read(Email, call, options)
-
-
-def _under(key: str | None, options: CallOptions | None) -> CallOptions:
-    return {**(options or {}), "idempotency_key": key}

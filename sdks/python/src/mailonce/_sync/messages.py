@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._call import Call, CallOptions, at, prefer
+from .._call import Call, CallOptions, at, prefer, under
 from ..wire import Artifact, ArtifactPage, Consume, Forward, Reply, Sent, Settle, Settled, Shown, Taken
 from .caller import Caller
 
@@ -35,8 +35,7 @@ class Messages:
         """Answers a message once, whatever the words. The message is the name of the wish; it needs no key."""
         path = f"/v1/messages/{at(message)}/reply"
         call = Call("POST", path, body=body, hold=wait or 0, headers=prefer(wait))
-        named: CallOptions = {**(options or {}), "idempotency_key": idempotency_key}
-        return self._call.read(Sent, call, named)
+        return self._call.read(Sent, call, under(idempotency_key, options))
 
     def forward(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Forward]) -> Sent:
         """Passes a message on, once to the same people."""
