@@ -48,6 +48,7 @@ impl Engine {
         let detail = detail.ok_or_else(|| missing(id))?;
         if detail.email.resent_as.is_none() {
             let head = &detail.email.head;
+            Self::may_send_from(caller, &head.from)?;
             for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
                 self.check_addresses(caller.team.id, field, all).await?;
             }

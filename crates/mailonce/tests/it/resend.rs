@@ -41,6 +41,15 @@ over_every_engine! {
         assert_eq!(world.send("k", &mail()).await.is(200)["id"], first["id"]);
     }
 
+    async fn a_key_tied_to_senders_resends_nothing_of_others(world) {
+        let id = world.send("k", &mail()).await.is(202).word("id");
+        world.hand_over().await;
+        let bound = world.api_key(&json!({ "name": "bot", "senders": ["other@example.com"] })).await;
+        let wish = post(&format!("/v1/emails/{id}/resend")).by(&bound).json(&json!({}));
+        world.call(wish).await.refused(403, "sender_not_allowed");
+        assert_eq!(world.count().await, 1);
+    }
+
     async fn resending_at_the_same_time_makes_one_new_version(world) {
         let id = world.send("k", &mail()).await.is(202).word("id");
         world.hand_over().await;
