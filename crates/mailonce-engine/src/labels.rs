@@ -103,7 +103,12 @@ impl Engine {
         for _ in 0..TRIES {
             let found = self.store.record_named(team, kind, &name).await.map_err(unavailable)?;
             let mut labels = found.as_ref().map_or_else(|| Ok(Labels::default()), records::read)?;
+            let before = labels.clone();
             change(&mut labels);
+            // Of several who want the same, only the first has something to write.
+            if labels == before {
+                return Ok(labels);
+            }
             if labels.added.len() + labels.removed.len() > 2 * limits::LABELS {
                 let text = format!("makes more than {} labels", limits::LABELS);
                 return Err(Problem::from(vec![FieldError::new("add_labels", text)]));

@@ -96,7 +96,7 @@ pub(super) fn rejected(why: &str, (message_id, thread_id): (&str, &str), state: 
         "code": "message_rejected",
         "message": why,
         "fix": "Do not send it again: read the message, or ask the person who decides about it.",
-        "docs": "/docs/dialects-agentmail",
+        "docs": "/docs",
         "state": state,
         "message_id": message_id,
         "thread_id": thread_id,
