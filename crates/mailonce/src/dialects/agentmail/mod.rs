@@ -118,7 +118,7 @@ async fn route(call: &Call, words: &[&str]) -> Answer {
 /// What is the same for the team and for its pod.
 async fn scoped(call: &Call, words: &[&str]) -> Answer {
     match words {
-        ["inboxes"] | ["inboxes", _] => inboxes::route(call, &words[1..]).await,
+        ["inboxes", rest @ ..] if rest.len() < 2 => inboxes::route(call, rest).await,
         ["inboxes", inbox, "messages", rest @ ..] => messages::route(call, inbox, rest).await,
         ["inboxes", inbox, "threads", rest @ ..] => threads::route(call, Some(inbox), rest).await,
         ["inboxes", inbox, "drafts", rest @ ..] => drafts::route(call, Some(inbox), rest).await,
