@@ -176,7 +176,7 @@ mod tests {
         let all: Vec<Uuid> = (1..=5).rev().map(Uuid::from_u128).collect();
         let page = |place, limit| {
             let rows = Wish { place, limit }.of(all.clone(), |id| *id);
-            (rows.rows.iter().map(|id| id.as_u128()).collect::<Vec<_>>(), rows.more)
+            (rows.rows.iter().map(Uuid::as_u128).collect::<Vec<_>>(), rows.more)
         };
         let three = Uuid::from_u128(3);
         assert_eq!(page(Place::First, 2), (vec![5, 4], true));

@@ -24,12 +24,9 @@ struct NewBody {
 
 pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> Answer {
     let [direction, kind, rest @ ..] = rest else { return Err(no_route(call).into()) };
-    let (direction, kind) = match (ListDirection::parse(direction), ListType::parse(kind)) {
-        (Some(direction), Some(kind)) => (direction, kind),
-        _ => {
-            let detail = "a list is send, receive or reply, and allow or block";
-            return Err(Problem::field(Code::InvalidQuery, "direction", detail).into());
-        }
+    let (Some(direction), Some(kind)) = (ListDirection::parse(direction), ListType::parse(kind)) else {
+        let detail = "a list is send, receive or reply, and allow or block";
+        return Err(Problem::field(Code::InvalidQuery, "direction", detail).into());
     };
     let inbox = match inbox {
         Some(name) => Some(call.inbox(name).await?).map(|inbox| (inbox.id, inbox.address)),

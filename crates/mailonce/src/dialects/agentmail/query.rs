@@ -104,16 +104,9 @@ pub(super) fn unescaped(text: &str) -> Vec<u8> {
     let mut at = 0;
     while let Some(byte) = raw.get(at) {
         let pair = raw.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
-        match pair.filter(|_| *byte == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
-            Some(escaped) => {
-                bytes.push(escaped);
-                at += 3;
-            }
-            None => {
-                bytes.push(*byte);
-                at += 1;
-            }
-        }
+        let escaped = pair.filter(|_| *byte == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        bytes.push(escaped.unwrap_or(*byte));
+        at += if escaped.is_some() { 3 } else { 1 };
     }
     bytes
 }

@@ -75,10 +75,7 @@ impl Talk {
 
     /// The thread as it stands in lists.
     pub(super) fn item(&self, desk: &Desk) -> Map<String, Value> {
-        let (first, last) = match (self.mails.first(), self.mails.last()) {
-            (Some(first), Some(last)) => (first, last),
-            _ => return Map::new(),
-        };
+        let (Some(first), Some(last)) = (self.mails.first(), self.mails.last()) else { return Map::new() };
         let latest = |received: bool| {
             let of = |mail: &&Mail| matches!(mail.said, Said::Message(_)) == received;
             self.mails.iter().rev().find(of).map(|mail| mail.at().to_string())
