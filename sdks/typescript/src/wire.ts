@@ -271,10 +271,14 @@ export interface Empty {
 
 /** An endpoint. */
 export interface Endpoint {
+  /** Whether `message.received` carries the text of the message. */
+  bodies: boolean;
   created_at: string;
   /** The last event that was looked at for it. */
   cursor: string;
   description: string;
+  /** In whose words it is told, when not in ours. */
+  dialect?: string | null;
   events: string[];
   /** When it failed first since it last succeeded. */
   failing_since?: string | null;
@@ -307,6 +311,7 @@ export interface EndpointPage {
 
 /** What to change. What is left out stays. */
 export interface EndpointPatch {
+  bodies?: boolean | null;
   description?: string | null;
   events?: string[] | null;
   /** All of them: what is not named goes. */
@@ -577,8 +582,12 @@ export interface MessagePage {
 export interface NewEndpoint {
   /** Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event. */
   after?: string | null;
+  /** Whether `message.received` carries the visible text of the message, its codes hidden. */
+  bodies?: boolean | null;
   /** For people. */
   description?: string | null;
+  /** In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no word for are not told. */
+  dialect?: string | null;
   /** Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means. */
   events?: string[] | null;
   /** Headers that every request carries. Their values are not shown again. */

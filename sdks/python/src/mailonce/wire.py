@@ -330,6 +330,8 @@ class Empty(TypedDict, total=False):
 class Endpoint:
     """An endpoint."""
 
+    bodies: bool
+    """Whether `message.received` carries the text of the message."""
     created_at: str
     cursor: str
     """The last event that was looked at for it."""
@@ -349,6 +351,8 @@ class Endpoint:
     url: str
     version: str
     """The wire format that it was made with."""
+    dialect: str | None = None
+    """In whose words it is told, when not in ours."""
     failing_since: str | None = None
     """When it failed first since it last succeeded."""
     rate_per_s: int | None = None
@@ -369,6 +373,7 @@ class EndpointPage:
 class EndpointPatch(TypedDict, total=False):
     """What to change. What is left out stays."""
 
+    bodies: bool | None
     description: str | None
     events: list[str] | None
     headers: dict[str, str] | None
@@ -686,8 +691,12 @@ class NewEndpoint(_NewEndpointNeeds, total=False):
 
     after: str | None
     """Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event."""
+    bodies: bool | None
+    """Whether `message.received` carries the visible text of the message, its codes hidden."""
     description: str | None
     """For people."""
+    dialect: str | None
+    """In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no word for are not told."""
     events: list[str] | None
     """Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means."""
     headers: dict[str, str] | None
