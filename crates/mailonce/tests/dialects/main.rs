@@ -13,6 +13,7 @@ mod binary;
 #[expect(dead_code, reason = "the tests of the API need more of it")]
 #[path = "../it/call.rs"]
 mod call;
+mod crate_sdk;
 #[path = "../it/packages.rs"]
 mod packages;
 mod prove;

@@ -30,7 +30,7 @@ pub(crate) struct Walked {
 }
 
 impl Walked {
-    fn read(said: &Value) -> Self {
+    pub(crate) fn read(said: &Value) -> Self {
         let words = |value: &Value| {
             value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
         };
@@ -44,7 +44,7 @@ impl Walked {
 }
 
 /// A script of ours.
-fn script(name: &str) -> PathBuf {
+pub(crate) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialects/scripts").join(name)
 }
 
@@ -101,7 +101,7 @@ fn letter(id: &str, subject: &str, rest: &str) -> String {
 }
 
 /// A server with some mail in its inbox.
-async fn with_mail(desk: &Desk, who: &str) -> Server {
+pub(crate) async fn with_mail(desk: &Desk, who: &str) -> Server {
     let server = desk.dev(&[("MAILONCE_API_KEY", "dialects-test-key-0001")]).await;
     let file = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\nSee the file.\n--b\nContent-Type: text/plain; name=a.txt\nContent-Disposition: attachment; filename=a.txt\nContent-Transfer-Encoding: base64\n\naGVsbG8K\n--b--";
     arrives(&server, &letter("1", "With a file", file)).await;
