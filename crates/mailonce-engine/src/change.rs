@@ -10,7 +10,10 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::{Asked, Caller, Engine, SANDBOX, operation, pack, seen::Glimpse, unavailable, view::Sent, ways};
+use crate::{
+    Asked, Caller, Engine, SANDBOX, content_guard::likeness_of, operation, pack, seen::Glimpse, unavailable,
+    view::Sent, ways,
+};
 
 impl Engine {
     /// Takes an email back, if nothing can have left yet.
@@ -125,6 +128,8 @@ impl Engine {
             let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();
             Key::parse(&intent.key(&to)).ok()
         });
+        // Who says the same without a key while it is on its way says it twice.
+        let likeness = pack::unpack(&body).map(|content| likeness_of(email.team, &content));
         let name = counted_on.map_or(KeyName::Version { of: email.id }, KeyName::Given);
         head.key = Some(name.clone());
         Wish {
@@ -138,8 +143,8 @@ impl Engine {
             ttl: email.ttl,
             envelopes,
             due: None,
+            care: Care { likeness, ..Care::default() },
             body,
-            care: Care::default(),
         }
     }
 }

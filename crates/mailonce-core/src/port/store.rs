@@ -106,6 +106,11 @@ pub struct Care {
 }
 
 impl Wish {
+    /// What is compared with others. A later version was asked for on purpose: it is only remembered.
+    pub fn compared(&self) -> Option<&Likeness> {
+        self.care.likeness.as_ref().filter(|_| self.head.resend_of.is_none())
+    }
+
     /// Whether what its key is bound to means something else, which must not be forgiven.
     pub fn contradicts(&self, bound: &Bound) -> bool {
         bound.contradicts(&self.digest, self.first_wins)

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 const DAY_MS: i64 = 86_400_000;
 /// Mails without a key that say the same within this are one too many.
 const ALIKE_MS: i64 = 600_000;
+/// With so many of the latest between the same people at least; later versions of a mail count among them.
+const LATEST: usize = 4;
 /// How often a message is offered at the most.
 const OFFERS: usize = 5;
 
@@ -331,10 +333,12 @@ impl<'a, 'v> Judge<'a, 'v> {
         let shown = |id: &str| self.view.by_id.get(id).map(|email| (&email.team, &email.to, email.body));
         // A clock that is behind may know of less.
         let sure = self.keyless.iter().all(|(_, at)| *at <= now);
+        let people = |id: &str| self.view.by_id.get(id).map(|email| (&email.team, &email.to));
         let like = |(other, at): &&(&str, i64)| {
             now - at < ALIKE_MS && shown(other) == shown(email) && shown(email).is_some() && !self.is_unsent(other)
         };
-        let like = self.keyless.iter().find(like).map(|(other, _)| *other);
+        let latest = self.keyless.iter().rev().filter(|(other, _)| people(other) == people(email)).take(LATEST);
+        let like = latest.into_iter().find(like).map(|(other, _)| *other);
         if let Some(other) = like.filter(|_| sure && guard.is_empty()) {
             self.break_rule(Rule::LookAlike, email, format!("it says the same as {other} and is not held"));
         }

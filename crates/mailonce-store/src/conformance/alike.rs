@@ -3,13 +3,16 @@
 use mailonce_core::{
     conversation::likeness::{LATEST, WINDOW_MS},
     email::{Email, EmailState, Guard},
-    port::{store::Accept, transport::Meaning},
+    port::{
+        store::{Accept, Once, Resend},
+        transport::Meaning,
+    },
     time::Time,
 };
 
 use super::{
     Draft, Ledger, OTHER, T0, TEAM, about, accept, accepted, all_at_once, cancelled, capture, items, keyed, keyless,
-    kinds, listed, loose, replayed, sent,
+    kinds, listed, loose, next_version, replayed, sent,
     talk::{answer, answers, letter_in, went},
     work,
 };
@@ -50,6 +53,21 @@ pub(super) async fn other_marks_words_people_and_teams_are_not_alike(store: Ledg
     assert!(!is_held(&store, &says("your order 41 has shipped").team(OTHER), T0).await);
     let plain = accepted(&store, &keyless().text("your order 41 has shipped"), T0).await;
     assert_eq!(plain.state(), EmailState::Queued, "what is not compared goes");
+}
+
+pub(super) async fn a_version_that_was_asked_for_goes_and_what_looks_like_it_is_held(store: Ledger) {
+    let first = sent(&store, &says("your order 41 has shipped"), T0).await;
+    let version = next_version(&first).text("your order 41 has shipped").compared().wish(T0);
+    let Once::Done(Resend::First(version)) = store.resend(version, None, T0).await.unwrap() else { panic!() };
+    assert!(!looks(&version), "it says the same on purpose");
+    assert!(is_held(&store, &says("your order 41 has shipped"), T0).await);
+    // The first never left, so only the version can be what the next one looks like.
+    let gone = accepted(&store, &says("something else altogether"), T0).await;
+    let gone = cancelled(&store, gone.id, T0).await;
+    let again = next_version(&gone).text("something else altogether").compared().wish(T0);
+    let Once::Done(Resend::First(again)) = store.resend(again, None, T0).await.unwrap() else { panic!() };
+    assert!(!looks(&again));
+    assert!(is_held(&store, &says("something else altogether"), T0).await);
 }
 
 pub(super) async fn after_the_window_nothing_is_alike(store: Ledger) {

@@ -492,6 +492,7 @@ macro_rules! engine {
                 after_the_window_nothing_is_alike
                 what_surely_never_left_has_no_look_alikes
                 only_the_latest_are_compared
+                a_version_that_was_asked_for_goes_and_what_looks_like_it_is_held
                 a_replay_is_no_look_alike
                 items_of_one_batch_look_alike_too
                 of_16_look_alikes_at_once_one_goes

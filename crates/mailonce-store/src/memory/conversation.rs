@@ -99,7 +99,7 @@ impl World {
     }
 
     pub(super) fn looks_duplicate(&self, wish: &Wish, now: Time) -> bool {
-        let Some(likeness) = &wish.care.likeness else { return false };
+        let Some(likeness) = wish.compared() else { return false };
         let latest = self.talk.likenesses.get(&(wish.team, likeness.pair)).map_or(&[][..], Vec::as_slice);
         let stands = |id: &EmailId| {
             let state = self.emails.get(id).map(Email::state);

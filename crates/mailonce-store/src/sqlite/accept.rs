@@ -170,7 +170,8 @@ fn compare(ledger: &Ledger<'_>, team: i64, prepared: &mut Prepared, now: Time) -
     let Some(likeness) = prepared.likeness.take() else { return Ok(()) };
     let Email { id, team: team_id, .. } = prepared.email;
     let goes = prepared.email.state() != EmailState::Held;
-    if goes && likeness::is_known(ledger, (team_id, team), &likeness, now)? {
+    // A later version was asked for on purpose: it is only remembered.
+    if goes && prepared.email.head.resend_of.is_none() && likeness::is_known(ledger, (team_id, team), &likeness, now)? {
         prepared.hold(Guard::LooksDuplicate, now);
     }
     likeness::note(ledger, team, &likeness, id::ordered_bits(id.0), now)

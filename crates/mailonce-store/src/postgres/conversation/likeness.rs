@@ -96,7 +96,7 @@ fn columns<'a>(pairs: impl Iterator<Item = &'a Pair>) -> (Vec<Uuid>, Vec<Uuid>) 
 impl Ground {
     /// Whether another mail between the same people says the same and may have left, or may yet.
     pub(in crate::postgres) fn looks_duplicate(&self, wish: &Wish, now: Time) -> bool {
-        let Some(likeness) = &wish.care.likeness else { return false };
+        let Some(likeness) = wish.compared() else { return false };
         let Some(said) = self.talk.said.get(&(wish.team, likeness.pair)) else { return false };
         let stands = |id: &EmailId| {
             let state = self.emails.get(id).map(Email::state);
