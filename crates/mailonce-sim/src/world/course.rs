@@ -224,13 +224,6 @@ async fn settle(town: &mut Town, clients: &Clients, agents: &Agents, wishes: &[W
             }
         }
     }
-    // Whose window a touched clock leaves open may be asked again at this very moment: that ends first.
-    for _ in 0..ROUNDS {
-        if !matches!(reading::rest(town).await?, reading::Rest::Held) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(ROUND_MS)).await;
-    }
     town.shared.heal();
     for node in 0..town.nodes.len() {
         town.read_clock(node);
