@@ -242,7 +242,7 @@ impl Endpoint {
     }
 
     fn disabled(&self, now: Time) -> NewEvent {
-        let data = json!({ "url": self.about.url, "reason": self.reason, "failing_since": self.failing_since });
+        let data = json!({ "url": self.about.url, "reason": self.reason, "failing_since": self.failing_since.map(|at| at.to_string()) });
         NewEvent { kind: Kind::EndpointDisabled, at: now, about: self.id.0, rev: self.rev, data }
     }
 }
