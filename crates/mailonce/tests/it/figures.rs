@@ -1,4 +1,4 @@
-//! Figures of mail that comes in: by way in, layer and reason, and the SMTP listener's own.
+//! Figures: of mail that comes in, by way in, layer and reason; the SMTP listener's own; what is owed to endpoints.
 
 use serde_json::json;
 use std::{
@@ -9,7 +9,8 @@ use std::{
 use crate::{
     binary::Desk,
     call::post,
-    world::{HOUR, World},
+    receiver::{Scripted, says},
+    world::{HOUR, World, mail},
 };
 
 const RAW: &str = "From: ann@shop.test\nTo: a@agents.test\nMessage-ID: <1@shop.test>\nSubject: Hi\n\nHello\n";
@@ -21,6 +22,29 @@ async fn count(world: &World, figure: &str) -> u64 {
 }
 
 over_memory_and_sqlite! {
+    async fn what_is_owed_to_endpoints_is_counted(world) {
+        let world = world.told_to(Scripted::new(|post| says(if post.url.ends_with("gone") { 410 } else { 500 }))).await;
+        for name in ["down", "gone"] {
+            world.endpoint(&format!("https://hooks.example.com/{name}")).await;
+        }
+        world.send("k", &mail()).await.is(202);
+        assert_eq!((count(&world, "mailonce_notice_lag").await, count(&world, "mailonce_notice_pending").await), (1, 0));
+        world.engine.tell_due().await;
+        assert_eq!(count(&world, "mailonce_notice_attempts_total{outcome=\"status\"}").await, 1);
+        assert_eq!(count(&world, "mailonce_notice_attempts_total{outcome=\"gone\"}").await, 1);
+        assert_eq!(count(&world, "mailonce_endpoints{state=\"disabled\"}").await, 1);
+        assert!(count(&world, "mailonce_notice_pending").await > 0);
+        assert_eq!(count(&world, "mailonce_notice_dead").await, 0);
+        for _ in 0..100 {
+            world.pass(HOUR * 6);
+            world.engine.tell_due().await;
+            if count(&world, "mailonce_notice_dead").await > 0 {
+                return;
+            }
+        }
+        panic!("nothing was ever given up");
+    }
+
     async fn arrivals_are_counted_by_way_in_layer_and_reason(world) {
         let world = world.with_inboxes().await;
         world.inbox("a").await;
