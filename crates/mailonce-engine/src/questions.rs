@@ -293,16 +293,7 @@ impl Engine {
         self.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
         let mac = self.secret.mac("escalation-notice", &[record.team.0.as_bytes(), record.id.as_bytes()]);
         let key = Key::parse(&crate::hex(&mac)).map_err(|error| error.to_string())?;
-        let request = SendRequest {
-            content,
-            intent: None,
-            key: Some(key),
-            ttl: None,
-            on_mismatch: None,
-            on_unknown: None,
-            transport: None,
-            distinct_token: None,
-        };
+        let request = SendRequest::plain(content, Some(key));
         let teams = self.store.teams().await.map_err(|error| error.to_string())?;
         let team = teams.into_iter().find(|team| team.id == record.team).ok_or("the team is gone")?;
         let now = self.now();

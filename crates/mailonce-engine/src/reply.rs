@@ -360,16 +360,7 @@ impl Engine {
         inbox: &Inbox,
         (content, key, ttl): (Content, Option<Key>, Option<Ttl>),
     ) -> Named {
-        let request = SendRequest {
-            content,
-            intent: None,
-            key,
-            ttl,
-            on_mismatch: None,
-            on_unknown: None,
-            transport: None,
-            distinct_token: None,
-        };
+        let request = SendRequest { ttl, ..SendRequest::plain(content, key) };
         let mut named = name(caller, request, None);
         named.answers = Some(message.id);
         if inbox.about.says_automatic {

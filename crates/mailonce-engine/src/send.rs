@@ -52,6 +52,22 @@ pub struct SendRequest {
     pub distinct_token: Option<String>,
 }
 
+impl SendRequest {
+    /// A mail, perhaps under a key, and everything else as it usually is.
+    pub fn plain(content: Content, key: Option<Key>) -> Self {
+        Self {
+            content,
+            intent: None,
+            key,
+            ttl: None,
+            on_mismatch: None,
+            on_unknown: None,
+            transport: None,
+            distinct_token: None,
+        }
+    }
+}
+
 /// A wish with its name and meaning worked out.
 pub(crate) struct Named {
     pub(crate) request: SendRequest,

@@ -151,16 +151,7 @@ pub(super) fn sender(inbox: &Inbox) -> String {
 /// A mail under a key, remembered as AgentMail does.
 pub(super) fn request(raw: RawContent, key: Option<Key>) -> Result<SendRequest, Problem> {
     let content = Content::check(raw)?;
-    Ok(SendRequest {
-        content,
-        intent: None,
-        key,
-        ttl: Some(MEMORY),
-        on_mismatch: None,
-        on_unknown: None,
-        transport: None,
-        distinct_token: None,
-    })
+    Ok(SendRequest { ttl: Some(MEMORY), ..SendRequest::plain(content, key) })
 }
 
 /// An inbox that may send: one that rests does not.

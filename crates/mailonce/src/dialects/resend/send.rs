@@ -92,16 +92,7 @@ impl SendBody {
             scheduled_at: self.scheduled_at,
         };
         let content = Content::check(raw).map_err(Problem::from).map_err(at_file)?;
-        Ok(SendRequest {
-            content,
-            intent: None,
-            key,
-            ttl: Some(MEMORY),
-            on_mismatch: None,
-            on_unknown: None,
-            transport: None,
-            distinct_token: None,
-        })
+        Ok(SendRequest { ttl: Some(MEMORY), ..SendRequest::plain(content, key) })
     }
 
     /// What must be there, and what is not to be had here.

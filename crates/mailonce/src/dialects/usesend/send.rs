@@ -93,16 +93,7 @@ impl SendBody {
             scheduled_at: self.scheduled_at,
         };
         let content = Content::check(raw)?;
-        Ok(SendRequest {
-            content,
-            intent: None,
-            key,
-            ttl: Some(MEMORY),
-            on_mismatch: None,
-            on_unknown: None,
-            transport: None,
-            distinct_token: None,
-        })
+        Ok(SendRequest { ttl: Some(MEMORY), ..SendRequest::plain(content, key) })
     }
 
     fn check(&self) -> Result<(), Problem> {
