@@ -109,7 +109,7 @@ impl Engine {
     pub(crate) async fn introduced(&self) -> Option<Arc<Name>> {
         let (name, even) = (self.holder.current(), self.time.even());
         if !name.is_heard(even) && !mutant!("unheard-name") {
-            let heard = self.store.heartbeat(name.id, self.now()).await;
+            let heard = self.say_alive(name.id).await;
             heard.map_err(|error| tracing::warn!(%error, "saying that this process lives")).ok()?;
             name.heard(even);
         }

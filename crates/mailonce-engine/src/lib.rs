@@ -142,7 +142,7 @@ pub struct Engine {
     secret: InstallSecret,
     epoch: u32,
     ids: Mutex<IdMaker>,
-    time: Timekeeper,
+    time: Arc<Timekeeper>,
     /// Under which name this run of the program leases.
     holder: Holder,
     outside: Outside,
@@ -204,9 +204,12 @@ impl Engine {
             transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::port::transport::Transport>);
         }
         let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
+        let time = Arc::new(Timekeeper::new(clock, last));
+        let keeper = Arc::clone(&time);
+        store.keep_time(Arc::new(move || keeper.now()));
         let engine = Arc::new(Self {
             store,
-            time: Timekeeper::new(clock, last),
+            time,
             holder: Holder::new(&*chance),
             ways: Ways::new(&transports, outside.routing.clone(), Arc::clone(&inbound.inbox_domains)),
             outside,

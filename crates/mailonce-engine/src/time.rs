@@ -63,6 +63,14 @@ impl Timekeeper {
         Time(if mutant!("time-goes-back") { time } else { highest.max(time) })
     }
 
+    /// The ledger knows of a later time, from another process. Only one that is not sure of its own goes by it: it may
+    /// have started from a time that was old, and would date what it does before what others have forgotten.
+    pub(crate) fn follow(&self, latest: Time) {
+        if !self.is_sure() && !mutant!("others-time-ignored") {
+            self.offset.fetch_max(latest.0 - self.clock.even(), Ordering::Relaxed);
+        }
+    }
+
     /// The even counter, for pauses and deadlines inside this process.
     pub(crate) fn even(&self) -> i64 {
         self.clock.even()
@@ -133,6 +141,20 @@ mod tests {
         hands.pass(20_001, 20_001);
         assert_eq!(time.now(), Time(1_000_001_001));
         assert!(time.is_sure());
+    }
+
+    #[test]
+    fn one_that_is_not_sure_goes_by_the_time_of_others() {
+        let (hands, time) = keeper(None);
+        time.follow(Time(2_000_000_000));
+        assert_eq!(time.now(), Time(1_000_000_000), "whoever is sure of the time keeps to it");
+        hands.pass(-86_400_000, 0);
+        assert_eq!(time.now(), Time(1_000_000_000));
+        time.follow(Time(1_090_000_000));
+        hands.pass(7, 7);
+        assert_eq!(time.now(), Time(1_090_000_007));
+        time.follow(Time(1_000_000_000));
+        assert_eq!(time.now(), Time(1_090_000_007), "and never back");
     }
 
     #[test]

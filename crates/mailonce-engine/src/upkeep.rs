@@ -1,6 +1,9 @@
 //! The loops beside the requests: handing over what is due, writing what was counted, forgetting what is due.
 
-use mailonce_core::port::store::{Recovered, StoreError};
+use mailonce_core::{
+    id::NodeId,
+    port::store::{Recovered, StoreError},
+};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 
@@ -27,7 +30,7 @@ impl Engine {
         let mut all = Recovered::default();
         let even = self.time.even();
         for name in self.holder.alive() {
-            self.store.heartbeat(name.id, self.now()).await?;
+            self.say_alive(name.id).await?;
             name.heard(even);
         }
         crate::failpoint!("heartbeat");
@@ -42,6 +45,12 @@ impl Engine {
             }
             crate::failpoint!("recovered");
         }
+    }
+
+    /// Says that a process of this name lives, and hears how late it is for others.
+    pub(crate) async fn say_alive(&self, node: NodeId) -> Result<(), StoreError> {
+        self.time.follow(self.store.heartbeat(node, self.now()).await?);
+        Ok(())
     }
 
     /// Hands over what is due, by every way, until `stop` changes.

@@ -5,7 +5,10 @@
 //! Time and ids are arguments. Every row and every query carries its team.
 
 use async_trait::async_trait;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -513,6 +516,36 @@ pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
 /// Called after a commit that left events, with their team, or with none when it may be any. A hint: it may be lost.
 pub type EventHearer = Box<dyn Fn(Option<TeamId>) + Send + Sync>;
 
+/// Tells the time to a commit that is being made.
+pub type Keeper = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// The time of a commit. A caller may stand still between its look at the clock and its commit for longer than a key
+/// is remembered; what ends an email is dated by the commit, or its key would be forgotten at once.
+#[derive(Default)]
+pub struct CommitTime(RwLock<Option<Keeper>>);
+
+impl CommitTime {
+    /// Has this keeper asked from now on.
+    pub fn keep(&self, keeper: Keeper) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+    }
+
+    /// The time of a commit that was asked for at `asked`: never earlier. To be read inside the commit.
+    pub fn of(&self, asked: Time) -> Time {
+        let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        match keeper.as_ref() {
+            Some(keeper) if !mutant!("commit-dated-by-its-caller") => keeper().max(asked),
+            _ => asked,
+        }
+    }
+}
+
+impl fmt::Debug for CommitTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CommitTime")
+    }
+}
+
 /// What mailonce must remember. See the module's words.
 #[async_trait]
 pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations + super::notices::Notices {
@@ -554,8 +587,8 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     ) -> Result<Once<Acted>>;
     /// Unknown handoffs that are due to be looked at, the longest due first.
     async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>>;
-    /// Says that a process lives, and when it is.
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()>;
+    /// Says that a process lives, and when it is. The latest time that any process ever said so.
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time>;
     /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
     /// unknown. And up to `max` deliveries that they were reading and `max` notices that they were telling: those are
     /// due at once. `node` lives.
@@ -649,6 +682,8 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     fn hear_events(&self, _hearer: EventHearer) -> bool {
         false
     }
+    /// Has this keeper asked for the time of commits that end an email. Without one the caller's time counts.
+    fn keep_time(&self, keeper: Keeper);
     /// Finishes what is under way and closes.
     async fn close(&self);
 }

@@ -12,8 +12,8 @@ use mailonce_core::{
     mutant,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
-        Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
-        StoreError, Suppressed, Swept, Watcher, Wish,
+        Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result,
+        Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -22,7 +22,7 @@ use mailonce_core::{
 };
 use mailonce_store::memory::Memory;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -35,6 +35,8 @@ pub(super) struct Ledger {
     pub(super) body: Arc<Body>,
     /// Whether no other node works on the same ledger.
     pub(super) alone: bool,
+    /// Who tells this life the time of its commits.
+    pub(super) keeper: OnceLock<Keeper>,
 }
 
 impl Ledger {
@@ -55,6 +57,10 @@ impl Ledger {
         if shared.strikes(FaultKind::StoreDown) {
             shared.fault(FaultKind::StoreDown, vec!["nobody".into()]);
             return Err(StoreError::Unreachable("nobody answers".into()));
+        }
+        if let Some(keeper) = self.keeper.get() {
+            // The model serves every life; it is told whose clock counts.
+            self.inner.keep_time(Arc::clone(keeper));
         }
         let answer = verb.await;
         if shared.below(100) < SLOW {
@@ -126,6 +132,10 @@ macro_rules! ledger {
 
             fn watch(&self, watcher: Watcher) -> bool {
                 self.alone && self.inner.watch(watcher)
+            }
+
+            fn keep_time(&self, keeper: Keeper) {
+                self.keeper.set(keeper).ok();
             }
 
             async fn close(&self) {}
@@ -209,7 +219,7 @@ ledger! {
             self.verb(name_of(&act), true, self.inner.act(team, id, act, operation, now)).await
         }
 
-        async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
+        async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
             self.body.leases_as(node);
             self.body.shared.tell_time(now);
             self.verb("heartbeat", true, self.inner.heartbeat(node, now)).await

@@ -18,8 +18,8 @@ use mailonce_core::time::Time;
 use mailonce_engine::ways::{Outside, Routing};
 use mailonce_engine::{Caller, Engine};
 use mailonce_store::memory::Memory;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -103,7 +103,12 @@ impl Town {
         let routing = Routing { rules: Vec::new(), default: self.hops.iter().map(|hop| hop.name.clone()).collect() };
         let outside = Outside { transports: self.hops.iter().map(way).collect(), routing, ..Outside::default() };
         let alone = shared.plan.nodes == 1;
-        let ledger = Arc::new(Ledger { inner: Arc::clone(&self.store), body: Arc::clone(&body), alone });
+        let ledger = Arc::new(Ledger {
+            inner: Arc::clone(&self.store),
+            body: Arc::clone(&body),
+            alone,
+            keeper: OnceLock::new(),
+        });
         let (clock, luck) = (Arc::new(Hands(Arc::clone(&body))), Arc::new(Luck(Arc::clone(&body))));
         let engine = Engine::new(ledger, clock, luck, outside).await?;
         let (stop, stopped) = watch::channel(false);

@@ -13,7 +13,7 @@ use mailonce_core::{
 };
 
 use super::{
-    DAY, Ledger, MINUTE, OTHER, SECOND, T0, TEAM, accepted, detail, first, given, keyed, kinds, operation, the,
+    DAY, HOUR, Ledger, MINUTE, OTHER, SECOND, T0, TEAM, accepted, detail, first, given, keyed, kinds, operation, the,
     work::{Job, NODE, SECOND_NODE, WIRE, act, answer, fact, handoff, leased, lost, mark, marked, reply, settle, take},
 };
 
@@ -124,6 +124,12 @@ pub(super) async fn a_process_that_was_heard_of_keeps_what_it_holds(store: Ledge
     let job = mark(&store, job, T0).await;
     assert_eq!(store.recover(SECOND_NODE, 10, T0.plus(SECOND)).await.unwrap(), Recovered::default());
     assert_eq!(handoff(&store, &job).await.state, State::Sending);
+}
+
+pub(super) async fn a_process_hears_how_late_it_is_for_others(store: Ledger) {
+    assert_eq!(store.heartbeat(NODE, T0.plus(HOUR)).await.unwrap(), T0.plus(HOUR));
+    assert_eq!(store.heartbeat(SECOND_NODE, T0).await.unwrap(), T0.plus(HOUR));
+    assert_eq!(store.heartbeat(SECOND_NODE, T0.plus(2 * HOUR)).await.unwrap(), T0.plus(2 * HOUR));
 }
 
 pub(super) async fn a_process_takes_nothing_from_itself(store: Ledger) {

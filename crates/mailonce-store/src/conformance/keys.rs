@@ -1,17 +1,22 @@
 //! Promises about the memory of keys: how long, what is left of it, and the calls it stopped.
 
 use mailonce_core::{
+    dispatch::Verdict,
     email::{Channel, Email, Guard},
     id::ordered_bits,
     limits,
-    port::store::{Bound, KeyChange, Suppressed, SuppressedCall, SuppressedReason, Swept},
+    port::{
+        store::{Bound, KeyChange, Suppressed, SuppressedCall, SuppressedReason, Swept},
+        transport::Meaning,
+    },
     time::Time,
     ttl::Ttl,
 };
+use std::sync::Arc;
 
 use super::{
     DAY, HOUR, Ledger, SECOND, T0, TEAM, about, accepted, bound_email, cancelled, capture, detail, events, given,
-    keyed, keyless, kinds, listed, next_version, replayed, sent, the,
+    keyed, keyless, kinds, listed, next_version, replayed, sent, the, work,
 };
 
 async fn sweep(store: &Ledger, now: Time) -> Swept {
@@ -66,6 +71,25 @@ pub(super) async fn memory_counts_from_the_end_of_the_email(store: Ledger) {
 
     assert_eq!((email.settled_at, email.expires_at()), (Some(settled), Some(settled.plus(DAY))));
     assert_eq!(store.bound(TEAM, given(TEAM, "k"), settled.plus(DAY)).await.unwrap(), None);
+}
+
+pub(super) async fn the_end_of_an_email_is_dated_by_its_commit(store: Ledger) {
+    let (asked, committed) = (T0.plus(SECOND), T0.plus(30 * DAY));
+    let job = work::marked(&store, &keyed("answered").ttl(DAY)).await;
+    accepted(&store, &keyed("captured").ttl(DAY), T0).await;
+    let later = accepted(&store, &keyed("taken back").ttl(DAY).due(T0.plus(DAY)), T0).await;
+    // Every caller stood still between its look at the clock and its commit.
+    store.keep_time(Arc::new(move || committed));
+    assert_eq!(work::answer(&store, &job, Meaning::Accepted, asked).await.0, Verdict::Done);
+    assert_eq!(capture(&store, 1, asked).await, 1);
+    cancelled(&store, later.id, asked).await;
+
+    sweep(&store, committed.plus(DAY - 1)).await;
+
+    for key in ["answered", "captured", "taken back"] {
+        let email = replayed(&store, &keyed(key), committed.plus(DAY - 1)).await;
+        assert_eq!(email.settled_at, Some(committed), "{key}");
+    }
 }
 
 async fn a_new_wish_after(store: &Ledger, swept: bool) {

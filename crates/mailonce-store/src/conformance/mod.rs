@@ -162,6 +162,7 @@ macro_rules! engine {
             keys [
                 a_key_is_remembered_while_its_email_is_under_way
                 memory_counts_from_the_end_of_the_email
+                the_end_of_an_email_is_dated_by_its_commit
                 a_forgotten_key_names_a_new_wish_before_the_sweep
                 a_forgotten_key_names_a_new_wish_after_the_sweep
                 a_forgotten_key_leaves_a_tombstone
@@ -306,6 +307,7 @@ macro_rules! engine {
                 a_crash_after_the_marker_is_unknown
                 five_crashes_put_it_aside
                 a_process_that_was_heard_of_keeps_what_it_holds
+                a_process_hears_how_late_it_is_for_others
                 a_process_takes_nothing_from_itself
                 a_recovery_is_bounded_and_goes_on
                 a_person_resolves_with_the_rev_that_was_seen

@@ -28,9 +28,9 @@ use mailonce_core::{
     port::{
         arrivals::Hearer,
         store::{
-            Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
-            Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result, Store,
-            StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
+            Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery, Gauges,
+            Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend,
+            Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
         },
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
@@ -205,6 +205,7 @@ pub struct Memory {
     secret: InstallSecret,
     watchers: Mutex<Vec<Watcher>>,
     hearers: Mutex<Vec<Hearer>>,
+    time: CommitTime,
 }
 
 impl Memory {
@@ -215,6 +216,7 @@ impl Memory {
             secret: InstallSecret(secret),
             watchers: Mutex::default(),
             hearers: Mutex::default(),
+            time: CommitTime::default(),
         }
     }
 
@@ -297,6 +299,7 @@ impl Store for Memory {
         if let Some(answer) = operation.as_ref().and_then(|operation| world.repeat_of(operation, now)) {
             return Ok(answer);
         }
+        let now = self.time.of(now);
         let change = self.change(&mut world, team, id, |email| email.cancel(now));
         // Only what was done is remembered: a refusal may turn into a success later.
         if let (Some(operation), Change::Email(_)) = (&operation, &change) {
@@ -325,6 +328,7 @@ impl Store for Memory {
     async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize> {
         let mut world = self.world();
         let due = world.due(transport, max, now);
+        let now = self.time.of(now);
         for (_, id, number) in &due {
             let Some(mut email) = world.emails.get(id).cloned() else { continue };
             if let Some((attempt, event)) = email.capture(*number, now) {
@@ -363,7 +367,7 @@ impl Store for Memory {
     ) -> Result<Once<Acted>> {
         let mut world = self.world();
         let before = world.of_team(team, id);
-        let acted = world.act(team, id, &act, operation.as_ref(), now);
+        let acted = world.act(team, id, &act, operation.as_ref(), self.time.of(now));
         if let Some(email) = world.of_team(team, id).filter(|email| before.as_ref() != Some(email)) {
             self.tell(&email);
         }
@@ -374,9 +378,10 @@ impl Store for Memory {
         Ok(self.world().doubts(max, now))
     }
 
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
-        self.world().nodes.insert(node, now);
-        Ok(())
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
+        let mut world = self.world();
+        world.nodes.insert(node, now);
+        Ok(world.nodes.values().max().copied().unwrap_or(now))
     }
 
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
@@ -603,6 +608,10 @@ impl Store for Memory {
     fn watch(&self, watcher: Watcher) -> bool {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
         true
+    }
+
+    fn keep_time(&self, keeper: Keeper) {
+        self.time.keep(keeper);
     }
 
     async fn close(&self) {}

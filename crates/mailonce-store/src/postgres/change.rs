@@ -49,7 +49,7 @@ impl Ledger {
         operation: Option<&Operation>,
         now: Time,
     ) -> Tried<Once<Change>> {
-        self.change(team, id, operation, now, |email| email.cancel(now)).await
+        self.change(team, id, operation, now, |email| email.cancel(self.time.of(now))).await
     }
 
     /// Moves a scheduled email to another time.
@@ -115,11 +115,12 @@ impl Ledger {
         let emails = read_emails(&read_many(&tx, &held).await?, 0)?;
         ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
         let mut captured = 0;
+        let at = self.time.of(now);
         for ((team, id), number) in due {
             let Some(mut email) = ground.of_team(team, id) else {
                 continue;
             };
-            if let Some((attempt, event)) = email.capture(number, now) {
+            if let Some((attempt, event)) = email.capture(number, at) {
                 ground.attempts.push((team, id, attempt));
                 ground.save(&email, event);
                 captured += 1;

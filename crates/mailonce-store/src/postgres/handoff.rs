@@ -48,6 +48,7 @@ const LEFT: &str = "
 const HEARTBEAT: &str = "
     INSERT INTO nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()";
 const SEEN: &str = "UPDATE install SET seen_at = $1::bigint WHERE seen_at IS NULL OR seen_at < $1::bigint - 60000";
+const LATEST: &str = "SELECT seen_at FROM install";
 const FORGET_NODES: &str = "DELETE FROM nodes WHERE seen_at < now() - interval '1 day'";
 const WIRE: &str = "SELECT bytes FROM wires WHERE team = $1 AND email = $2 AND transport = $3";
 const KNOWN: &str = "SELECT FROM evidence WHERE team = $1 AND email = $2 AND once = $3";
@@ -120,7 +121,7 @@ impl Ledger {
             Some(once) => !ask(&tx, KNOWN, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
             None => false,
         };
-        let answer = acted(&mut ground, scoped, act, known, operation, now);
+        let answer = acted(&mut ground, scoped, act, known, operation, self.time.of(now));
         self.settle(tx, &ground, 1).await?;
         Ok(answer)
     }
@@ -137,11 +138,16 @@ impl Ledger {
         Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
     }
 
-    /// Says that a process lives.
-    pub(super) async fn heartbeat(&self, node: NodeId, now: Time) -> Tried<()> {
+    /// Says that a process lives. The latest time that one said so.
+    pub(super) async fn heartbeat(&self, node: NodeId, now: Time) -> Tried<Time> {
         let client = self.link.client().await?;
         run(&client, HEARTBEAT, &[&node.0]).await?;
-        run(&client, SEEN, &[&now.0]).await.map(drop)
+        run(&client, SEEN, &[&now.0]).await?;
+        let latest: Option<i64> = match ask(&client, LATEST, &[]).await?.first() {
+            Some(row) => row.try_get(0)?,
+            None => None,
+        };
+        Ok(now.max(Time(latest.unwrap_or(now.0))))
     }
 
     /// Takes handoffs from processes that ended.

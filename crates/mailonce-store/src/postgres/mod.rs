@@ -48,9 +48,9 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::KeyHash,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, EventHearer, Gauges,
-        Health, Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result,
-        Store, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
+        EventHearer, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
+        Recovered, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -106,6 +106,7 @@ struct Ledger {
     files: Gate<Filing>,
     ears: Arc<Ears>,
     event_hearers: RwLock<Vec<EventHearer>>,
+    time: CommitTime,
 }
 
 /// The PostgreSQL engine.
@@ -136,6 +137,7 @@ impl Postgres {
             files: Gate::default(),
             ears: Arc::default(),
             event_hearers: RwLock::default(),
+            time: CommitTime::default(),
         });
         for note in ledger.health().await?.notes.iter().skip(1) {
             tracing::warn!("the database: {note}");
@@ -257,7 +259,7 @@ impl Store for Postgres {
         told(insist!(self.ledger.doubts(max, now)))
     }
 
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
         told(insist!(self.ledger.heartbeat(node, now)))
     }
 
@@ -403,6 +405,10 @@ impl Store for Postgres {
     fn watch(&self, _watcher: Watcher) -> bool {
         // Other nodes change the same emails, and this one would not hear of it.
         false
+    }
+
+    fn keep_time(&self, keeper: Keeper) {
+        self.ledger.time.keep(keeper);
     }
 
     async fn close(&self) {

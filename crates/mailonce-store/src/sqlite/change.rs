@@ -98,7 +98,8 @@ pub(super) fn cancel(
     {
         return Ok(answer);
     }
-    let change = change(ledger, team, id, |email| email.cancel(now))?;
+    let at = ledger.time.of(now);
+    let change = change(ledger, team, id, |email| email.cancel(at))?;
     if let (Some(operation), Change::Email(_)) = (operation, &change) {
         accept::bind_operation(ledger, operation)?;
     }
@@ -113,10 +114,11 @@ pub(super) fn capture(ledger: &mut Ledger<'_>, transport: &str, max: usize, now:
             .query_map(params![now.0, transport, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
         rows.and_then(Iterator::collect).map_err(told)?
     };
+    let at = ledger.time.of(now);
     for (team, bits, number) in &due {
         let id = ledger.team_id(*team)?;
         let Some(mut email) = rows::email(ledger.conn, id, *team, *bits)? else { continue };
-        if let Some((attempt, event)) = email.capture(*number, now) {
+        if let Some((attempt, event)) = email.capture(*number, at) {
             handoff::save_attempt(ledger, *bits, &attempt)?;
             save_and_tell(ledger, *team, email, event)?;
         }

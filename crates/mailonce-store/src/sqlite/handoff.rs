@@ -127,7 +127,7 @@ fn act_once(ledger: &mut Ledger<'_>, team: TeamId, id: EmailId, act: &Act, now: 
         }
     }
     let mut email = before.clone();
-    let effects = email.act(act, now);
+    let effects = email.act(act, ledger.time.of(now));
     if let (Act::Mark { hold, wire: Some(wire) }, Verdict::Done) = (act, effects.verdict) {
         ledger.execute(SAVE_WIRE, params![bits, hold.transport, wire.as_ref()])?;
     }

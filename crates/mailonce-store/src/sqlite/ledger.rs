@@ -6,7 +6,7 @@ use mailonce_core::{
     id::{TeamId, ordered_bits},
     port::{
         arrivals::{Hearer, Hint},
-        store::{EventHearer, Result, StoreError, Watcher},
+        store::{CommitTime, EventHearer, Result, StoreError, Watcher},
     },
 };
 use rusqlite::{Connection, Statement, params};
@@ -96,6 +96,7 @@ pub(super) struct Ledger<'c> {
     highest_id: i64,
     written_id: i64,
     log: Arc<Log>,
+    pub(super) time: Arc<CommitTime>,
 }
 
 impl<'c> Ledger<'c> {
@@ -105,6 +106,7 @@ impl<'c> Ledger<'c> {
         teams: TeamNumbers,
         listeners: Arc<Listeners>,
         log: Arc<Log>,
+        time: Arc<CommitTime>,
     ) -> Result<Self> {
         Ok(Self {
             conn,
@@ -119,6 +121,7 @@ impl<'c> Ledger<'c> {
             highest_id: 0,
             written_id: 0,
             log,
+            time,
         })
     }
 

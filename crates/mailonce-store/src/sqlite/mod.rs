@@ -42,9 +42,9 @@ use mailonce_core::{
     key::{InstallSecret, KeyHash},
     limits,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, EventHearer, Gauges,
-        Health, Install, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result,
-        Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
+        EventHearer, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
+        Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -99,6 +99,7 @@ pub struct Sqlite {
     nodes: Mutex<HashMap<NodeId, Time>>,
     /// The time that was last written down.
     seen_at: AtomicI64,
+    time: Arc<CommitTime>,
     /// Keys that do not lie in their tree yet, and how many do.
     fresh: Arc<FreshKeys>,
     /// The last key of a delivery that a sweep has looked at.
@@ -134,6 +135,7 @@ impl Sqlite {
             closing: Arc::clone(&closing),
             nodes: Mutex::default(),
             seen_at: AtomicI64::new(0),
+            time: Arc::default(),
             fresh: Arc::default(),
             swept_key: Mutex::default(),
             _lock: lock,
@@ -141,9 +143,9 @@ impl Sqlite {
         store.start("ledger-writer", {
             let (writer, teams, listeners) =
                 (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.listeners));
-            let (fresh, log) = (Arc::clone(&store.fresh), Arc::clone(&log));
+            let (fresh, log, time) = (Arc::clone(&store.fresh), Arc::clone(&log), Arc::clone(&store.time));
             // The ledger borrows the connection for its prepared statements, so both live on the thread.
-            move || match Ledger::new(&conn, fresh, teams, listeners, log) {
+            move || match Ledger::new(&conn, fresh, teams, listeners, log, time) {
                 Ok(ledger) => {
                     drop(tell.send(Ok(())));
                     writer.work(ledger);
@@ -365,14 +367,19 @@ impl Store for Sqlite {
         self.look(move |conn| handoff::doubts(conn, team_id, max, now)).await
     }
 
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<()> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(node, now);
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
+        let latest = {
+            let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            nodes.insert(node, now);
+            nodes.values().max().copied().unwrap_or(now)
+        };
         let kept = self.seen_at.load(Ordering::Relaxed);
         if now.0 - kept < SEEN_EVERY_MS {
-            return Ok(());
+            return Ok(latest);
         }
         self.seen_at.store(now.0, Ordering::Relaxed);
-        self.write(move |ledger| ledger.execute("UPDATE install SET seen_at = ?1", [now.0]).map(drop)).await
+        self.write(move |ledger| ledger.execute("UPDATE install SET seen_at = ?1", [now.0]).map(drop)).await?;
+        Ok(latest)
     }
 
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
@@ -566,6 +573,10 @@ impl Store for Sqlite {
     fn hear_events(&self, hearer: EventHearer) -> bool {
         self.listeners.event_hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
         true
+    }
+
+    fn keep_time(&self, keeper: Keeper) {
+        self.time.keep(keeper);
     }
 
     fn watch(&self, watcher: Watcher) -> bool {
