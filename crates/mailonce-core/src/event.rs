@@ -63,6 +63,8 @@ words! {
         MessageAnswered = "message.answered",
         /// A message was passed on.
         MessageForwarded = "message.forwarded",
+        /// What answered a message surely never left, and it waits for an answer again.
+        MessageReopened = "message.reopened",
         /// A message wants no answer any more.
         MessageSkipped = "message.skipped",
         /// A guard refused an answer.
@@ -100,6 +102,7 @@ impl Kind {
             Self::MessageReceived
             | Self::MessageAnswered
             | Self::MessageForwarded
+            | Self::MessageReopened
             | Self::MessageSkipped
             | Self::ReplyRefused => "message",
             Self::ThreadLeased | Self::ThreadCap => "thread",

@@ -62,9 +62,7 @@ impl Sent {
     /// One sentence that says what the answer means and what to do.
     pub fn next(&self) -> &'static str {
         match (self.first, self.state) {
-            _ if self.guard == Some(Guard::AlreadyAnswered) => {
-                "This message was already answered, by this email; do not answer it again."
-            }
+            _ if self.guard == Some(Guard::AlreadyAnswered) => next_of_answered(self.state),
             _ if self.payload_differs => {
                 "This wish was already accepted with other words; the first version stands, so do not send again."
             }
@@ -81,6 +79,19 @@ impl Sent {
             (true, _) => "Accepted; it will be sent once, so do not send it again.",
             (false, state) => next_of_replay(state),
         }
+    }
+}
+
+fn next_of_answered(state: EmailState) -> &'static str {
+    match state {
+        EmailState::Held => {
+            "This message already has an answer, which is held until a person decides; do not answer it again."
+        }
+        EmailState::Unknown => {
+            "This message was already answered, but nobody can tell whether that arrived; do not answer it again, \
+             resolve it."
+        }
+        _ => "This message was already answered or passed on like this, by this email; do not do it again.",
     }
 }
 

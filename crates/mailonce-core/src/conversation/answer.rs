@@ -11,7 +11,7 @@ use crate::{
     email::{Email, EmailState, Guard},
     event::{Kind, NewEvent},
     id::{EmailId, MessageId},
-    message::Message,
+    message::{Message, MessageState},
     mutant,
     port::store::{Bound, Wish},
     time::Time,
@@ -63,6 +63,30 @@ pub fn standing(earlier: Email, later: Email) -> Email {
 fn is_unsent(email: &Email) -> bool {
     matches!(email.state(), EmailState::Failed | EmailState::Cancelled)
         || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
+}
+
+/// The message whose turn may be another by what became of an email, or by its next version: when that is as good as
+/// unwritten now and was not before, or the other way round.
+pub fn turns(before: &Email, after: &Email) -> Option<MessageId> {
+    after.head.answers.filter(|_| is_unsent(before) != is_unsent(after))
+}
+
+/// Weighs what answered a message, each answer in the version that [`standing`] says; an answer that is long gone says
+/// nothing. A message whose answers all surely never left is open again, and no longer when one left after all.
+pub fn weigh(message: &mut Message, answers: &[Option<Email>], changed: EmailId, now: Time) -> Option<NewEvent> {
+    let unsent = |answer: &Option<Email>| answer.as_ref().is_some_and(is_unsent);
+    let left = |answer: &Option<Email>| answer.as_ref().is_some_and(|email| !is_unsent(email));
+    let kind = match message.state {
+        MessageState::Answered if !answers.is_empty() && answers.iter().all(unsent) => Kind::MessageReopened,
+        MessageState::Unanswered if answers.iter().any(left) => Kind::MessageAnswered,
+        _ => return None,
+    };
+    if mutant!("unsent-answer-stands") {
+        return None;
+    }
+    message.rev += 1;
+    message.state = if kind == Kind::MessageReopened { MessageState::Unanswered } else { MessageState::Answered };
+    Some(message.told(kind, json!({ "email": changed }), now))
 }
 
 /// The answer to an answer.

@@ -54,6 +54,11 @@ impl Turn {
         self.answers.iter().find(|(taken, _)| taken == slot).map(|(_, email)| *email)
     }
 
+    /// The emails that answered it, whatever their number.
+    pub fn replies(&self) -> impl Iterator<Item = EmailId> {
+        self.answers.iter().filter(|(slot, _)| matches!(slot, Slot::Reply(_))).map(|(_, email)| *email)
+    }
+
     /// Whether nothing was ever said about it.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -45,7 +45,15 @@ impl Judge<'_, '_> {
         let places: BTreeSet<(&str, &str)> = told.keys().chain(wanted.keys()).copied().collect();
         for place in places {
             let (is, must) = (told.get(&place).copied().unwrap_or(0), wanted.get(&place).copied().unwrap_or(0));
-            if is != must {
+            // One that was open again for a while may be told of again: its answer left after all.
+            let more = self
+                .view
+                .history
+                .events
+                .iter()
+                .filter(|event| event.kind == "message.reopened" && event.about == place.1);
+            let most = if place.0 == "message.answered" { must + more.count() } else { must };
+            if is < must || is > most {
                 self.break_rule(Rule::AnswerTold, place.1, format!("{is} times {} for {must}", place.0));
             }
         }
@@ -62,6 +70,9 @@ impl Judge<'_, '_> {
             let left = known.kind == "person" && message.state == "unanswered";
             if left && !asked(message) {
                 self.break_rule(Rule::Unattended, &message.id, "nobody answered it, skipped it or was asked");
+            }
+            if message.state == "answered" && self.is_open_again(&message.id) {
+                self.break_rule(Rule::Unattended, &message.id, "it counts as answered, by what surely never left");
             }
             if message.dead && !asked(message) {
                 self.break_rule(Rule::Unescalated, &message.id, "it was offered in vain and nobody was asked");

@@ -45,6 +45,8 @@ pub(super) struct Known<'a> {
     person: String,
     desk: Desk,
     open: bool,
+    /// Somebody said that it wants no answer.
+    skipped: bool,
     offers: usize,
     not_before: i64,
 }
@@ -164,7 +166,7 @@ impl<'a, 'v> Judge<'a, 'v> {
         // Each team counts for itself, and has one desk.
         let person = format!("{} {}", brought.inbox, plain(&brought.sender));
         let (kind, desk) = (brought.kind.as_str(), desk.clone());
-        let known = Known { thread, seq, kind, person, desk, open, offers: 0, not_before: i64::MIN };
+        let known = Known { thread, seq, kind, person, desk, open, skipped: false, offers: 0, not_before: i64::MIN };
         self.messages.insert(message, known);
     }
 
@@ -194,7 +196,7 @@ impl<'a, 'v> Judge<'a, 'v> {
         known.offers += 1;
         let (open, early, often) = (known.open, now < known.not_before, known.offers > OFFERS);
         known.not_before = i64::MIN;
-        if !open {
+        if !open && !self.is_open_again(message) {
             self.break_rule(Rule::OfferedSettled, message, "it was offered although nothing is left to do");
         }
         if early {
@@ -206,10 +208,20 @@ impl<'a, 'v> Judge<'a, 'v> {
     }
 
     fn acked(&mut self, message: &'a str) {
+        let again = self.is_open_again(message);
         let Some(known) = self.messages.get_mut(message) else { return };
-        if std::mem::take(&mut known.open) {
+        known.skipped |= known.open || again;
+        if std::mem::take(&mut known.open) || again {
             self.count_told("message.skipped", message);
         }
+    }
+
+    /// Whether it was answered and waits again: whatever answered it surely never left.
+    pub(super) fn is_open_again(&self, message: &str) -> bool {
+        let replies = || self.slots.iter().filter(|((of, slot), _)| *of == message && slot.starts_with("reply"));
+        let skipped = self.messages.get(message).is_none_or(|known| known.skipped);
+        let latest = |(_, emails): (_, &Vec<&str>)| emails.last().is_none_or(|email| self.is_unsent(email));
+        !skipped && replies().next().is_some() && replies().all(latest)
     }
 
     /// Why a lease forbids an answer, if it does.
@@ -286,6 +298,8 @@ impl<'a, 'v> Judge<'a, 'v> {
         let Some(known) = self.messages.get_mut(message) else { return };
         let (thread, person) = (known.thread, known.person.clone());
         known.open &= !answer.is_reply();
+        // Whoever answers it after all wants it answered.
+        known.skipped &= !answer.is_reply();
         let add = |times: &mut Vec<i64>| {
             times.retain(|at| now - *at < DAY_MS);
             times.push(now);

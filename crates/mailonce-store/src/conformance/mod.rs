@@ -421,6 +421,8 @@ macro_rules! engine {
                 each_wanted_follow_up_is_made_once
                 a_second_answer_sees_what_the_first_became
                 a_slot_is_free_again_when_its_answer_surely_never_left
+                a_message_is_open_again_when_its_answer_surely_never_left
+                a_message_stays_answered_while_one_of_its_answers_stands
                 a_slot_stays_taken_while_its_answer_may_have_left
                 a_held_answer_keeps_its_slot
                 another_version_keeps_the_slot

@@ -21,8 +21,8 @@ use super::{
     next_version, operation,
     post::{automatic, letter, open, own},
     talk::{
-        answer, answers, asks, before, came, forward, lease, leased, letter_in, letters_in, refused, reply,
-        the_message, the_thread, went,
+        answer, answers, asks, before, came, forward, lease, leased, letter_in, letters_in, next, refused, reply,
+        the_message, the_thread, wants, went,
     },
     the,
     work::{self, Job},
@@ -90,6 +90,50 @@ pub(super) async fn a_slot_is_free_again_when_its_answer_surely_never_left(store
     assert_eq!(the_message(&store, message.id).await.marks.turn.answers, [(Slot::Reply(0), third.id)]);
     assert_eq!(before(answer(&store, reply(&message), T0).await).0, third.id);
     assert_eq!(the_thread(&store, message.thread).await.about.emails, 3);
+}
+
+pub(super) async fn a_message_is_open_again_when_its_answer_surely_never_left(store: Ledger) {
+    let (inbox, message) = letter_in(&store).await;
+    let state = async || the_message(&store, message.id).await.state;
+    let first = went(answer(&store, reply(&message), T0).await);
+    assert_eq!(next(&store, wants(&inbox, &["a"]), T0).await, []);
+    let _gone = cancelled(&store, first.id, T0).await;
+    assert_eq!(state().await, MessageState::Unanswered);
+    let told = ["message.answered", "email.cancelled", "message.reopened"];
+    assert_eq!(kinds(&store).await[2..], told);
+    assert_eq!(next(&store, wants(&inbox, &["a"]), T0).await.len(), 1);
+
+    let wish = AnswerWish { lease: Some("a".into()), ..reply(&message) };
+    let job = marked(&store, wish).await;
+    assert_eq!(state().await, MessageState::Answered);
+    let (_, failed) = work::answer(&store, &job, Meaning::Refused, T0).await;
+    assert_eq!(state().await, MessageState::Unanswered);
+
+    let mut wish = next_version(&failed).wish(T0);
+    wish.head.answers = failed.head.answers;
+    let resent = store.resend(wish, None, T0).await.unwrap();
+    let Once::Done(Resend::First(second)) = resent else { panic!("{resent:?}") };
+    assert_eq!(state().await, MessageState::Answered, "its next version may leave");
+    let _gone = cancelled(&store, second.id, T0).await;
+    assert_eq!(state().await, MessageState::Unanswered);
+}
+
+pub(super) async fn a_message_stays_answered_while_one_of_its_answers_stands(store: Ledger) {
+    let (_inbox, messages) = letters_in(&store, 2).await;
+    let (message, other) = (&messages[0], &messages[1]);
+    let _first = went(answer(&store, reply(message), T0).await);
+    assert_eq!(capture(&store, 10, T0).await, 1);
+    let follow_up = went(answer(&store, AnswerWish { slot: Slot::Reply(1), ..reply(message) }, T0).await);
+    let passed_on = went(answer(&store, forward(message, "c@example.com"), T0).await);
+    for email in [follow_up, passed_on] {
+        let _gone = cancelled(&store, email.id, T0).await;
+    }
+    assert_eq!(the_message(&store, message.id).await.state, MessageState::Answered);
+
+    let passed_on = went(answer(&store, forward(other, "c@example.com"), T0).await);
+    let _gone = cancelled(&store, passed_on.id, T0).await;
+    assert_eq!(the_message(&store, other.id).await.state, MessageState::Unanswered);
+    assert!(!kinds(&store).await.contains(&"message.reopened"));
 }
 
 pub(super) async fn a_slot_stays_taken_while_its_answer_may_have_left(store: Ledger) {

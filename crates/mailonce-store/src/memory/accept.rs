@@ -136,6 +136,9 @@ impl World {
             let event = previous.mark_resent(email.id, now);
             self.save(previous, event);
         }
+        if let Resend::First(email) = &answer {
+            self.turn_over(previous, email, now);
+        }
         Once::Done(answer)
     }
 }

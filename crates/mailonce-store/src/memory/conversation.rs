@@ -94,6 +94,18 @@ impl World {
         Answered::First(email, ground.thread.clone())
     }
 
+    /// Whose turn the message is that an email answers, now that the email is another.
+    pub(super) fn turn_over(&mut self, before: &Email, after: &Email, now: Time) {
+        let Some(mut message) = answer::turns(before, after).and_then(|id| self.message(after.team, id)) else {
+            return;
+        };
+        let answers: Vec<_> = message.marks.turn.replies().map(|id| self.standing_version(after.team, id)).collect();
+        if let Some(event) = answer::weigh(&mut message, &answers, after.id, now) {
+            self.events.entry(after.team).or_default().push(event);
+            self.inbound.messages.insert(message.id, message);
+        }
+    }
+
     fn thread_of(&self, message: &Message, now: Time) -> Thread {
         self.talk.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::begun_by(message, now))
     }

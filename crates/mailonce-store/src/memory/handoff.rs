@@ -67,6 +67,7 @@ impl World {
         {
             return Acted::Email(Verdict::Unchanged, email);
         }
+        let before = email.clone();
         let mut effects = email.act(act, now);
         if mutant!("event-lost") {
             effects.events.clear();
@@ -85,6 +86,7 @@ impl World {
         if effects.changed {
             self.plan_sweep(&email, Time(i64::MIN));
             self.emails.insert(id, email.clone());
+            self.turn_over(&before, &email, now);
         }
         Acted::Email(effects.verdict, email)
     }

@@ -239,11 +239,14 @@ impl Memory {
         id: EmailId,
         rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, mailonce_core::email::Refusal>,
     ) -> Change {
-        let Some(mut email) = world.of_team(team, id) else { return Change::Missing };
+        let Some(before) = world.of_team(team, id) else { return Change::Missing };
+        let mut email = before.clone();
         match rule(&mut email) {
             Ok(event) => {
                 if let Some(event) = event.filter(|_| !mutant!("cancel-unsaved")) {
+                    let at = event.at;
                     world.save(&email, event);
+                    world.turn_over(&before, &email, at);
                     self.tell(&email);
                 }
                 Change::Email(email)

@@ -16,7 +16,7 @@ use super::{
     Ledger,
     accept::bound_in,
     careful::{load, load_more, lock_emails, lock_scopes, read_many},
-    conversation::likeness,
+    conversation::{likeness, turn_over},
     ground::{Ground, Scoped, scopes_of, scopes_of_wish},
     row::{Scope, read_emails},
     trouble::{Tried, Trouble},
@@ -76,7 +76,11 @@ impl Ledger {
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
         let mut ground = load(&tx, &scopes, &[(team, id)]).await?;
+        let before = ground.of_team(team, id);
         let answer = changed(&mut ground, (team, id), operation, now, rule);
+        if let (Some(before), Once::Done(Change::Email(email))) = (&before, &answer) {
+            turn_over(&tx, &mut ground, (before, email), self.time.of(now)).await?;
+        }
         self.settle(tx, &ground, 1).await?;
         Ok(answer)
     }
@@ -96,7 +100,11 @@ impl Ledger {
         let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
         load_more(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
         likeness::hold(&tx, &mut ground, std::iter::once(wish)).await?;
+        let before = ground.of_team(wish.team, previous);
         let answer = ground.resend(wish.clone(), operation, now);
+        if let (Some(before), Once::Done(Resend::First(email))) = (&before, &answer) {
+            turn_over(&tx, &mut ground, (before, email), now).await?;
+        }
         self.settle(tx, &ground, 1).await?;
         Ok(answer)
     }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::{
     Ledger,
     careful::{load, lock_emails, lock_scopes, read_many},
+    conversation::turn_over,
     ground::{Ground, Scoped},
     look::BODY,
     notices::notice::recover_held,
@@ -121,7 +122,11 @@ impl Ledger {
             Some(once) => !ask(&tx, KNOWN, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
             None => false,
         };
-        let answer = acted(&mut ground, scoped, act, known, operation, self.time.of(now));
+        let (before, now) = (ground.of_team(scoped.0, scoped.1), self.time.of(now));
+        let answer = acted(&mut ground, scoped, act, known, operation, now);
+        if let (Some(before), Once::Done(Acted::Email(_, email))) = (&before, &answer) {
+            turn_over(&tx, &mut ground, (before, email), now).await?;
+        }
         self.settle(tx, &ground, 1).await?;
         Ok(answer)
     }
@@ -170,7 +175,10 @@ impl Ledger {
         let mut ground = ground_of(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
         for ((scoped, number), holder) in left {
             let act = Act::Crash { number, holder };
-            if let Once::Done(Acted::Email(Verdict::Done, email)) = acted(&mut ground, scoped, &act, false, None, now) {
+            let before = ground.of_team(scoped.0, scoped.1);
+            let answer = acted(&mut ground, scoped, &act, false, None, now);
+            if let (Some(before), Once::Done(Acted::Email(Verdict::Done, email))) = (before, answer) {
+                turn_over(&tx, &mut ground, (&before, &email), now).await?;
                 recovered.count(&email, number);
             }
         }

@@ -388,5 +388,8 @@ fn next_version(
         ledger.emit(team, &event);
         ledger.note_changed(previous.clone());
     }
+    if let Resend::First(email) = &answer {
+        super::answer::turn_over(ledger, team, previous, email, now)?;
+    }
     Ok(Once::Done(answer))
 }

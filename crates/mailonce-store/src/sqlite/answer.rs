@@ -77,6 +77,19 @@ fn standing_version(ledger: &Ledger<'_>, (id, team): (TeamId, i64), first: Email
     Ok(Some(found))
 }
 
+/// Whose turn the message is that an email answers, now that the email is another. The email is written already.
+pub(super) fn turn_over(ledger: &mut Ledger<'_>, team: i64, before: &Email, after: &Email, now: Time) -> Result<()> {
+    let Some(id) = answer::turns(before, after) else { return Ok(()) };
+    let Some(mut message) = message::one(ledger.conn, after.team, team, id)? else { return Ok(()) };
+    let replies = message.marks.turn.replies().map(|id| standing_version(ledger, (after.team, team), id));
+    let answers = replies.collect::<Result<Vec<_>>>()?;
+    if let Some(event) = answer::weigh(&mut message, &answers, after.id, now) {
+        message::save(ledger, &message)?;
+        ledger.emit(team, &event);
+    }
+    Ok(())
+}
+
 /// When a person was answered.
 fn tally(ledger: &Ledger<'_>, team: i64, person: [u8; 16]) -> Result<Tally> {
     let mut statement = ledger.conn.prepare_cached(TALLY).map_err(told)?;

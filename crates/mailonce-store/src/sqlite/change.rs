@@ -13,7 +13,7 @@ use mailonce_core::{
 };
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{accept, handoff, ledger::Ledger, rows, schema::told};
+use super::{accept, answer, handoff, ledger::Ledger, rows, schema::told};
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
      WHERE email = ?2 AND team = ?1";
@@ -73,11 +73,14 @@ pub(super) fn change(
     rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, Refusal>,
 ) -> Result<Change> {
     let Some(number) = ledger.team_number(team) else { return Ok(Change::Missing) };
-    let Some(mut email) = rows::email_by_id(ledger.conn, team, number, id)? else { return Ok(Change::Missing) };
+    let Some(before) = rows::email_by_id(ledger.conn, team, number, id)? else { return Ok(Change::Missing) };
+    let mut email = before.clone();
     match rule(&mut email) {
         Ok(event) => {
             if let Some(event) = event {
+                let at = event.at;
                 save_and_tell(ledger, number, email.clone(), event)?;
+                answer::turn_over(ledger, number, &before, &email, at)?;
             }
             Ok(Change::Email(email))
         }

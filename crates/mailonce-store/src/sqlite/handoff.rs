@@ -10,7 +10,7 @@ use mailonce_core::{
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{accept, change, ledger::Ledger, rows, schema::told};
+use super::{accept, answer, change, ledger::Ledger, rows, schema::told};
 
 const DUE: &str = "SELECT team, email, number, state, recipients FROM handoffs \
      WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 AND transport = ?2 ORDER BY due_at, email, number";
@@ -127,7 +127,8 @@ fn act_once(ledger: &mut Ledger<'_>, team: TeamId, id: EmailId, act: &Act, now: 
         }
     }
     let mut email = before.clone();
-    let effects = email.act(act, ledger.time.of(now));
+    let now = ledger.time.of(now);
+    let effects = email.act(act, now);
     if let (Act::Mark { hold, wire: Some(wire) }, Verdict::Done) = (act, effects.verdict) {
         ledger.execute(SAVE_WIRE, params![bits, hold.transport, wire.as_ref()])?;
     }
@@ -135,6 +136,7 @@ fn act_once(ledger: &mut Ledger<'_>, team: TeamId, id: EmailId, act: &Act, now: 
     if effects.changed {
         save(ledger, number, &before, &email)?;
         ledger.note_changed(email.clone());
+        answer::turn_over(ledger, number, &before, &email, now)?;
     }
     Ok(Acted::Email(effects.verdict, email))
 }

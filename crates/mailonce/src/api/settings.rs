@@ -1,7 +1,7 @@
 //! How a team wants things done.
 
 use axum::{Json, extract::State, response::IntoResponse};
-use mailonce_core::{conversation::likeness::Mode, problem::Problem, team::Scope};
+use mailonce_core::{conversation::likeness::Mode, problem::Problem, team::Scope, time::show_span};
 use mailonce_engine::settings::{Notify, Settings, SettingsPatch};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -44,8 +44,8 @@ pub(super) struct NotifyBody {
 pub(super) struct SettingsBody {
     content_guard: ContentGuardBody,
     notify: Option<NotifyBody>,
-    /// Seconds after which a held email that nobody decided about is rejected; null: never.
-    held_expires_s: Option<i64>,
+    /// After how long a held email that nobody decided about is rejected, such as `24h`; null: never.
+    held_expires: Option<String>,
 }
 
 impl From<&Settings> for SettingsBody {
@@ -59,7 +59,7 @@ impl From<&Settings> for SettingsBody {
                 mcp: word(settings.mcp),
             },
             notify,
-            held_expires_s: settings.expire_ms.map(|ms| ms / 1000),
+            held_expires: settings.expire_ms.map(show_span),
         }
     }
 }

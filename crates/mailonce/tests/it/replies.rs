@@ -205,6 +205,29 @@ over_every_engine! {
         assert_eq!(held["state"], "held");
     }
 
+    async fn a_message_whose_answer_was_rejected_is_offered_again(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let patch = json!({ "caps": { "per_person": 1 } });
+        world.call(crate::call::patch(&format!("/v1/inboxes/{inbox}")).json(&patch)).await.is(200);
+        let first = world.hears(Letter::default()).await;
+        world.reply(&first, "one").await.is(202);
+        let message = world.hears(Letter { id: "2", ..Letter::default() }).await;
+        let held = world.reply(&message, "two").await.is(202);
+        assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("cap")));
+        let again = world.reply(&message, "two").await.is(200);
+        assert!(word(&again.body, "next").contains("held until a person decides"), "{}", again.text);
+        let next = async || world.post("/v1/inboxes/a@agents.test/next", &json!({})).await.is(200).rows();
+        assert_eq!(next().await, Vec::<Value>::new());
+        let asked = world.questions("reason=cap").await.remove(0);
+        world.decide(&asked, "reject").await.is(200);
+        let offered = next().await;
+        assert_eq!(offered.len(), 1);
+        assert_eq!(offered[0]["message"]["id"], message["id"]);
+        let told: Vec<Value> = world.events().await;
+        assert_eq!(told.iter().filter(|event| event["type"] == "message.reopened").count(), 1);
+    }
+
     async fn a_message_is_passed_on_once_to_the_same_people(world) {
         let world = world.with_inboxes().await;
         world.inbox("a").await;

@@ -87,6 +87,27 @@ async fn standing_version(
     }
 }
 
+/// Whose turn the message is that an email answers, now that the email is another. The ground holds the email as it is
+/// to be.
+pub(in crate::postgres) async fn turn_over(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    (before, after): (&Email, &Email),
+    now: Time,
+) -> Tried<()> {
+    let Some(id) = answer::turns(before, after) else { return Ok(()) };
+    let Some((mut message, _)) = hold(tx, after.team, id).await? else { return Ok(()) };
+    let mut answers = Vec::new();
+    for id in message.marks.turn.replies().collect::<Vec<_>>() {
+        answers.push(standing_version(tx, ground, after.team, id).await?);
+    }
+    if let Some(event) = answer::weigh(&mut message, &answers, after.id, now) {
+        ground.events.push((after.team, event));
+        ground.talk.messages.insert(message.id, message);
+    }
+    Ok(())
+}
+
 /// What the guards say, and what comes of it.
 fn judged(ground: &mut Ground, met: &mut answer::Ground, wish: &AnswerWish, now: Time) -> Answered {
     let team = wish.wish.team;

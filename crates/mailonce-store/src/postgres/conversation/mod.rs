@@ -18,6 +18,8 @@ pub(super) mod talk;
 mod thread;
 mod turn;
 
+pub(super) use answer::turn_over;
+
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
