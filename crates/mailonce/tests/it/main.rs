@@ -57,6 +57,7 @@ mod cli_talk;
 mod cli_tls;
 mod collect;
 mod content_guard;
+mod database;
 mod document;
 mod domains;
 mod dropped;
