@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc};
 use uuid::Uuid;
 
 use crate::{
+    call::CallMark,
     conversation::likeness::Likeness,
     digest::Digest,
     dispatch::{Act, Verdict},
@@ -366,6 +367,9 @@ pub struct SuppressedCall {
     pub channel: Channel,
     /// Why it made no email.
     pub reason: SuppressedReason,
+    /// What its caller calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallMark>,
 }
 
 crate::words::words! {

@@ -72,6 +72,7 @@ mod keys;
 mod leases;
 mod looking;
 mod loops;
+mod marks;
 mod meaning;
 mod mismatch;
 mod notices;
