@@ -8,6 +8,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     address::Address,
+    call::CallMark,
     digest::Digest,
     event::{Kind, NewEvent},
     handoff::{Attempt, AttemptAbout, Handoff, Outcome, State, Step},
@@ -185,6 +186,9 @@ pub struct EmailHead {
     /// The thread it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadId>,
+    /// What its caller calls the call that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallMark>,
 }
 
 impl EmailHead {
@@ -246,6 +250,8 @@ pub struct Email {
 /// What an event tells of its email.
 #[derive(Debug, Serialize)]
 pub struct EventData<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<&'a CallMark>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,7 +338,12 @@ impl Email {
 
     /// The event that tells of its acceptance.
     pub fn accepted_event(&self) -> NewEvent {
-        self.event(self.accepted_kind(), self.head.created_at)
+        self.event_with(self.accepted_kind(), self.head.created_at, &self.accepted_data())
+    }
+
+    /// The facts of that event, as JSON: it alone says which call it was.
+    pub fn accepted_data(&self) -> EventData<'_> {
+        EventData { call: self.head.call.as_ref(), ..self.event_data() }
     }
 
     /// Whether its acceptance is told as one that is held.
@@ -342,14 +353,19 @@ impl Email {
 
     /// An event about this email as it stands.
     pub fn event(&self, kind: Kind, at: Time) -> NewEvent {
+        self.event_with(kind, at, &self.event_data())
+    }
+
+    fn event_with(&self, kind: Kind, at: Time, data: &EventData<'_>) -> NewEvent {
         // Words in a struct are always JSON.
-        let data = serde_json::to_value(self.event_data()).unwrap_or_default();
+        let data = serde_json::to_value(data).unwrap_or_default();
         NewEvent { kind, at, about: self.id.0, rev: self.rev, data }
     }
 
     /// The facts of an event about this email as it stands, as JSON.
-    pub fn event_data(&self) -> EventData<'_> {
+    fn event_data(&self) -> EventData<'_> {
         EventData {
+            call: None,
             guard: self.guard.map(Guard::word),
             key: self.head.key.as_ref().map(KeyName::shown_as),
             state: self.state().word(),

@@ -15,6 +15,7 @@
 //! | [`conversation`] | one answer per message, one agent per thread, no loops; questions for a person |
 //! | [`filing`] | what a delivery goes through on its way to being a message |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
+//! | [`call`] | what a caller calls its own call |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
 //! | [`endpoint`], [`notice`] | who is told of events, and what is owed to them |
 //! | [`rule`] | what a team wants done with some mail |
@@ -24,6 +25,7 @@
 
 pub mod address;
 pub mod artifact;
+pub mod call;
 pub mod content;
 pub mod conversation;
 pub mod delivery;

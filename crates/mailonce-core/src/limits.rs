@@ -54,6 +54,8 @@ pub const PAGE_ROWS: usize = 100;
 pub const EVENT_ROWS: usize = 1000;
 /// Rows one listing may look at before it hands back a cursor, however few of them matched.
 pub const SCAN_ROWS: usize = 20_000;
+/// Characters of a caller's own id of a call.
+pub const CALL_ID_CHARS: usize = 256;
 /// Characters of a name, label or reason that a person gives.
 pub const WORDS_CHARS: usize = 500;
 /// Characters of a credential at least.

@@ -164,7 +164,7 @@ impl Engine {
                 Problem::new(Code::RateLimited, format!("try again in {seconds} s")).with("retry_after", seconds)
             );
         }
-        Ok(Caller { key: Arc::clone(&known.key), team: Arc::clone(&known.team), channel })
+        Ok(Caller { key: Arc::clone(&known.key), team: Arc::clone(&known.team), channel, call: None })
     }
 
     /// A fresh secret: `mo_` and 43 random letters, about 256 bits.

@@ -67,6 +67,7 @@ impl Engine {
         let by = (Some(caller.key.id), caller.channel);
         let mut wish = self.next_version(by, &detail.email, body.into(), envelopes, now);
         wish.head.reason = reason;
+        wish.head.call = caller.call.clone();
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {
                 self.ways.wake();
@@ -123,6 +124,8 @@ impl Engine {
         head.created_at = now;
         head.caller = by;
         head.channel = channel;
+        // The call that made the version before made that one alone.
+        head.call = None;
         let counted_on = head.intent.as_mut().and_then(|intent| {
             intent.version += 1;
             let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();

@@ -81,13 +81,14 @@ pub mod ways;
 mod wording;
 
 use mailonce_core::{
+    call::CallMark,
     email::Channel,
     id::IdMaker,
     key::InstallSecret,
     limits,
     port::{
         Chance, Clock,
-        store::{Operation, Store, StoreError},
+        store::{Operation, Store, StoreError, SuppressedCall, SuppressedReason},
     },
     problem::{Code, Problem},
     team::{ApiKey, Scope, Team},
@@ -123,6 +124,8 @@ pub struct Caller {
     pub team: Arc<Team>,
     /// The door.
     pub channel: Channel,
+    /// What the caller calls this call.
+    pub call: Option<CallMark>,
 }
 
 impl Caller {
@@ -132,6 +135,11 @@ impl Caller {
             return Ok(());
         }
         Err(Problem::new(Code::WrongScope, format!("this call needs the scope `{}`", scope.word())))
+    }
+
+    /// This call, when an earlier email is its answer.
+    fn suppressed(&self, reason: SuppressedReason, now: Time) -> SuppressedCall {
+        SuppressedCall { at: now, caller: Some(self.key.id), channel: self.channel, reason, call: self.call.clone() }
     }
 }
 

@@ -297,7 +297,12 @@ impl Engine {
         let teams = self.store.teams().await.map_err(|error| error.to_string())?;
         let team = teams.into_iter().find(|team| team.id == record.team).ok_or("the team is gone")?;
         let now = self.now();
-        let caller = Caller { key: Arc::new(nobody(record.team, now)), team: Arc::new(team), channel: Channel::Http };
+        let caller = Caller {
+            key: Arc::new(nobody(record.team, now)),
+            team: Arc::new(team),
+            channel: Channel::Http,
+            call: None,
+        };
         let mut wish = self.wish(&caller, &name(&caller, request, None), now);
         wish.head.caller = None;
         let _known = self.store.accept(wish, now).await.map_err(|error| error.to_string())?;

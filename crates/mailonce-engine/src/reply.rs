@@ -15,7 +15,7 @@ use mailonce_core::{
     key::Key,
     limits,
     message::{Message, Party},
-    port::store::{SuppressedCall, SuppressedReason},
+    port::store::SuppressedReason,
     problem::{Code, FieldError, Problem},
     team::Scope,
     time::Time,
@@ -386,8 +386,7 @@ impl Engine {
         };
         let reason = SuppressedReason::AlreadyAnswered;
         self.metrics.deduplicated(caller.channel, reason);
-        let call = SuppressedCall { at: now, caller: Some(caller.key.id), channel: caller.channel, reason };
-        let waiting = self.suppressions.note(caller.team.id, email.id, call);
+        let waiting = self.suppressions.note(caller.team.id, email.id, caller.suppressed(reason, now));
         let glimpse = Glimpse::from(&email);
         let differs = !differences(named, &glimpse).is_empty();
         let mut sent = self.sent(caller, &glimpse, false, differs, waiting);

@@ -8,7 +8,7 @@ use mailonce_core::{
     intent::Intent,
     key::{Key, KeyHash, KeyName},
     limits, mutant,
-    port::store::{Accept, AcceptBatch, BatchWish, Bound, Care, Operation, SuppressedCall, SuppressedReason, Wish},
+    port::store::{Accept, AcceptBatch, BatchWish, Bound, Care, Operation, SuppressedReason, Wish},
     problem::{Code, FieldError, Problem},
     time::Time,
     ttl::{self, Ttl},
@@ -227,8 +227,7 @@ impl Engine {
         };
         self.metrics.deduplicated(caller.channel, reason);
         self.metrics.hit_age(now.since(glimpse.head.created_at), glimpse.ttl_ms);
-        let call = SuppressedCall { at: now, caller: Some(caller.key.id), channel: caller.channel, reason };
-        let waiting = self.suppressions.note(caller.team.id, glimpse.id, call);
+        let waiting = self.suppressions.note(caller.team.id, glimpse.id, caller.suppressed(reason, now));
         if reason == SuppressedReason::Mismatch {
             return Err(mismatch(named.name.as_ref(), glimpse, &fields));
         }
@@ -284,6 +283,7 @@ impl Engine {
             reason: None,
             answers: named.answers,
             thread: None,
+            call: caller.call.clone(),
         };
         let transport = named.request.transport.clone().unwrap_or_else(|| {
             let order = self.ways.order(content, self.chance.number());

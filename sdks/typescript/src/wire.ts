@@ -139,6 +139,14 @@ export interface BatchError {
   message: string;
 }
 
+/** What a caller calls its own call: for correlation, it decides nothing. */
+export interface Call {
+  /** From `Mailonce-Call-Id`, or the `_meta` of a model's call. */
+  id?: string | null;
+  /** From `traceparent` (W3C Trace Context). */
+  traceparent?: string | null;
+}
+
 /** How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person. */
 export interface Caps {
   /** Answers in a thread within a day. */
@@ -187,6 +195,7 @@ export interface Email {
   /** The message it answers or passes on. */
   answers?: string | null;
   bcc?: string[];
+  call?: Call | null;
   cc?: string[];
   /** How many envelopes are in which state. */
   counts: Record<string, number>;
@@ -217,6 +226,7 @@ export interface EmailDetail {
   /** The message it answers or passes on. */
   answers?: string | null;
   bcc?: string[];
+  call?: Call | null;
   cc?: string[];
   /** How many envelopes are in which state. */
   counts: Record<string, number>;
@@ -952,6 +962,7 @@ export interface Shown {
 /** A call that was answered with an earlier email. */
 export interface Suppressed {
   at: string;
+  call?: Call | null;
   /** The id of the API key it came with. */
   caller?: string | null;
   channel: string;

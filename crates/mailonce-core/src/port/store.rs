@@ -12,6 +12,7 @@ use std::{
 use uuid::Uuid;
 
 use crate::{
+    call::CallMark,
     conversation::likeness::Likeness,
     digest::Digest,
     dispatch::{Act, Verdict},
@@ -369,6 +370,9 @@ pub struct SuppressedCall {
     pub channel: Channel,
     /// Why it made no email.
     pub reason: SuppressedReason,
+    /// What its caller calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallMark>,
 }
 
 crate::words::words! {

@@ -156,6 +156,7 @@ pub fn email(size: Size) -> Option<Email> {
         reason: None,
         answers: None,
         thread: None,
+        call: None,
     };
     let wish = Wish {
         id: EmailId(Uuid::from_u128(1)),

@@ -96,6 +96,7 @@ fn twice_in_doubt() -> Email {
             reason: None,
             answers: None,
             thread: None,
+            call: None,
         }),
         digest: Digest::of(&content.unwrap()),
         bind: 0,

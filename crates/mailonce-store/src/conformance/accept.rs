@@ -1,6 +1,6 @@
 //! Promises about accepting one wish.
 
-use mailonce_core::{email::EmailState, handoff::State, id::EmailId, port::store::EmailQuery, time::Time};
+use mailonce_core::{email::EmailState, event::Kind, handoff::State, id::EmailId, port::store::EmailQuery, time::Time};
 
 use super::{DAY, HOUR, Ledger, T0, TEAM, accept, accepted, capture, detail, events, keyed, keyless, replayed, the};
 
@@ -61,6 +61,23 @@ pub(super) async fn what_was_accepted_is_read_back_whole(store: Ledger) {
     );
     assert_eq!(found.body.as_deref(), Some(&*wish.body));
     assert_eq!((found.attempts, found.suppressed), (vec![], vec![]));
+}
+
+pub(super) async fn what_a_call_is_called_is_kept_and_told_with_the_acceptance(store: Ledger) {
+    let first = accepted(&store, &keyed("k").called("toolu_1"), T0).await;
+    let quiet = accepted(&store, &keyed("quiet"), T0).await;
+    capture(&store, 2, T0.plus(1)).await;
+
+    let found = replayed(&store, &keyed("k").called("toolu_2"), T0.plus(2)).await;
+
+    assert_eq!(found.head.call, keyed("k").called("toolu_1").wish(T0).head.call);
+    assert_eq!((found.id, &found.digest), (first.id, &first.digest));
+    assert_eq!(the(&store, quiet.id).await.head.call, None);
+    let told: Vec<_> = events(&store, TEAM).await.into_iter().map(|event| event.event).collect();
+    let calls: Vec<_> = told.iter().filter(|event| event.data.get("call").is_some()).collect();
+    assert_eq!(calls.len(), 1, "{told:?}");
+    assert_eq!((calls[0].kind, calls[0].about), (Kind::EmailAccepted, first.id.0));
+    assert_eq!(calls[0].data["call"], serde_json::json!({ "id": "toolu_1" }));
 }
 
 pub(super) async fn each_envelope_becomes_a_handoff_in_order(store: Ledger) {

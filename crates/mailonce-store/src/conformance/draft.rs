@@ -1,6 +1,7 @@
 //! Drafts: wishes in few words, and ids that are the same in every run.
 
 use mailonce_core::{
+    call::CallMark,
     content::{Content, RawContent},
     conversation::likeness::Likeness,
     digest::Digest,
@@ -59,6 +60,7 @@ pub(super) struct Draft {
     compared: bool,
     hold: Option<Guard>,
     flag: Option<Guard>,
+    call: Option<CallMark>,
 }
 
 /// A draft without a key.
@@ -79,6 +81,7 @@ pub(super) fn keyless() -> Draft {
         compared: false,
         hold: None,
         flag: None,
+        call: None,
     }
 }
 
@@ -170,6 +173,11 @@ impl Draft {
         Self { flag: Some(guard), ..self }
     }
 
+    /// Asked for by a call that its caller calls this.
+    pub(super) fn called(self, id: &str) -> Self {
+        Self { call: CallMark::of(Some(id.into()), None), ..self }
+    }
+
     /// The hash of its key. Only for a draft that has one.
     pub(super) fn hash(&self) -> KeyHash {
         self.name(&self.content()).unwrap().hash(self.team)
@@ -237,6 +245,7 @@ impl Draft {
             reason: self.resend_of.map(|_| "asked for".into()),
             answers: None,
             thread: None,
+            call: self.call.clone(),
         }
     }
 

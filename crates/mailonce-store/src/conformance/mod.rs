@@ -77,6 +77,7 @@ macro_rules! engine {
                 a_changed_replay_finds_the_first_and_its_digest
                 wishes_without_a_key_never_collide
                 what_was_accepted_is_read_back_whole
+                what_a_call_is_called_is_kept_and_told_with_the_acceptance
                 each_envelope_becomes_a_handoff_in_order
                 a_replay_shows_the_current_state
                 a_wish_for_later_is_scheduled

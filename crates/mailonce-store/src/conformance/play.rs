@@ -1,6 +1,7 @@
 //! Playing turns on two ledgers at once, and comparing them.
 
 use mailonce_core::{
+    call::CallMark,
     conversation::answer::Answered,
     dispatch::{Act, Hold, Verdict},
     email::{Channel, Email},
@@ -349,6 +350,7 @@ fn note(team: TeamId, email: EmailId, count: u8, now: Time) -> Suppressed {
         caller: None,
         channel: Channel::Http,
         reason: if i.is_multiple_of(2) { SuppressedReason::KeyReplay } else { SuppressedReason::Mismatch },
+        call: CallMark::of(i.is_multiple_of(3).then(|| format!("call {i}")), None),
     };
     let kept = count.saturating_sub(limits::SUPPRESSED_KEPT as u8);
     Suppressed { team, email, count: count.into(), latest: (kept..count).map(call).collect() }

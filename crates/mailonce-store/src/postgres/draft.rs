@@ -72,7 +72,7 @@ impl Draft {
 
     /// The same, told of as it was accepted.
     pub(super) fn of_accepted(email: Email, body: Arc<[u8]>) -> Tried<Self> {
-        let event = (email.accepted_kind(), email.head.created_at, write_json(&email.event_data())?);
+        let event = (email.accepted_kind(), email.head.created_at, write_json(&email.accepted_data())?);
         Self::told_by(email, body, event)
     }
 

@@ -45,7 +45,7 @@ impl Packed {
 
     /// Packs the event that tells of an email's acceptance, without making it first.
     pub(super) fn of_accepted(email: &Email) -> Self {
-        Self::parts(email.accepted_kind(), email.head.created_at, email.id.0, email.rev, &email.event_data())
+        Self::parts(email.accepted_kind(), email.head.created_at, email.id.0, email.rev, &email.accepted_data())
     }
 
     fn parts(kind: Kind, at: Time, about: Uuid, rev: u32, data: &impl Serialize) -> Self {

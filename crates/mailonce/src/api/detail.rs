@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     address::Mailbox,
+    call::CallMark,
     handoff::{Attempt, Evidence, Handoff, Outcome},
     time::Time,
 };
@@ -203,7 +204,7 @@ fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
 /// What happened, in order. Made from what the ledger holds, so it needs no table of its own.
 fn timeline(view: &EmailView) -> Vec<TimelineBody> {
     let email = &view.detail.email;
-    let mut facts = vec![(email.head.created_at, "accepted".to_owned())];
+    let mut facts = vec![(email.head.created_at, format!("accepted{}", called(email.head.call.as_ref())))];
     if let Some(guard) = email.guard {
         facts.push((email.head.created_at, format!("held by the guard {}", guard.word())));
     }
@@ -214,13 +215,19 @@ fn timeline(view: &EmailView) -> Vec<TimelineBody> {
         facts.push((fact.at, what));
     }
     for call in &view.detail.suppressed {
-        facts.push((call.at, format!("a repeat by {} was suppressed: {}", call.channel.word(), call.reason.word())));
+        let (door, reason, name) = (call.channel.word(), call.reason.word(), called(call.call.as_ref()));
+        facts.push((call.at, format!("a repeat by {door} was suppressed: {reason}{name}")));
     }
     if let Some(at) = email.settled_at {
         facts.push((at, format!("settled as {}", email.state().word())));
     }
     facts.sort_by_key(|(at, _)| *at);
     facts.into_iter().map(|(at, what)| TimelineBody { at: at.to_string(), what }).collect()
+}
+
+/// What the caller calls a call, behind what the call did.
+fn called(call: Option<&CallMark>) -> String {
+    call.and_then(|call| call.id.as_ref()).map(|id| format!(", call {id}")).unwrap_or_default()
 }
 
 /// An attempt is two facts: it began under a lease, and it was answered.

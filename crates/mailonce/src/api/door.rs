@@ -3,9 +3,10 @@
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, FromRequestParts, Request},
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
 };
 use mailonce_core::{
+    call::{self, CallMark},
     digest,
     email::Channel,
     key::{Key, KeyName},
@@ -34,7 +35,8 @@ impl FromRequestParts<App> for Door {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
         let credential = bearer(&parts.headers)
             .ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing"))?;
-        let caller = app.engine.authenticate(credential, channel(&parts.headers)).await?;
+        let mut caller = app.engine.authenticate(credential, channel(&parts.headers)).await?;
+        caller.call = call_mark(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
         Ok(Self { caller, key })
     }
@@ -70,6 +72,42 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Proble
     }
     let text = value.to_str().map_err(|_bytes| invalid("the key contains characters outside printable ASCII"))?;
     Key::parse(text).map(Some).map_err(|error| invalid(&error.to_string()))
+}
+
+/// What the caller calls this call. An id that cannot be kept is refused; a trace parent that breaks its standard is
+/// passed over, as the standard wants.
+pub(crate) fn call_mark(headers: &HeaderMap) -> Result<Option<CallMark>, Problem> {
+    let id = headers.get("mailonce-call-id").filter(|value| !value.is_empty()).map(call_id).transpose()?;
+    let trace = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(call::trace_of);
+    Ok(CallMark::of(id, trace.map(str::to_owned)))
+}
+
+/// Headers are plain letters, so anything else comes percent-encoded.
+fn call_id(value: &HeaderValue) -> Result<String, Problem> {
+    let plain = |text: &str| String::from_utf8(unescaped(text)).unwrap_or_else(|_not_utf8| text.to_owned());
+    let id = value.to_str().ok().map(plain).filter(|id| call::is_call_id(id));
+    id.ok_or_else(|| {
+        let most = limits::CALL_ID_CHARS;
+        let detail = format!("the Mailonce-Call-Id header is at most {most} characters without control characters");
+        Problem::field(Code::InvalidField, "Mailonce-Call-Id", detail)
+    })
+}
+
+/// A text without its percent-escapes; broken ones stay as they are.
+pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let raw = text.as_bytes();
+    let hex = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut at = 0;
+    while let Some(byte) = raw.get(at) {
+        let escaped = match raw.get(at + 1..at + 3) {
+            Some([high, low]) if *byte == b'%' => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        bytes.push(escaped.unwrap_or(*byte));
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    bytes
 }
 
 /// A body read within its limits, not yet understood.

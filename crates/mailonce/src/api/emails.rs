@@ -66,6 +66,7 @@ fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Res
 /// The same key again answers with the same email, whatever became of it.
 #[utoipa::path(post, path = "/v1/emails", tag = "emails", request_body = SendBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry"),
+        ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state, or with the current one after so many seconds (at most 60)")),
     responses((status = 202, description = "Accepted", body = SentBody), (status = 200, description = "Accepted before", body = SentBody)))]
 pub(super) async fn send(State(app): State<App>, door: Door, Prefers(wait): Prefers, body: RawBody) -> Answer {
@@ -116,6 +117,7 @@ fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
 /// All items are checked before any is accepted; `x-batch-validation: permissive` accepts the good ones.
 #[utoipa::path(post, path = "/v1/emails/batch", tag = "emails", request_body = Vec<SendBody>,
     params(("Idempotency-Key" = Option<String>, Header, description = "The name of this batch"),
+        ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
     responses((status = 202, description = "Accepted", body = BatchBody), (status = 200, description = "Accepted before", body = BatchBody)))]
 pub(super) async fn batch(State(app): State<App>, door: Door, headers: HeaderMap, body: RawBody) -> Answer {

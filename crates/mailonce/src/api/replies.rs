@@ -59,6 +59,7 @@ impl ReplyBody {
 /// A second answer to the same message is a duplicate, whatever its text: it is answered `200` with the first.
 #[utoipa::path(post, path = "/v1/messages/{id}/reply", tag = "conversations", request_body = ReplyBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry"),
+        ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state")),
     responses((status = 202, description = "Accepted, perhaps held", body = SentBody), (status = 200, description = "Answered before", body = SentBody),
         (status = 409, description = "Another agent has the thread, or a newer message is in it", body = super::problem::ProblemBody, content_type = "application/problem+json")))]

@@ -1,6 +1,7 @@
 //! The wire forms of requests and answers. The OpenAPI document is made from these types.
 
 use mailonce_core::{
+    call::CallMark,
     content::{Content, RawAttachment, RawContent, Scalar},
     email::{Email, Guard, OnUnknown},
     intent::Intent,
@@ -464,6 +465,9 @@ pub(crate) struct EmailBody {
     #[schema(value_type = BTreeMap<String, u32>)]
     counts: BTreeMap<&'static str, u32>,
     suppressed: u64,
+    /// What its caller calls the call that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<CallBody>,
 }
 
 impl EmailBody {
@@ -496,6 +500,7 @@ impl EmailBody {
             thread_id: email.head.thread.map(|id| id.to_string()),
             counts,
             suppressed: email.suppressed,
+            call: email.head.call.as_ref().map(CallBody::from),
         }
     }
 }
@@ -508,6 +513,23 @@ pub(crate) struct EmailPage {
     pub(crate) next_cursor: Option<String>,
 }
 
+/// What a caller calls its own call: for correlation, it decides nothing.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CallBody {
+    /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    /// From `traceparent` (W3C Trace Context).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+}
+
+impl From<&CallMark> for CallBody {
+    fn from(call: &CallMark) -> Self {
+        Self { id: call.id.clone(), traceparent: call.traceparent.clone() }
+    }
+}
+
 /// A call that was answered with an earlier email.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SuppressedBody {
@@ -517,6 +539,9 @@ pub(crate) struct SuppressedBody {
     channel: &'static str,
     /// `key_replay payload_differs mismatch already_answered`
     reason: &'static str,
+    /// What its caller calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<CallBody>,
 }
 
 impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedBody {
@@ -526,6 +551,7 @@ impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedBody {
             caller: call.caller.map(|id| id.to_string()),
             channel: call.channel.word(),
             reason: call.reason.word(),
+            call: call.call.as_ref().map(CallBody::from),
         }
     }
 }

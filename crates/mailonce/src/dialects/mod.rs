@@ -27,7 +27,7 @@ use std::marker::PhantomData;
 
 use crate::api::{
     App,
-    door::{RawBody, bearer, idempotency_key},
+    door::{RawBody, bearer, call_mark, idempotency_key},
 };
 
 /// Every dialect under its own path.
@@ -112,7 +112,8 @@ impl<C: Contract> FromRequestParts<App> for Visitor<C> {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal<C>> {
         let Some(credential) = C::credential(&parts.headers) else { return Err(Refusal::said(C::nobody())) };
-        let caller = app.engine.authenticate(credential, C::CHANNEL).await?;
+        let mut caller = app.engine.authenticate(credential, C::CHANNEL).await?;
+        caller.call = call_mark(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
         Ok(Self { caller, key, of: PhantomData })
     }

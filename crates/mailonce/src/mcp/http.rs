@@ -90,7 +90,7 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, Turned
     }
     let missing = || Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing");
     let credential = door::bearer(&parts.headers).ok_or_else(missing)?;
-    let caller = app.engine.authenticate(credential, Channel::Mcp).await?;
+    let mut caller = app.engine.authenticate(credential, Channel::Mcp).await?;
     check_accept(&parts.headers)?;
     door::check_media_type(&parts.headers)?;
     let body = door::read(body, MESSAGE_BYTES).await?;
@@ -102,6 +102,7 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, Turned
         }
     };
     let revision = revision::of(&request, &parts.headers).map_err(|fault| Turned::by(fault, request.id.clone()))?;
+    caller.call = revision::marked(&request.params, door::call_mark(&parts.headers)?);
     match answer(&Desk { app, caller: &caller }, revision, &request).await {
         Ok(result) => Ok(Json(message::result(&request.id, &result)).into_response()),
         Err(fault) if revision == Revision::Stateless => Err(Turned::by(fault, request.id)),

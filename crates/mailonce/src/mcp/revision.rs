@@ -2,6 +2,7 @@
 //! headers; the older ones agreed in a handshake that we need not remember, because their tools are the same.
 
 use axum::http::HeaderMap;
+use mailonce_core::call::{self, CallMark};
 use serde_json::{Map, Value, json};
 
 use super::message::{Fault, HEADER_MISMATCH, Request, UNSUPPORTED_VERSION};
@@ -21,6 +22,9 @@ pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 pub(super) const METHOD_HEADER: &str = "mcp-method";
 pub(super) const NAME_HEADER: &str = "mcp-name";
 
+/// Where clients put their own names for a call. They are kept beside what it did and never decide anything.
+const CALL_KEYS: [&str; 2] = ["claudecode/toolUseId", "dev.mailonce/call-id"];
+
 /// How a request is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Revision {
@@ -31,6 +35,17 @@ pub(super) enum Revision {
 /// What a request says about itself and its caller.
 pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get("_meta").and_then(Value::as_object)
+}
+
+/// What the caller calls this call: in the message itself, else in its headers. What cannot be kept is passed over,
+/// because a model cannot mend what its client says.
+pub(super) fn marked(params: &Map<String, Value>, told: Option<CallMark>) -> Option<CallMark> {
+    let meta = meta(params);
+    let word = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str);
+    let id = CALL_KEYS.iter().find_map(|key| word(key).filter(|id| call::is_call_id(id)));
+    let trace = word("traceparent").and_then(call::trace_of);
+    let told = told.unwrap_or_default();
+    CallMark::of(id.map(str::to_owned).or(told.id), trace.map(str::to_owned).or(told.traceparent))
 }
 
 fn mismatch(why: &str) -> Fault {

@@ -15,10 +15,12 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 use tempfile::TempDir;
-use tokio_postgres::{Client, NoTls};
 use tower::ServiceExt as _;
 
-use crate::call::{Answer, Call, get, post};
+use crate::{
+    call::{Answer, Call, get, post},
+    database::FreshDatabase,
+};
 
 /// 2026-11-15T10:00:00Z.
 const START: i64 = 1_794_736_800_000;
@@ -245,46 +247,6 @@ pub(crate) fn mail_with(more: Value) -> Value {
 /// A small email about something.
 pub(crate) fn about(entity: &str) -> Value {
     mail_with(json!({ "intent": { "type": "order.confirmation", "entity": entity } }))
-}
-
-/// A database of its own, dropped at the end.
-struct FreshDatabase {
-    admin: String,
-    name: String,
-    url: String,
-}
-
-impl FreshDatabase {
-    /// Makes one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable is a failure, not a skip.
-    async fn make() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let admin = std::env::var("MAILONCE_TEST_POSTGRES")
-            .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
-        let name = format!("mailonce_it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
-        let url = format!("{base}/{name}");
-        connect(&admin).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-        Self { admin, name, url }
-    }
-}
-
-impl Drop for FreshDatabase {
-    fn drop(&mut self) {
-        let (admin, name) = (self.admin.clone(), self.name.clone());
-        let dropped = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                connect(&admin).await.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
-            });
-        });
-        dropped.join().ok();
-    }
-}
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
 }
 
 /// A mail as the SMTP listener brings it.

@@ -178,6 +178,16 @@ class BatchError:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Call:
+    """What a caller calls its own call: for correlation, it decides nothing."""
+
+    id: str | None = None
+    """From `Mailonce-Call-Id`, or the `_meta` of a model's call."""
+    traceparent: str | None = None
+    """From `traceparent` (W3C Trace Context)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Caps:
     """How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person."""
 
@@ -251,6 +261,7 @@ class Email:
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
+    call: Call | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -295,6 +306,7 @@ class EmailDetail:
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
+    call: Call | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -1116,6 +1128,7 @@ class Suppressed:
     channel: str
     reason: str
     """`key_replay payload_differs mismatch already_answered`"""
+    call: Call | None = None
     caller: str | None = None
     """The id of the API key it came with."""
 

@@ -46,6 +46,7 @@ pub(super) fn email(envelopes: usize) -> Email {
         reason: None,
         answers: None,
         thread: None,
+        call: None,
     };
     let wish = Wish {
         id: EmailId(Uuid::from_u128(1)),

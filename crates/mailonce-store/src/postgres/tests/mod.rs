@@ -134,6 +134,7 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         reason: None,
         answers: None,
         thread: None,
+        call: None,
     };
     Wish {
         id: EmailId(id),

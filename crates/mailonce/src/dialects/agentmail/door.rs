@@ -11,14 +11,11 @@ use mailonce_engine::{Asked, Caller, Engine};
 use serde::de::DeserializeOwned;
 use std::{ops::Deref, sync::Arc};
 
-use super::{
-    AgentMail, ROOT,
-    query::{Query, unescaped},
-};
+use super::{AgentMail, ROOT, query::Query};
 use crate::{
     api::{
         App,
-        door::{RawBody, bearer, idempotency_key},
+        door::{RawBody, bearer, call_mark, idempotency_key, unescaped},
     },
     dialects::{Contract as _, Refusal},
 };
@@ -61,7 +58,8 @@ impl Call {
     /// Who calls comes first, then the body: nobody makes us read for nothing.
     pub(super) async fn read(app: App, request: Request) -> Result<Self, Refusal<AgentMail>> {
         let Some(credential) = bearer(request.headers()) else { return Err(Refusal::said(AgentMail::nobody())) };
-        let caller = app.engine.authenticate(credential, AgentMail::CHANNEL).await?;
+        let mut caller = app.engine.authenticate(credential, AgentMail::CHANNEL).await?;
+        caller.call = call_mark(request.headers())?;
         let key = idempotency_key(request.headers())?;
         let method = request.method().clone();
         let path = request.uri().path().trim_start_matches("/compat/agentmail").to_owned();

@@ -5,6 +5,8 @@ use mailonce_core::{
     time::Time,
 };
 
+use crate::api::door::unescaped;
+
 /// Rows of a page when nobody says.
 const USUAL: usize = 20;
 /// Rows of a page at the most.
@@ -95,20 +97,6 @@ pub(super) fn token(numbers: &[u128]) -> String {
         digits.iter().rev().collect::<String>()
     };
     numbers.iter().map(written).collect::<Vec<_>>().join("-")
-}
-
-/// A part of an address without its escapes; broken ones stay as they are.
-pub(super) fn unescaped(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let raw = text.as_bytes();
-    let mut at = 0;
-    while let Some(byte) = raw.get(at) {
-        let pair = raw.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
-        let escaped = pair.filter(|_| *byte == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        bytes.push(escaped.unwrap_or(*byte));
-        at += if escaped.is_some() { 3 } else { 1 };
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use mailonce_engine::Caller;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{Desk, members, message::Fault, revision};
+use super::{Desk, members, message::Fault};
 use crate::api::door;
 use said::Said;
 
@@ -33,11 +33,8 @@ type Told = Result<Said, Problem>;
 
 /// Names of inboxes that a question lists.
 const NAMED: usize = 10;
-/// Characters of a caller's own name for a call that are written down.
+/// Characters of a name that no tool has that are said back.
 const NOTED: usize = 128;
-
-/// Where callers put their own names for a call. They are written down beside it and never decide anything.
-const CALL_KEYS: [&str; 2] = ["claudecode/toolUseId", "dev.mailonce/call-id"];
 
 /// Calls a tool.
 pub(super) async fn call(desk: &Desk<'_>, params: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
@@ -62,7 +59,7 @@ pub(super) async fn call(desk: &Desk<'_>, params: &Map<String, Value>) -> Result
         _ => return Err(Fault::invalid_params(format!("Unknown tool: {}", noted(name)))),
     };
     let said = told.unwrap_or_else(Said::from);
-    note(desk.caller, name, &said, params);
+    note(desk.caller, name, &said);
     Ok(result(said))
 }
 
@@ -82,11 +79,10 @@ fn noted(text: &str) -> String {
 }
 
 /// Writes down which call of whom this was, so that a trace of the agent can be laid beside ours.
-fn note(caller: &Caller, tool: &str, said: &Said, params: &Map<String, Value>) {
-    let meta = revision::meta(params);
-    let word = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str).map(noted);
-    let call = CALL_KEYS.iter().find_map(|key| word(key));
-    let trace = word("traceparent");
+fn note(caller: &Caller, tool: &str, said: &Said) {
+    let mark = caller.call.as_ref();
+    let call = mark.and_then(|mark| mark.id.as_deref());
+    let trace = mark.and_then(|mark| mark.traceparent.as_deref());
     let (status, email) = (said.word("status"), said.word("email"));
     tracing::info!(tool, status, email, call, trace, api_key = %caller.key.id, "a model called a tool");
 }

@@ -1,0 +1,98 @@
+//! What a caller calls its own call: kept beside what the call did, so that an agent's trace can be laid beside ours.
+//!
+//! It decides nothing: it is no key, and no part of what a mail means.
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// Characters of a `traceparent` (W3C Trace Context, version 00).
+const TRACE_CHARS: usize = 55;
+
+/// The marks that a caller put on a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallMark {
+    /// The caller's own id of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Where the call stands in the caller's trace, as `traceparent` says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+impl CallMark {
+    /// The marks that can be kept; `None` when there is none.
+    pub fn of(id: Option<String>, traceparent: Option<String>) -> Option<Self> {
+        (id.is_some() || traceparent.is_some()).then_some(Self { id, traceparent })
+    }
+}
+
+/// Whether a text can stand as the id of a call: some characters, not too many, none of them a control.
+pub fn is_call_id(text: &str) -> bool {
+    !text.is_empty() && text.chars().count() <= limits::CALL_ID_CHARS && !text.chars().any(char::is_control)
+}
+
+/// What is kept of a `traceparent`. One that breaks the rules of its standard is to be passed over, as the standard
+/// says.
+pub fn trace_of(text: &str) -> Option<&str> {
+    let kept = text.get(..TRACE_CHARS)?;
+    let rest = &text[TRACE_CHARS..];
+    let mut parts = kept.split('-');
+    let mut part = |chars: usize| {
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        parts.next().filter(|part| part.len() == chars && part.bytes().all(hex))
+    };
+    let (version, trace, parent, _flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
+    let nothing = |part: &str| part.bytes().all(|byte| byte == b'0');
+    let whole = rest.is_empty() || (version != "00" && rest.starts_with('-'));
+    (whole && version != "ff" && !nothing(trace) && !nothing(parent)).then_some(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_calls_are_short_and_on_one_line() {
+        for (text, fits) in [
+            ("toolu_01", true),
+            ("call 1 of ünit", true),
+            ("", false),
+            ("a\nb", false),
+            ("a\u{7f}", false),
+            (&"x".repeat(limits::CALL_ID_CHARS), true),
+            (&"x".repeat(limits::CALL_ID_CHARS + 1), false),
+        ] {
+            assert_eq!(is_call_id(text), fits, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_parent_is_kept_as_its_standard_says() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(trace_of(good), Some(good));
+        let later = good.replacen("00", "cc", 1);
+        assert_eq!(trace_of(&format!("{later}-what-comes-later")), Some(later.as_str()));
+        for bad in [
+            "",
+            "00",
+            &good[1..],
+            &good.to_uppercase(),
+            &format!("{good}-more"),
+            &format!("{later}more"),
+            &good.replacen("00", "ff", 1),
+            &good.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32)),
+            &good.replace("b7ad6b7169203331", &"0".repeat(16)),
+            &good.replace('-', "_"),
+            &"é".repeat(TRACE_CHARS),
+        ] {
+            assert_eq!(trace_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_mark() {
+        assert_eq!(CallMark::of(None, None), None);
+        assert!(CallMark::of(Some("a".into()), None).is_some());
+    }
+}
