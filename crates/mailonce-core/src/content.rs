@@ -161,7 +161,7 @@ impl Content {
         let recipients = self.to.len() + self.cc.len() + self.bcc.len();
         if recipients > limits::RECIPIENTS {
             let text =
-                format!("to, cc and bcc name {recipients} recipients; at most {} fit one email", limits::RECIPIENTS);
+                format!("names {recipients} recipients with cc and bcc; at most {} fit one email", limits::RECIPIENTS);
             faults.push(FieldError::new("to", text));
         }
         if self.text.is_none() && self.html.is_none() && !faults.iter().any(|f| f.path == "text" || f.path == "html") {

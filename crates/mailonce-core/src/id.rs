@@ -78,6 +78,11 @@ pub fn ordered_bits(id: Uuid) -> i64 {
     (millis << 12) | counter
 }
 
+/// The least id that is made at an instant.
+pub fn first_at(at: crate::time::Time) -> Uuid {
+    Uuid::from_u128((at.0.clamp(0, (1 << 48) - 1) as u128) << 80)
+}
+
 /// The 62 unordered bits of a UUIDv7, which make it unguessable.
 pub fn tail_bits(id: Uuid) -> i64 {
     (id.as_u128() & 0x3fff_ffff_ffff_ffff) as i64

@@ -97,6 +97,12 @@ pub struct AboutDraft {
     /// Whether it was sent for good: it is a draft no more and says what it said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sent: bool,
+    /// The email of the turn before: it must be known not to go before anything else is made of the draft.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owed: Option<EmailId>,
+    /// Whether it was removed: nothing is made of it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
 }
 
 /// A draft as its team sees it.
@@ -135,6 +141,8 @@ impl AboutDraft {
             turn: 0,
             email: None,
             sent: false,
+            owed: None,
+            removed: false,
         }
     }
 
@@ -158,11 +166,11 @@ impl AboutDraft {
     }
 }
 
-fn view(record: &Record) -> Result<Draft, Problem> {
+pub(crate) fn view(record: &Record) -> Result<Draft, Problem> {
     Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, about: records::read(record)? })
 }
 
-fn missing(id: impl std::fmt::Display) -> Problem {
+pub(crate) fn missing(id: impl std::fmt::Display) -> Problem {
     Problem::new(Code::NotFound, format!("there is no draft {id}"))
 }
 
@@ -223,13 +231,6 @@ impl Engine {
             Once::Repeated(_) => Ok((self.draft(caller, seen.id).await?, true)),
             Once::Mismatch(bound) => Err(taken(&bound)),
         }
-    }
-
-    /// Removes a draft.
-    pub async fn remove_draft(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
-        caller.need(Scope::Send)?;
-        let removed = self.store.remove_record(caller.team.id, RecordKind::Draft, id).await.map_err(unavailable)?;
-        view(&removed.ok_or_else(|| missing(id))?)
     }
 
     /// The key of a wish that follows from something by its nature, such as the sending of a draft. Nobody can say it

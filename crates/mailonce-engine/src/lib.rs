@@ -24,6 +24,7 @@ mod diff;
 mod dispatch;
 pub mod domains;
 pub mod doubts;
+pub mod draft_turns;
 pub mod drafts;
 pub mod endpoints;
 pub mod escalations;
@@ -134,7 +135,8 @@ impl Caller {
         if self.key.may(scope) {
             return Ok(());
         }
-        Err(Problem::new(Code::WrongScope, format!("this call needs the scope `{}`", scope.word())))
+        let has: Vec<&str> = self.key.about.scopes.iter().map(|scope| scope.word()).collect();
+        Err(Problem::new(Code::WrongScope, format!("this call needs the scope `{}`", scope.word())).with("has", has))
     }
 
     /// This call, when an earlier email is its answer.

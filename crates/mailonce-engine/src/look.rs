@@ -4,13 +4,18 @@ use mailonce_core::{
     content::Content,
     email::Email,
     event::{Cursor, Event},
-    id::EmailId,
+    id::{EmailId, first_at},
     limits, mutant,
     port::store::{EmailDetail, EmailQuery, Page},
     problem::Problem,
+    time::Time,
 };
+use uuid::Uuid;
 
 use crate::{Caller, Engine, change::missing, pack, seen::Glimpse, tail::EventWish, unavailable, view};
+
+/// How far the times of an email and of its id may lie apart, in milliseconds.
+const AROUND_MS: i64 = 60_000;
 
 /// Everything about one email, unpacked.
 #[derive(Debug)]
@@ -39,6 +44,50 @@ impl Engine {
     /// Emails, newest first.
     pub async fn emails(&self, caller: &Caller, query: EmailQuery) -> Result<Page<Email>, Problem> {
         self.store.emails(caller.team.id, query).await.map_err(unavailable)
+    }
+
+    /// How many emails were accepted in a span of time.
+    pub async fn count_emails(
+        &self,
+        caller: &Caller,
+        since: Option<Time>,
+        until: Option<Time>,
+    ) -> Result<u64, Problem> {
+        let id = |at: Time| EmailId(first_at(at));
+        // An id follows its email's time, but not to the millisecond: close to either end each email is looked at.
+        let from = since.map_or(EmailId(Uuid::nil()), |at| id(at.plus(AROUND_MS)));
+        let to = until.map_or(EmailId(Uuid::max()), |at| id(at.plus(-AROUND_MS)));
+        let query = EmailQuery { since, until, ..EmailQuery::default() };
+        let Some((since, until)) = since.zip(until).filter(|_| from >= to) else {
+            let mut count = self.store.count_emails(caller.team.id, from, to).await.map_err(unavailable)?;
+            if let Some(since) = since {
+                count += self.count_between(caller, (id(since.plus(-AROUND_MS)), from), query.clone()).await?;
+            }
+            if let Some(until) = until {
+                count += self.count_between(caller, (to, id(until.plus(AROUND_MS))), query).await?;
+            }
+            return Ok(count);
+        };
+        self.count_between(caller, (id(since.plus(-AROUND_MS)), id(until.plus(AROUND_MS))), query).await
+    }
+
+    /// How many emails match a query, one by one, of those with ids in a range.
+    async fn count_between(
+        &self,
+        caller: &Caller,
+        (from, to): (EmailId, EmailId),
+        mut query: EmailQuery,
+    ) -> Result<u64, Problem> {
+        (query.before, query.limit) = (Some(to), limits::PAGE_ROWS);
+        let mut count = 0;
+        loop {
+            let page = self.emails(caller, query.clone()).await?;
+            count += page.rows.iter().filter(|email| email.id >= from).count() as u64;
+            query.before = page.next.filter(|next| *next > from);
+            if query.before.is_none() {
+                return Ok(count);
+            }
+        }
     }
 
     /// The Message-ID of an email, with angle brackets.

@@ -610,6 +610,8 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>>;
     /// Emails, newest first.
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>>;
+    /// How many emails there are whose ids are in a range: not before the first, and before the second.
+    async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64>;
     /// Emails that are held or whose outcome is unknown, whosever they are, in the order of team and id, after one of
     /// them.
     async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>>;

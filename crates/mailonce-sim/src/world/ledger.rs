@@ -174,6 +174,7 @@ ledger! {
         fn email(team: TeamId, id: EmailId) -> Option<Email>;
         fn email_detail(team: TeamId, id: EmailId) -> Option<EmailDetail>;
         fn emails(team: TeamId, query: EmailQuery) -> Page<Email>;
+        fn count_emails(team: TeamId, from: EmailId, to: EmailId) -> u64;
         fn stuck(after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email>;
         fn events(team: TeamId, after: u64, limit: usize) -> Vec<Event>;
         fn key(team: TeamId, key: KeyHash, now: Time) -> Option<KeyView>;

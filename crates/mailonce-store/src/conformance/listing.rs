@@ -44,6 +44,18 @@ pub(super) async fn pages_cover_everything_once(store: Ledger) {
     }
 }
 
+pub(super) async fn emails_are_counted_by_their_ids(store: Ledger) {
+    let emails = several(&store, 5).await;
+    let (first, last) = (EmailId(uuid::Uuid::nil()), EmailId(uuid::Uuid::max()));
+    let count = async |team, from, to| store.count_emails(team, from, to).await.unwrap();
+
+    assert_eq!(count(TEAM, first, last).await, 5);
+    assert_eq!(count(TEAM, emails[1].id, last).await, 4);
+    assert_eq!(count(TEAM, emails[1].id, emails[3].id).await, 2);
+    assert_eq!(count(TEAM, emails[3].id, emails[1].id).await, 0);
+    assert_eq!(count(OTHER, first, last).await, 0);
+}
+
 pub(super) async fn a_page_holds_at_most_its_limit(store: Ledger) {
     let emails = several(&store, 5).await;
 

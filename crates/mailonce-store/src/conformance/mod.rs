@@ -201,6 +201,7 @@ macro_rules! engine {
             ]
             listing [
                 emails_are_listed_newest_first
+                emails_are_counted_by_their_ids
                 pages_cover_everything_once
                 a_page_holds_at_most_its_limit
                 pages_stand_still_while_emails_come

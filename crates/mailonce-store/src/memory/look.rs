@@ -34,6 +34,12 @@ impl World {
         page
     }
 
+    /// How many emails of a team have ids in a range.
+    pub(super) fn count(&self, team: TeamId, from: EmailId, to: EmailId) -> u64 {
+        let within = |email: &&Email| email.team == team && from <= email.id && email.id < to;
+        self.emails.values().filter(within).count() as u64
+    }
+
     /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
     fn list_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> Page<Email> {
         let email = match self.keys.get(&(team, key)).and_then(|row| row.target.as_ref()) {

@@ -441,6 +441,10 @@ impl Store for Memory {
         Ok(self.world().list(team, &query))
     }
 
+    async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
+        Ok(self.world().count(team, from, to))
+    }
+
     async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
         Ok(self.world().stuck(after, limit))
     }

@@ -49,6 +49,8 @@ const OLDER: &str = concat!(
     " ORDER BY e.id DESC, h.number"
 );
 
+const COUNT: &str = "SELECT count(*) FROM emails WHERE team = $1 AND id >= $2 AND id < $3";
+
 const STUCK: &str = concat!(
     "SELECT ",
     email_columns!(),
@@ -177,6 +179,14 @@ impl Ledger {
             }
             before = page.next;
         }
+    }
+
+    /// How many emails of a team have ids in a range.
+    pub(super) async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Tried<u64> {
+        let client = self.link.client().await?;
+        let rows = ask(&client, COUNT, &[&team.0, &from.0, &to.0]).await?;
+        let count: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+        Ok(count as u64)
     }
 
     /// A key names one email at most: the one it is bound to now, or was last, until it is swept.

@@ -291,6 +291,10 @@ impl Store for Postgres {
         told(insist!(self.ledger.emails(team, &query)))
     }
 
+    async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
+        told(insist!(self.ledger.count_emails(team, from, to)))
+    }
+
     async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
         told(insist!(self.ledger.stuck(after, limit)))
     }

@@ -19,6 +19,7 @@ use super::{
 };
 
 const ALL: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
+const COUNT: &str = "SELECT count(DISTINCT email) FROM handoffs WHERE team = ?1 AND email >= ?2 AND email < ?3";
 /// Says what `handoffs_rare` says, in the same words, so that SQLite sees that the index has every row it needs.
 const RARE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 \
      AND (state = 'held' OR state = 'unknown' OR state = 'failed' OR state = 'bounced' OR state = 'complained' \
@@ -65,6 +66,13 @@ pub(super) fn list(
     let asked = params![number, before, limits::SCAN_ROWS as i64 + 1];
     let bits = statement.query_map(asked, |row| row.get(0)).map_err(told)?;
     page_of(conn, team, number, bits, query)
+}
+
+/// How many emails of a team have ids in a range.
+pub(super) fn count(conn: &Connection, number: i64, from: EmailId, to: EmailId) -> Result<u64> {
+    let asked = params![number, ordered_bits(from.0), ordered_bits(to.0)];
+    let mut statement = conn.prepare_cached(COUNT).map_err(told)?;
+    statement.query_row(asked, |row| row.get::<_, i64>(0)).map(|count| count as u64).map_err(told)
 }
 
 /// How far the order of ids and that of times may differ, in milliseconds: an email gets its id a moment after its time.

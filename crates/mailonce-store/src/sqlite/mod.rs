@@ -425,6 +425,11 @@ impl Store for Sqlite {
         self.look(move |conn| look::list(conn, &fresh, (team, number), &query)).await
     }
 
+    async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
+        let Some(number) = self.number(team) else { return Ok(0) };
+        self.look(move |conn| look::count(conn, number, from, to)).await
+    }
+
     async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
         self.look(move |conn| look::stuck(conn, after, limit)).await
     }

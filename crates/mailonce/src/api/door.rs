@@ -45,9 +45,14 @@ impl FromRequestParts<App> for Door {
 impl Door {
     /// What a call that is not a send asks for, if it brought a key.
     pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
-        let key = self.key.clone()?;
-        Some(Asked { name: KeyName::Given(key), digest: digest::of_operation(operation, path, body) })
+        asked(self.key.as_ref(), operation, path, body)
     }
+}
+
+/// What a call that is not a send asks for, if it brought a key.
+pub(crate) fn asked(key: Option<&Key>, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
+    let name = KeyName::Given(key?.clone());
+    Some(Asked { name, digest: digest::of_operation(operation, path, body) })
 }
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -211,12 +216,36 @@ fn fault(path: String, error: &serde_json::Error) -> Problem {
     }
     let path = if text.starts_with("missing field") { join(&path, &named(&text).unwrap_or_default()) } else { path };
     let place = text.find(" at line").unwrap_or(text.len());
-    let detail = text.get(..place).unwrap_or(&text).to_owned();
+    let detail = in_words(text.get(..place).unwrap_or(&text));
     if path.is_empty() {
         Problem::new(Code::InvalidType, detail)
     } else {
         Problem::field(Code::InvalidType, path, detail)
     }
+}
+
+/// What is wrong with a value, without the names that types have in here.
+fn in_words(text: &str) -> String {
+    if text.starts_with("data did not match") {
+        return "is of no type that can be read here".to_owned();
+    }
+    let (found, expected) = text.split_once(", expected ").unwrap_or((text, ""));
+    let found = match found {
+        "invalid type: map" => "invalid type: an object",
+        "invalid type: sequence" => "invalid type: a list",
+        other => other,
+    };
+    let first = expected.split(' ').next().unwrap_or_default();
+    let expected = match expected {
+        "" => return found.to_owned(),
+        "a sequence" => "a list",
+        "a map" | "unit" => "an object",
+        _ if first == "struct" || expected.starts_with("tuple struct") => "an object",
+        "u8" => "a number from 0 to 255",
+        "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => "a whole number",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 fn join(path: &str, name: &str) -> String {

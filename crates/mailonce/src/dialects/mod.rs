@@ -16,8 +16,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
-    email::Channel,
-    key::{Key, KeyName},
+    email::{Channel, EmailState, Guard},
+    key::Key,
     port::wording::{Telling, Worded, Wording},
     problem::{Code, Problem},
 };
@@ -27,7 +27,7 @@ use std::marker::PhantomData;
 
 use crate::api::{
     App,
-    door::{RawBody, bearer, call_mark, idempotency_key},
+    door::{self, RawBody, bearer, call_mark, idempotency_key},
 };
 
 /// Every dialect under its own path.
@@ -122,8 +122,7 @@ impl<C: Contract> FromRequestParts<App> for Visitor<C> {
 impl<C> Visitor<C> {
     /// What a call that is not a send asks for, if it brought a key.
     pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
-        let key = self.key.clone()?;
-        Some(Asked { name: KeyName::Given(key), digest: mailonce_core::digest::of_operation(operation, path, body) })
+        door::asked(self.key.as_ref(), operation, path, body)
     }
 }
 
@@ -188,11 +187,37 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     (status, axum::Json(body)).into_response()
 }
 
+/// A message is answered once: other words for it are not sent, and that is said.
+pub(crate) fn stands(sent: Sent) -> Result<Sent, Problem> {
+    if sent.guard == Some(Guard::AlreadyAnswered) && sent.payload_differs {
+        let detail = format!("this message was already answered by {}, with other words", sent.message_id);
+        return Err(Problem::new(Code::AlreadyAnswered, detail));
+    }
+    Ok(sent)
+}
+
+/// Why an answer to a send must not look like a success: nobody can tell whether the mail arrived.
+pub(crate) fn doubt(sent: &Sent) -> Option<Problem> {
+    let detail = format!(
+        "this mail was accepted before as {}, and nobody can tell whether it arrived; do not send it again, read it until its state is known",
+        sent.id
+    );
+    (sent.state == EmailState::Unknown).then(|| Problem::new(Code::UseResolve, detail))
+}
+
+/// What the caller of a send is told.
+pub(crate) fn told<C: Contract>(sent: &Sent, answer: impl FnOnce() -> Response) -> Response {
+    with_news([sent], doubt(sent).map_or_else(answer, |problem| C::refused(&problem)))
+}
+
 /// An answer to a send, with what the dialect has no place for in headers that its SDK passes over.
 pub(crate) fn with_news<'a>(sent: impl IntoIterator<Item = &'a Sent>, mut response: Response) -> Response {
     let sent: Vec<&Sent> = sent.into_iter().collect();
+    if sent.is_empty() {
+        return response;
+    }
     let headers = response.headers_mut();
-    if !sent.is_empty() && sent.iter().all(|one| !one.first) {
+    if sent.iter().all(|one| !one.first) {
         headers.insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
     }
     let states: Vec<&str> = sent.iter().map(|one| one.state.word()).collect();

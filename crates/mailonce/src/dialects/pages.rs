@@ -20,9 +20,9 @@ pub(super) const FEW: usize = 1_000;
 /// Which page, as it was asked for.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Query {
-    limit: Option<String>,
-    after: Option<String>,
-    before: Option<String>,
+    pub(super) limit: Option<String>,
+    pub(super) after: Option<String>,
+    pub(super) before: Option<String>,
 }
 
 /// Where a page lies.

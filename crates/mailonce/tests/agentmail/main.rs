@@ -8,6 +8,8 @@
 #[path = "../it/binary.rs"]
 #[expect(dead_code, reason = "other tests ask it for more")]
 mod binary;
+mod drafts;
+mod lists;
 #[path = "../it/packages.rs"]
 mod packages;
 mod wire;

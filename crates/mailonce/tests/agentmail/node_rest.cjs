@@ -44,7 +44,7 @@ async function drafts(inbox) {
   const moved = await drafts.update(inbox.inboxId, later.draftId, { sendAt: new Date(at.getTime() + 1000) });
   is(moved.sendAt.getTime(), at.getTime() + 1000);
   await drafts.update(inbox.inboxId, later.draftId, { text: "Later, reworded" });
-  is((await mails("max@example.com")).map((one) => one.state).sort(), ["cancelled", "scheduled"]);
+  is((await mails("max@example.com")).map((one) => one.state).sort(), ["cancelled", "cancelled", "scheduled"]);
   await drafts.delete(inbox.inboxId, later.draftId);
   is(new Set((await mails("max@example.com")).map((one) => one.state)), new Set(["cancelled"]));
   await fails(drafts.get(inbox.inboxId, later.draftId), AgentMail.NotFoundError, 404);

@@ -85,6 +85,11 @@ def received(inbox):
     w.same(len(w.mails("vic@x.test")), 1)
     passed = messages.forward(inbox.inbox_id, name, to="wes@example.com", text="Look.", idempotency_key="python-forward")
     w.same(messages.get(inbox.inbox_id, passed.message_id).subject, "Fwd: A question")
+    # What it would cut off or mistake in a path is listed under an id that it does not.
+    for number, odd in enumerate(["<a?b@x.test>", "<a#b@x.test>", "<a%41b@x.test>", "<a/../b@x.test>"]):
+        w.arrives("odd@x.test", inbox.inbox_id, odd, f"Odd {number}", "")
+        found = w.until("the odd mail", lambda: messages.list(inbox.inbox_id, subject=[f"Odd {number}"]).messages)[0]
+        w.same(messages.get(inbox.inbox_id, found.message_id).subject, f"Odd {number}")
     w.arrives("xia@x.test", inbox.inbox_id, "<all-py@x.test>", "To all", "Cc: yan@x.test\r\n")
     w.until("the second", lambda: messages.list(inbox.inbox_id, subject=["To all"]).count)
     everybody = messages.reply_all(inbox.inbox_id, "<all-py@x.test>", text="All of you.")

@@ -12,18 +12,24 @@ use crate::{
     smtp,
 };
 
-const INBOX: &str = "/compat/agentmail/v0/inboxes/agent@mailonce.test";
+pub(crate) const INBOX: &str = "/compat/agentmail/v0/inboxes/agent@mailonce.test";
 
 /// One call with a credential.
-async fn call(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+pub(crate) async fn call(
+    server: &Server,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, Value) {
     let bearer = format!("bearer {}", server.api_key);
     let mut all = vec![("AUTHORIZATION", bearer.as_str())];
     all.extend(headers);
     server.call(method, path, &all, body).await
 }
 
-/// A mail comes from outside.
-async fn arrives(server: &Server, message_id: &str, subject: &str) {
+/// A mail is handed over from outside.
+pub(crate) async fn delivers(server: &Server, message_id: &str, subject: &str) {
     let mut stream = TcpStream::connect(smtp(server)).await.unwrap();
     let mail = format!(
         "From: ann@x.test\r\nTo: agent@mailonce.test\r\nSubject: {subject}\r\nMessage-ID: {message_id}\r\n\r\nHello.\r\n."
@@ -35,6 +41,11 @@ async fn arrives(server: &Server, message_id: &str, subject: &str) {
         let octets = stream.read(&mut buffer).await.unwrap();
         assert!(matches!(buffer[..octets].first(), Some(b'2' | b'3')), "{}", String::from_utf8_lossy(&buffer));
     }
+}
+
+/// A mail comes from outside.
+pub(crate) async fn arrives(server: &Server, message_id: &str, subject: &str) {
+    delivers(server, message_id, subject).await;
     for _ in 0..100 {
         let (_, page) = call(server, "GET", &format!("{INBOX}/messages"), &[], "").await;
         if page["messages"].as_array().unwrap().iter().any(|one| one["message_id"] == message_id) {
@@ -96,6 +107,11 @@ async fn a_send_that_does_not_go_is_never_a_success() {
     for _ in 0..100 {
         let (_, message) = call(&server, "GET", &path, &[], "").await;
         if message["labels"] == json!(["unknown"]) {
+            // Nor is a repeat told as one, though the first call could not know.
+            let again = mail("unknown@sandbox.mailonce.test");
+            let (status, body) = call(&server, "POST", &send, &[("Idempotency-Key", "doubt")], &again).await;
+            assert_eq!((status, &body["state"]), (403, &json!("unknown")), "{body}");
+            assert_eq!(body["message_id"], first["message_id"]);
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

@@ -14,6 +14,8 @@ mod binary;
 #[path = "../it/call.rs"]
 mod call;
 mod crate_sdk;
+#[path = "../it/database.rs"]
+mod database;
 #[path = "../it/packages.rs"]
 mod packages;
 mod prove;

@@ -251,7 +251,8 @@ async fn a_key_that_may_only_send_reads_nothing() {
         assert_eq!(error(&answer, 401, "restricted_api_key"), "This API key is restricted to only send emails.");
     }
     let read = world.api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
-    error(&world.call(post(&resend("/emails")).by(&read).json(&mail())).await, 401, "restricted_api_key");
+    let told = error(&world.call(post(&resend("/emails")).by(&read).json(&mail())).await, 401, "restricted_api_key");
+    assert_eq!(told, "This API key is restricted: this call needs the scope `send`.");
     envelope(&world.call(post(&usesend("/emails")).by(&read).json(&mail())).await, 403, "FORBIDDEN");
     envelope(&world.call(patch(&usesend("/emails/x")).by(&read).json(&json!({}))).await, 403, "FORBIDDEN");
 }
@@ -286,4 +287,67 @@ async fn links_to_bytes_open_for_an_hour_and_for_nobody_who_made_one_up() {
     let read = world.api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
     let plain = world.call(get(&path).by(&read)).await.is(200).body;
     assert_eq!((&plain["raw"], &plain["html"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn usesend_counts_every_page() {
+    for world in [World::memory().await, World::sqlite().await] {
+        for n in 0..7 {
+            world.call(post(&usesend("/emails")).json(&mail_with(json!({ "subject": format!("{n}") })))).await.is(200);
+            world.pass(HOUR);
+        }
+        for (query, rows, count) in [
+            ("", 7, 7),
+            ("?limit=3", 3, 7),
+            ("?limit=3&page=3", 1, 7),
+            ("?limit=3&page=9", 0, 7),
+            ("?startDate=2026-11-15T12:00:00Z", 5, 5),
+            ("?endDate=2026-11-15T12:00:00Z&limit=1", 1, 2),
+            ("?startDate=2026-11-15T11:00:00Z&endDate=2026-11-15T13:00:00Z&limit=1&page=2", 1, 2),
+            ("?startDate=2026-11-15T11:00:00Z&endDate=2026-11-15T11:00:00.001Z", 1, 1),
+            ("?startDate=2026-11-15T11:00:00.001Z&endDate=2026-11-15T11:59:59Z", 0, 0),
+        ] {
+            let page = world.get(&usesend(&format!("/emails{query}"))).await.is(200).body;
+            assert_eq!((page["data"].as_array().unwrap().len(), &page["count"]), (rows, &json!(count)), "{query}");
+        }
+    }
+    let world = World::memory().await;
+    let told = envelope(&world.get(&usesend("/emails?domainId=3")).await, 400, "BAD_REQUEST");
+    assert_eq!(told, "domainId is not available here; leave it out");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
+    let world = World::memory().await;
+    for (body, told) in [
+        (json!(7), "invalid type: integer `7`, expected an object"),
+        (
+            json!({ "to": 7 }),
+            "Invalid `to` field: invalid type: integer `7`, expected an address or a list of addresses",
+        ),
+        (mail_with(json!({ "text": {} })), "Invalid `text` field: invalid type: an object, expected a string"),
+        (
+            mail_with(json!({ "attachments": "x" })),
+            "Invalid `attachments` field: invalid type: string \"x\", expected a list",
+        ),
+        (
+            mail_with(json!({ "to": vec!["a@example.com"; 51] })),
+            "The `to` field names 51 recipients with cc and bcc; at most 50 fit one email.",
+        ),
+        (mail_with(json!({ "headers": { "Date": "x" } })), "The `headers` field"),
+    ] {
+        let answer = world.call(post(&resend("/emails")).json(&body)).await;
+        let said = answer.body["message"].as_str().unwrap();
+        assert!(said.starts_with(told) && !said.contains("struct"), "{said}");
+    }
+    for (body, told) in [
+        (json!(7), "invalid type: integer `7`, expected an object"),
+        (mail_with(json!({ "scheduledAt": "soon" })), "scheduledAt "),
+        (mail_with(json!({ "scheduledAt": 7 })), "scheduledAt: invalid type: integer `7`, expected a string"),
+        (mail_with(json!({ "replyTo": "x" })), "replyTo"),
+    ] {
+        let answer = world.call(post(&usesend("/emails")).json(&body)).await;
+        let said = envelope(&answer, 400, "BAD_REQUEST");
+        assert!(said.starts_with(told) && !said.contains("struct"), "{said}");
+    }
 }

@@ -2,12 +2,11 @@
 
 use axum::{extract::Request, http::Method};
 use mailonce_core::{
-    digest,
     inbox::Inbox,
-    key::{Key, KeyName},
+    key::Key,
     problem::{Code, Problem},
 };
-use mailonce_engine::{Asked, Caller, Engine};
+use mailonce_engine::{Caller, Engine};
 use serde::de::DeserializeOwned;
 use std::{ops::Deref, sync::Arc};
 
@@ -91,12 +90,6 @@ impl Call {
         }
         let missing = |_not_an_id| Problem::new(Code::NotFound, format!("there is no inbox {name}"));
         self.engine.inbox(&self.caller, name.parse().map_err(missing)?).await
-    }
-
-    /// What a call that is not a send asks for, if it brought a key.
-    pub(super) fn asked(&self, operation: &str, path: &str) -> Option<Asked> {
-        let key = self.key.clone()?;
-        Some(Asked { name: KeyName::Given(key), digest: digest::of_operation(operation, path, b"") })
     }
 }
 

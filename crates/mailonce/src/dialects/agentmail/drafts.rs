@@ -10,10 +10,10 @@ use mailonce_core::{
     inbox::Inbox,
     limits,
     problem::{Code, FieldError, Problem},
-    schedule::Schedule,
     time::Time,
 };
 use mailonce_engine::{
+    draft_turns::{STEPS, restless},
     drafts::{AboutDraft, Draft, DraftFile},
     links::Linked,
 };
@@ -24,12 +24,12 @@ use uuid::Uuid;
 use super::{
     Answer,
     door::Call,
-    draft_send::{scheduled, send_draft},
+    draft_send::{at_rest, check_schedule, send_draft},
     labels::check_labels,
     mail::{self, open_for_a_while},
     messages::no_file,
     no_route,
-    query::token,
+    query::{listed, token},
     send::FileBody,
 };
 use crate::{
@@ -39,8 +39,6 @@ use crate::{
 
 /// Drafts that are looked at for one page.
 const LOOKED_AT: usize = 1_000;
-/// How often a change that raced with another is tried anew.
-const TRIES: usize = 4;
 /// Characters of a preview.
 const PREVIEW: usize = 200;
 
@@ -154,26 +152,31 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
         (&Method::GET, [], _) => list_drafts(call, inbox.as_ref()).await,
         (&Method::POST, [], Some(inbox)) => create(call, inbox).await,
         (&Method::GET, [id], _) => {
-            let (draft, inbox) = find(call, inbox, id).await?;
+            let (draft, inbox) = find(call, inbox.as_ref(), id).await?;
             Ok(as_json(StatusCode::OK, &shown(call, &draft, &inbox).await?))
         }
         (&Method::GET, [id, "attachments", file], _) => {
-            let (draft, _) = find(call, inbox, id).await?;
+            let (draft, _) = find(call, inbox.as_ref(), id).await?;
             Ok(as_json(StatusCode::OK, &file_link(call, &draft, file)?))
         }
-        (&Method::PATCH, [id], Some(_)) => change(call, inbox, id).await,
-        (&Method::DELETE, [id], Some(_)) => remove(call, inbox, id).await,
+        (&Method::PATCH, [id], Some(inbox)) => change(call, inbox, id).await,
+        (&Method::DELETE, [id], Some(inbox)) => remove(call, inbox, id).await,
         (&Method::POST, [id, "send"], Some(inbox)) => send_draft(call, inbox, id).await,
         _ => Err(no_route(call).into()),
     }
 }
 
-fn missing(id: &str) -> Problem {
+pub(super) fn missing(id: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no draft {id}"))
 }
 
+/// The problem of a draft that can be changed no more.
+fn left(id: &str) -> Problem {
+    Problem::new(Code::TooLate, format!("the draft {id} was sent or is being sent, and can no longer be changed"))
+}
+
 /// A draft of an inbox, sent or not.
-pub(super) async fn any(call: &Call, inbox: Option<Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
+pub(super) async fn any(call: &Call, inbox: Option<&Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
     let id = Uuid::try_parse(text).map_err(|_not_an_id| missing(text))?;
     let draft = call.engine.draft(&call.caller, id).await?;
     let own = call.engine.inbox(&call.caller, draft.about.inbox).await?;
@@ -181,9 +184,9 @@ pub(super) async fn any(call: &Call, inbox: Option<Inbox>, text: &str) -> Result
 }
 
 /// A draft that is one still.
-async fn find(call: &Call, inbox: Option<Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
+async fn find(call: &Call, inbox: Option<&Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
     let (draft, inbox) = any(call, inbox, text).await?;
-    if draft.about.sent || has_left(state(call, &draft).await?) {
+    if draft.about.sent || draft.about.removed || has_left(state(call, &draft).await?) {
         return Err(missing(text));
     }
     Ok((draft, inbox))
@@ -191,9 +194,12 @@ async fn find(call: &Call, inbox: Option<Inbox>, text: &str) -> Result<(Draft, I
 
 /// Where the email of a scheduled draft stands.
 pub(super) async fn state(call: &Call, draft: &Draft) -> Result<Option<EmailState>, Problem> {
-    match draft.about.email {
-        Some(id) => Ok(Some(call.engine.email(&call.caller, id).await?.state())),
-        None => Ok(None),
+    let Some(id) = draft.about.email else { return Ok(None) };
+    match call.engine.email(&call.caller, id).await {
+        Ok(email) => Ok(Some(email.state())),
+        // What the ledger keeps no more ended long ago.
+        Err(problem) if problem.code == Code::NotFound => Ok(Some(EmailState::Sent)),
+        Err(problem) => Err(problem),
     }
 }
 
@@ -203,13 +209,14 @@ fn has_left(state: Option<EmailState>) -> bool {
     matches!(state, Some(Sent | Delivered | Bounced | Complained | Unknown | Abandoned))
 }
 
-/// What AgentMail calls the state of a scheduled draft.
-fn send_status(state: Option<EmailState>) -> Option<&'static str> {
-    match state? {
-        EmailState::Scheduled => Some("scheduled"),
-        EmailState::Failed | EmailState::Held => Some("failed"),
-        EmailState::Cancelled => None,
-        _ => Some("sending"),
+/// What AgentMail calls the state of a scheduled draft. What is held waits: nothing is wrong with it, and nothing goes.
+fn send_status(about: &AboutDraft, state: Option<EmailState>) -> Option<&'static str> {
+    match state {
+        None => about.is_pending().then_some("scheduled"),
+        Some(EmailState::Scheduled | EmailState::Held) => Some("scheduled"),
+        Some(EmailState::Failed) => Some("failed"),
+        Some(EmailState::Cancelled) => None,
+        Some(_) => Some("sending"),
     }
 }
 
@@ -248,8 +255,12 @@ async fn shown(call: &Call, draft: &Draft, inbox: &Inbox) -> Result<Value, Probl
     if let Some(at) = about.send_at {
         body["send_at"] = at.to_string().into();
     }
-    if let Some(word) = send_status(state(call, draft).await?) {
+    let state = state(call, draft).await?;
+    if let Some(word) = send_status(about, state) {
         body["send_status"] = word.into();
+    }
+    if let (Some(EmailState::Held), Some(labels)) = (state, body["labels"].as_array_mut()) {
+        labels.push(EmailState::Held.word().into());
     }
     Ok(body)
 }
@@ -271,45 +282,74 @@ fn file_link(call: &Call, draft: &Draft, name: &str) -> Result<Value, Problem> {
     open_for_a_while(call, Linked::DraftFile(draft.id, at), &mut body).map(|()| body)
 }
 
-async fn list_drafts(call: &Call, inbox: Option<&Inbox>) -> Answer {
-    let limit = call.query.limit()?;
-    call.query.newest_first()?;
-    let labels = call.query.list("labels")?;
-    let (until, since) = (call.query.time("before")?, call.query.time("after")?);
-    let mut before = call.query.page::<1>()?.map(|[id]| Uuid::from_u128(id));
+/// Which drafts of a list are wanted.
+struct Filter<'a> {
+    inbox: Option<&'a Inbox>,
+    labels: Vec<String>,
+    until: Option<Time>,
+    since: Option<Time>,
+}
+
+impl Filter<'_> {
+    fn wants(&self, about: &AboutDraft) -> bool {
+        let at = about.updated_at;
+        self.inbox.is_none_or(|inbox| inbox.id == about.inbox)
+            && self.until.is_none_or(|until| at < until)
+            && self.since.is_none_or(|since| at > since)
+            && self.labels.iter().all(|label| about.labels.contains(label))
+            && !about.sent
+            && !about.removed
+    }
+}
+
+/// Wanted drafts, newest first, and behind which to go on.
+async fn newest(
+    call: &Call,
+    filter: &Filter<'_>,
+    mut before: Option<Uuid>,
+    limit: usize,
+) -> Result<(Vec<(Draft, Inbox)>, Option<Uuid>), Problem> {
     let (mut found, mut looked) = (Vec::new(), 0);
-    'pages: while looked < LOOKED_AT {
+    while looked < LOOKED_AT {
         let page = call.engine.drafts(&call.caller, before, limits::PAGE_ROWS).await?;
         for draft in page.rows {
             if found.len() == limit {
-                break 'pages;
+                return Ok((found, before));
             }
             (before, looked) = (Some(draft.id), looked + 1);
-            let here = inbox.is_none_or(|inbox| inbox.id == draft.about.inbox);
-            let at = draft.about.updated_at;
-            let then = until.is_none_or(|until| at < until) && since.is_none_or(|since| at > since);
-            let labelled = labels.iter().all(|label| draft.about.labels.contains(label));
-            if !here || !then || !labelled || draft.about.sent {
-                continue;
-            }
-            if has_left(state(call, &draft).await?) {
+            if !filter.wants(&draft.about) || has_left(state(call, &draft).await?) {
                 continue;
             }
             // Drafts of inboxes that this key may not use are not there for it.
             if let Ok(own) = call.engine.inbox(&call.caller, draft.about.inbox).await {
-                found.push(shown(call, &draft, &own).await?);
+                found.push((draft, own));
             }
         }
         if page.next.is_none() {
-            before = None;
-            break;
+            return Ok((found, None));
         }
     }
-    let mut body = json!({ "count": found.len(), "limit": limit, "drafts": found });
-    if let Some(before) = before {
-        body["next_page_token"] = token(&[before.as_u128()]).into();
+    Ok((found, before))
+}
+
+async fn list_drafts(call: &Call, inbox: Option<&Inbox>) -> Answer {
+    let limit = call.query.limit()?;
+    let labels = call.query.list("labels")?;
+    let (until, since) = (call.query.time("before")?, call.query.time("after")?);
+    let filter = Filter { inbox, labels, until, since };
+    let (found, next) = if call.query.flag("ascending")? {
+        let (all, rest) = newest(call, &filter, None, LOOKED_AT).await?;
+        call.query.turned(all, rest.is_some())?
+    } else {
+        let before = call.query.page::<1>()?.map(|[id]| Uuid::from_u128(id));
+        let (found, rest) = newest(call, &filter, before, limit).await?;
+        (found, rest.map(|id| token(&[id.as_u128()])))
+    };
+    let mut drafts = Vec::new();
+    for (draft, own) in &found {
+        drafts.push(shown(call, draft, own).await?);
     }
-    Ok(as_json(StatusCode::OK, &body))
+    Ok(as_json(StatusCode::OK, &listed("drafts", drafts, limit, next)))
 }
 
 async fn create(call: &Call, inbox: &Inbox) -> Answer {
@@ -330,64 +370,125 @@ async fn create(call: &Call, inbox: &Inbox) -> Answer {
     for name in [&about.in_reply_to, &about.forward_of].into_iter().flatten() {
         mail::find(call, inbox, name).await?;
     }
-    let now = call.engine.now();
-    body.apply(&mut about, now)?;
-    let draft = call.engine.create_draft(&call.caller, &about).await?.thing;
+    body.apply(&mut about, call.engine.now())?;
+    check_schedule(call, inbox, &about)?;
+    let (draft, first) = made(call, &about).await?;
     if draft.about.inbox != inbox.id {
         return Err(
             Problem::field(Code::NameTaken, "client_id", "this client_id is of a draft of another inbox").into()
         );
     }
-    let draft = scheduled(call, inbox, draft).await?;
-    Ok(as_json(StatusCode::OK, &shown(call, &draft, inbox).await?))
+    match at_rest(call, Some(inbox), &draft.id.to_string()).await {
+        Ok((draft, _)) => Ok(as_json(StatusCode::OK, &shown(call, &draft, inbox).await?)),
+        Err(problem) => {
+            // What was refused was not made. Where nobody can tell, the repeat finds out.
+            if first && !matches!(problem.code, Code::Unavailable | Code::Internal | Code::Timeout) {
+                call.engine.remove_draft(&call.caller, draft.id).await?;
+            }
+            Err(problem.into())
+        }
+    }
 }
 
-async fn change(call: &Call, inbox: Option<Inbox>, id: &str) -> Answer {
-    let (mut draft, inbox) = find(call, inbox, id).await?;
-    for _ in 0..TRIES {
-        let body: DraftBody = call.parse()?;
-        if body.attachments.is_some()
-            || body.in_reply_to.is_some()
-            || body.forward_of.is_some()
-            || body.client_id.is_some()
-        {
-            return Err(fault("in_reply_to", "and what else a draft is made with cannot be changed").into());
+/// The draft of a wish, and whether it is new. One whose removal was cut short is removed first.
+async fn made(call: &Call, about: &AboutDraft) -> Result<(Draft, bool), Problem> {
+    loop {
+        let made = call.engine.create_draft(&call.caller, about).await?;
+        if !made.thing.about.removed || call.engine.remove_draft(&call.caller, made.thing.id).await?.about.sent {
+            return Ok((made.thing, made.first));
         }
+    }
+}
+
+/// Refuses to change what a draft was made with.
+fn check_change(body: &DraftBody) -> Result<(), Problem> {
+    let given = [
+        ("attachments", body.attachments.is_some()),
+        ("labels", body.labels.is_some()),
+        ("in_reply_to", body.in_reply_to.is_some()),
+        ("forward_of", body.forward_of.is_some()),
+        ("reply_all", body.reply_all.is_some()),
+        ("client_id", body.client_id.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some(("attachments", _)) => {
+            Err(fault("attachments", "is for new drafts; use add_attachments and remove_attachments"))
+        }
+        Some(("labels", _)) => Err(fault("labels", "is for new drafts; use add_labels and remove_labels")),
+        Some((name, _)) => Err(fault(name, "is for new drafts and cannot be changed")),
+        None => Ok(()),
+    }
+}
+
+async fn change(call: &Call, inbox: &Inbox, id: &str) -> Answer {
+    for _ in 0..STEPS {
+        let (draft, _) = at_rest(call, Some(inbox), id).await?;
+        is_open(call, &draft, id).await?;
+        let body: DraftBody = call.parse()?;
+        check_change(&body)?;
         let rewords = body.changes_words();
         let mut about = draft.about.clone();
         body.apply(&mut about, call.engine.now())?;
-        if let Some(email) = about.email {
-            match about.send_at {
-                Some(at) if !rewords => {
-                    call.engine.reschedule(&call.caller, email, &Schedule::At(at)).await?;
-                }
-                _ => {
-                    // What says something else is another email; the one before must not go.
-                    call.engine.cancel(&call.caller, email, None).await?;
-                    (about.email, about.turn) = (None, about.turn + 1);
-                }
-            }
+        // What says something else, or at another time, is another email; the one before must not go.
+        if about.email.is_some() && (rewords || about.send_at != draft.about.send_at) {
+            about = about.next_turn();
+        }
+        if about.is_pending() {
+            check_schedule(call, inbox, &about)?;
         }
         match call.engine.change_draft(&call.caller, &draft, &about, None).await {
             Ok((changed, _)) => {
-                let draft = scheduled(call, &inbox, changed).await?;
-                return Ok(as_json(StatusCode::OK, &shown(call, &draft, &inbox).await?));
+                relabelled(call, &draft, &changed).await?;
+                return changed_to(call, inbox, changed).await;
             }
-            Err(problem) if problem.code == Code::StaleRev => {
-                draft = call.engine.draft(&call.caller, draft.id).await?;
-            }
+            Err(problem) if problem.code == Code::StaleRev => {}
             Err(problem) => return Err(problem.into()),
         }
     }
-    Err(Problem::new(Code::StaleRev, "the draft changes all the time; try again").into())
+    Err(restless().into())
+}
+
+/// Gives the email that waits the labels that its draft has now.
+async fn relabelled(call: &Call, draft: &Draft, changed: &Draft) -> Result<(), Problem> {
+    let only = |here: &Draft, there: &Draft| -> Vec<String> {
+        here.about.labels.iter().filter(|label| !there.about.labels.contains(label)).cloned().collect()
+    };
+    let (add, remove) = (only(changed, draft), only(draft, changed));
+    if let Some(email) = changed.about.email.filter(|_| !add.is_empty() || !remove.is_empty()) {
+        call.engine.relabel(&call.caller, email.0, &add, &remove).await?;
+    }
+    Ok(())
+}
+
+/// What a draft that was changed is now; a conflict when the email before had left.
+async fn changed_to(call: &Call, inbox: &Inbox, changed: Draft) -> Answer {
+    let id = changed.id.to_string();
+    let now = match at_rest(call, Some(inbox), &id).await {
+        Ok((now, _)) if changed.about.owed.is_some() && now.about.email == changed.about.owed => {
+            return Err(left(&id).into());
+        }
+        Ok((now, _)) => now,
+        // Somebody removed it since: it was changed all the same.
+        Err(problem) if problem.code == Code::NotFound => changed,
+        Err(problem) => return Err(problem.into()),
+    };
+    Ok(as_json(StatusCode::OK, &shown(call, &now, inbox).await?))
+}
+
+/// Refuses what is a draft no more.
+async fn is_open(call: &Call, draft: &Draft, id: &str) -> Result<(), Problem> {
+    if draft.about.removed {
+        return Err(missing(id));
+    }
+    if draft.about.sent || has_left(state(call, draft).await?) { Err(left(id)) } else { Ok(()) }
 }
 
 /// Removes a draft. One that is scheduled is taken back, if nothing can have left yet.
-async fn remove(call: &Call, inbox: Option<Inbox>, id: &str) -> Answer {
-    let (draft, _) = find(call, inbox, id).await?;
-    if let Some(email) = draft.about.email {
-        call.engine.cancel(&call.caller, email, None).await?;
+async fn remove(call: &Call, inbox: &Inbox, id: &str) -> Answer {
+    let (draft, _) = any(call, Some(inbox), id).await?;
+    is_open(call, &draft, id).await?;
+    if call.engine.remove_draft(&call.caller, draft.id).await?.about.sent {
+        return Err(left(id).into());
     }
-    call.engine.remove_draft(&call.caller, draft.id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

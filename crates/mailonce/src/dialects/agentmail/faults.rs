@@ -73,14 +73,59 @@ fn errors(problem: &Problem) -> Vec<Value> {
     }
 }
 
+/// What is wrong. A value of the wrong type is named by its field.
+fn message(problem: &Problem) -> String {
+    match problem.field.as_deref().filter(|field| !field.is_empty()) {
+        Some(field) if problem.code == Code::InvalidType => format!("{field}: {}", problem.detail),
+        _ => problem.detail.clone(),
+    }
+}
+
+/// What to do about it, in words of what the dialect has.
+fn fix(problem: &Problem) -> &'static str {
+    match problem.code {
+        Code::InvalidField if is_nobody(problem) => "Name at least one recipient in to; nothing was stored.",
+        Code::InvalidKey => "Send an Idempotency-Key of 1 to 256 printable ASCII characters, or none.",
+        Code::KeyRequired => "Add an Idempotency-Key header, the same for every retry of this message.",
+        Code::InvalidJson => "Send one JSON object without repeated members.",
+        Code::InvalidType | Code::UnknownField | Code::InvalidField => "Correct what errors names; nothing was stored.",
+        Code::InvalidQuery | Code::CursorReset => "Correct the parameter that errors names.",
+        Code::Unauthorized => {
+            "Send a key that is neither revoked nor expired in the Authorization: Bearer <api_key> header."
+        }
+        Code::WrongScope => "Ask the operator for a key with the scope that message names.",
+        Code::SenderNotAllowed => "Send from an inbox that this key may use.",
+        Code::SenderNotVerified => "Ask the operator to verify the domain of the inbox, or send from another inbox.",
+        Code::NameTaken => "Take another username or client_id.",
+        Code::RecipientSuppressed | Code::BlockedByRule => {
+            "Do not send it again: ask the operator whether this recipient or sender is to be stopped."
+        }
+        Code::NotFound | Code::MethodNotAllowed => {
+            "Check the ids and the path; what belongs to another team is not found either."
+        }
+        Code::Timeout | Code::Internal | Code::Unavailable => {
+            "Send the same call again with the same Idempotency-Key: it ends in one message."
+        }
+        Code::RateLimited => "Wait for as long as the Retry-After header says, then send the same call again.",
+        Code::TooLarge => "Send less at once; nothing was stored.",
+        Code::StaleRev => "Read it again and decide anew.",
+        Code::KeyMismatch => "Take another Idempotency-Key for another message; the first one stands.",
+        Code::AlreadyAnswered => "Read the answer that is there; to say more, reply to that one.",
+        Code::Leased => "Wait until the other agent is done with the thread, then read it again.",
+        Code::NewerMessage => "Read the latest message of the thread and answer that one.",
+        Code::TooLate => "Nothing can be taken back any more: look for the message that it became.",
+        code => code.next(),
+    }
+}
+
 /// A problem as AgentMail would say it.
 pub(super) fn refused(problem: &Problem) -> Response {
     let (status, name, code) = called(problem);
     let mut body = json!({
         "name": name,
         "code": code,
-        "message": problem.detail,
-        "fix": problem.code.next(),
+        "message": message(problem),
+        "fix": fix(problem),
         "docs": format!("/docs/errors/{}", problem.code.word()),
     });
     if status == 400 {

@@ -3,6 +3,7 @@
 use axum::http::{Method, StatusCode};
 use mailonce_core::{
     inbox::{AboutInbox, Inbox},
+    limits,
     problem::{FieldError, Problem},
 };
 use mailonce_engine::inboxes::{InboxPatch, NewInbox};
@@ -11,7 +12,12 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use super::{Answer, door::Call, no_route, query::token};
+use super::{
+    Answer,
+    door::Call,
+    no_route,
+    query::{listed, token},
+};
 use crate::{
     api::wire::{given, words},
     dialects::json as as_json,
@@ -113,7 +119,7 @@ fn metadata(members: &Map<String, Value>) -> Result<BTreeMap<String, String>, Pr
         Ok((name.clone(), text))
     };
     let all: BTreeMap<String, String> = members.iter().map(one).collect::<Result<_, Problem>>()?;
-    if all.len() > mailonce_core::limits::METADATA {
+    if all.len() > limits::METADATA {
         return Err(fault("metadata", "has too many entries"));
     }
     Ok(all)
@@ -149,16 +155,31 @@ async fn create(call: &Call) -> Answer {
 }
 
 async fn list(call: &Call) -> Answer {
-    call.query.newest_first()?;
     let limit = call.query.limit()?;
-    let before = call.query.page::<1>()?.map(|[id]| Uuid::from_u128(id));
-    let page = call.engine.inboxes(&call.caller, before, limit).await?;
-    let inboxes: Vec<Value> = page.rows.iter().map(|inbox| shown(call, inbox)).collect();
-    let mut body = json!({ "count": inboxes.len(), "limit": limit, "inboxes": inboxes });
-    if let Some(next) = page.next {
-        body["next_page_token"] = token(&[next.as_u128()]).into();
+    let (found, next) = if call.query.flag("ascending")? {
+        let (all, rest) = latest(call).await?;
+        call.query.turned(all, rest)?
+    } else {
+        let before = call.query.page::<1>()?.map(|[id]| Uuid::from_u128(id));
+        let page = call.engine.inboxes(&call.caller, before, limit).await?;
+        (page.rows, page.next.map(|next| token(&[next.as_u128()])))
+    };
+    let inboxes = found.iter().map(|inbox| shown(call, inbox)).collect();
+    Ok(as_json(StatusCode::OK, &listed("inboxes", inboxes, limit, next)))
+}
+
+/// The latest inboxes, newest first, and whether there are more.
+async fn latest(call: &Call) -> Result<(Vec<Inbox>, bool), Problem> {
+    let (mut found, mut before) = (Vec::new(), None);
+    while found.len() < SEARCHED {
+        let page = call.engine.inboxes(&call.caller, before, limits::PAGE_ROWS).await?;
+        found.extend(page.rows);
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
     }
-    Ok(as_json(StatusCode::OK, &body))
+    Ok((found, before.is_some()))
 }
 
 /// Whether every word of a query begins a word of an address or a name.
@@ -176,20 +197,13 @@ async fn search(call: &Call) -> Answer {
     let Some(query) = call.query.one("q").filter(|query| !query.trim().is_empty()) else {
         return Err(fault("q", "is missing").into());
     };
-    let (mut found, mut before) = (Vec::new(), None);
-    for _ in 0..SEARCHED / 100 {
-        let page = call.engine.inboxes(&call.caller, before, 100).await?;
-        found.extend(page.rows.into_iter().filter(|inbox| matches(inbox, query)));
-        before = page.next;
-        if before.is_none() {
-            break;
-        }
-    }
+    let (mut found, _) = latest(call).await?;
+    found.retain(|inbox| matches(inbox, query));
     // The very address comes first; the others stay newest first.
     found.sort_by_key(|inbox| !inbox.address.eq_ignore_ascii_case(query.trim()));
     found.truncate(limit);
-    let inboxes: Vec<Value> = found.iter().map(|inbox| shown(call, inbox)).collect();
-    Ok(as_json(StatusCode::OK, &json!({ "count": inboxes.len(), "limit": limit, "inboxes": inboxes })))
+    let inboxes = found.iter().map(|inbox| shown(call, inbox)).collect();
+    Ok(as_json(StatusCode::OK, &listed("inboxes", inboxes, limit, None)))
 }
 
 async fn change(call: &Call, id: &str) -> Answer {

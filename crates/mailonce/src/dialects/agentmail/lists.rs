@@ -11,7 +11,7 @@ use mailonce_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, door::Call, no_route, query::token};
+use super::{Answer, door::Call, no_route, query::listed};
 use crate::dialects::json as as_json;
 
 #[derive(Deserialize)]
@@ -73,13 +73,8 @@ fn shown(call: &Call, entry: &ListEntry) -> Value {
 
 async fn entries(call: &Call, list: &ListName) -> Answer {
     let limit = call.query.limit()?;
-    let begin = call.query.page::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX));
     let all = call.engine.list_entries(&call.caller, list).await?;
-    let more = all.len() > begin.saturating_add(limit);
-    let entries: Vec<Value> = all.iter().skip(begin).take(limit).map(|entry| shown(call, entry)).collect();
-    let mut body = json!({ "count": entries.len(), "limit": limit, "entries": entries });
-    if more {
-        body["next_page_token"] = token(&[(begin + limit) as u128]).into();
-    }
-    Ok(as_json(StatusCode::OK, &body))
+    let (found, next) = call.query.page_of(all)?;
+    let entries = found.iter().map(|entry| shown(call, entry)).collect();
+    Ok(as_json(StatusCode::OK, &listed("entries", entries, limit, next)))
 }

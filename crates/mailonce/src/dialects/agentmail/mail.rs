@@ -63,11 +63,17 @@ pub(super) fn name_of(desk: &Desk, said: &Said) -> String {
     }
 }
 
-/// Its Message-ID; our own id where it has none, or one that another message had before.
+/// Its Message-ID; our own id where it has none, one that another message had before, or one that a path cannot carry.
 pub(super) fn message_name(message: &Message) -> String {
     let reused = message.head.flags.contains(&MessageFlag::MessageIdReused);
-    let own = message.head.message_id.clone().filter(|_| !reused);
+    let own = message.head.message_id.clone().filter(|id| !reused && is_speakable(id));
     own.unwrap_or_else(|| message.id.to_string())
+}
+
+/// Whether a Message-ID comes through a path as a package writes it that escapes nothing: what looks like the end of a
+/// path, like an escape or like a step up would not.
+fn is_speakable(id: &str) -> bool {
+    !id.contains(['?', '#', '%', '\\']) && !id.contains("/.")
 }
 
 /// The thread of a mail. A mail that nobody answered yet is a thread of its own.

@@ -21,7 +21,8 @@ use super::{
     labels::check_labels,
     mail::{self, Mail},
     no_route,
-    query::{Query, token},
+    query::{Query, listed, token},
+    search::{Hit, Words},
     send,
 };
 use crate::{api::wire::OneOrMany, dialects::json as as_json};
@@ -154,7 +155,7 @@ impl Filter {
     }
 
     /// Everything that is shown without asking.
-    fn usual(query: &Query) -> Result<Self, Problem> {
+    pub(super) fn usual(query: &Query) -> Result<Self, Problem> {
         let shut = vec!["spam", "blocked", "unauthenticated", "trash"];
         let (before, after) = (query.time("before")?, query.time("after")?);
         let none = Vec::new;
@@ -226,88 +227,35 @@ async fn list(call: &Call, inbox: &Inbox) -> Answer {
     let filter = Filter::read(&call.query, ("from", "to"))?;
     let limit = call.query.limit()?;
     let (found, next) = if call.query.flag("ascending")? {
-        oldest(call, inbox, &filter, limit).await?
+        let (all, rest) = newest(call, inbox, &filter, (MailPlace::default(), LOOKED_AT)).await?;
+        call.query.turned(all, rest.is_some())?
     } else {
         let (found, rest) = newest(call, inbox, &filter, (place(&call.query)?, limit)).await?;
         (found, rest.map(place_token))
     };
-    let messages: Vec<_> = found.iter().map(|mail| mail.item(&mail.name(call), inbox)).collect();
-    let mut body = json!({ "count": messages.len(), "limit": limit, "messages": messages });
-    if let Some(next) = next {
-        body["next_page_token"] = next.into();
-    }
-    Ok(as_json(StatusCode::OK, &body))
+    let messages = found.iter().map(|mail| mail.item(&mail.name(call), inbox).into()).collect();
+    Ok(as_json(StatusCode::OK, &listed("messages", messages, limit, next)))
 }
 
-/// Wanted mails, oldest first. The ledger's lists of emails go the other way, so all of them are read and turned round.
-async fn oldest(
-    call: &Call,
-    inbox: &Inbox,
-    filter: &Filter,
-    limit: usize,
-) -> Result<(Vec<Mail>, Option<String>), Problem> {
-    let begin = call.query.page::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX));
-    let (mut all, rest) = newest(call, inbox, filter, (MailPlace::default(), LOOKED_AT)).await?;
-    if rest.is_some() {
-        let text = format!("reaches back over more than {LOOKED_AT} mails; narrow it with after");
-        return Err(Problem::field(Code::InvalidQuery, "ascending", text));
-    }
-    all.reverse();
-    let end = begin.saturating_add(limit);
-    let next = (end < all.len()).then(|| token(&[end as u128]));
-    Ok((all.into_iter().skip(begin).take(limit).collect(), next))
-}
-
-/// What matched, with the words that were looked for between stars.
-fn highlights(mail: &Mail, text: Option<&str>, query: &str) -> Value {
-    let mut body = json!({});
-    let people = mail.people().concat().join(", ");
-    let fields = [("from", Some(mail.from())), ("recipients", Some(people)), ("subject", Some(mail.subject().into()))];
-    for (name, words) in fields.into_iter().chain([("text", text.map(str::to_owned))]) {
-        let Some(words) = words else { continue };
-        let Some(at) = words.to_lowercase().find(query) else { continue };
-        // Folding the case may have moved things; then the whole is shown as it is.
-        let part = match (words.get(..at), words.get(at..at + query.len()), words.get(at + query.len()..)) {
-            (Some(front), Some(hit), Some(back)) => {
-                let front: String = front.chars().rev().take(40).collect::<Vec<_>>().into_iter().rev().collect();
-                format!("{front}**{hit}**{}", back.chars().take(40).collect::<String>())
-            }
-            _ => words.chars().take(80).collect(),
-        };
-        body[name] = json!([part]);
-    }
-    body
-}
-
-/// Mails in which something is said, those that say it in their heads first.
+/// Mails in which every word is said, those that say more of them in their heads first.
 async fn search(call: &Call, inbox: &Inbox) -> Answer {
-    let limit = call.query.limit()?;
-    let begin = call.query.page::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX));
-    let query = call.query.one("q").unwrap_or_default().trim().to_lowercase();
-    if query.is_empty() {
-        return Err(fault("q", "is missing").into());
-    }
+    let (limit, words) = (call.query.limit()?, Words::read(&call.query)?);
     let filter = Filter::usual(&call.query)?;
     let (all, _) = newest(call, inbox, &filter, (MailPlace::default(), LOOKED_AT)).await?;
     let mut hits = Vec::new();
     for (number, mail) in all.iter().enumerate() {
         let text = if number < READ { mail.words(call).await?.0 } else { Some(mail.preview()) };
-        let lights = highlights(mail, text.as_deref(), &query);
-        let in_head = ["from", "recipients", "subject"].iter().any(|name| !lights[name].is_null());
-        if in_head || !lights["text"].is_null() {
+        let mut hit = Hit::default();
+        words.look(mail, text.as_deref(), &mut hit);
+        if hit.is_whole() {
             let mut item = mail.item(&mail.name(call), inbox);
-            item.insert("highlights".to_owned(), lights);
-            hits.push((!in_head, item));
+            item.insert("highlights".to_owned(), words.highlights(mail, text.as_deref()));
+            hits.push((hit.worth(), Value::Object(item)));
         }
     }
-    hits.sort_by_key(|(only_in_text, _)| *only_in_text);
-    let more = hits.len() > begin.saturating_add(limit);
-    let messages: Vec<_> = hits.into_iter().skip(begin).take(limit).map(|(_, item)| item).collect();
-    let mut body = json!({ "count": messages.len(), "limit": limit, "messages": messages });
-    if more {
-        body["next_page_token"] = token(&[(begin + limit) as u128]).into();
-    }
-    Ok(as_json(StatusCode::OK, &body))
+    hits.sort_by_key(|(worth, _)| std::cmp::Reverse(*worth));
+    let (found, next) = call.query.page_of(hits.into_iter().map(|(_, item)| item).collect())?;
+    Ok(as_json(StatusCode::OK, &listed("messages", found, limit, next)))
 }
 
 fn check_ids(ids: &[String], most: usize) -> Result<(), Problem> {

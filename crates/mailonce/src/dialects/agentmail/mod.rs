@@ -14,9 +14,11 @@ mod lists;
 mod mail;
 mod messages;
 mod query;
+mod search;
 mod send;
 mod socket;
 mod talk;
+mod talks;
 mod threads;
 mod webhooks;
 

@@ -4,6 +4,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
+use serde_json::{Value, json};
 
 use crate::api::door::unescaped;
 
@@ -59,18 +60,35 @@ impl Query {
         self.one(name).map(read).transpose()
     }
 
-    /// Refuses the other order where a list has only one.
-    pub(super) fn newest_first(&self) -> Result<(), Problem> {
-        if self.flag("ascending")? {
-            return Err(fault("ascending", "ascending is only for messages here; this list is newest first"));
-        }
-        Ok(())
-    }
-
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let Some(text) = self.one("limit") else { return Ok(USUAL) };
         let limit = text.parse().ok().filter(|limit| (1..=MOST).contains(limit));
         limit.ok_or_else(|| fault("limit", format!("limit is a number from 1 to {MOST}")))
+    }
+
+    /// Where a page begins of a list that is read as a whole.
+    pub(super) fn begin(&self) -> Result<usize, Problem> {
+        Ok(self.page::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX)))
+    }
+
+    /// A page of a list that was read as a whole, and the words of where the next one begins.
+    pub(super) fn page_of<T>(&self, all: Vec<T>) -> Result<(Vec<T>, Option<String>), Problem> {
+        let (begin, limit) = (self.begin()?, self.limit()?);
+        let end = begin.saturating_add(limit);
+        let next = (end < all.len()).then(|| token(&[end as u128]));
+        Ok((all.into_iter().skip(begin).take(limit).collect(), next))
+    }
+
+    /// A page of a list, oldest first. The ledger's lists go the other way, so all of it is read and turned round;
+    /// `rest` says that there is more than that.
+    pub(super) fn turned<T>(&self, mut newest: Vec<T>, rest: bool) -> Result<(Vec<T>, Option<String>), Problem> {
+        if rest {
+            let text =
+                format!("ascending reaches back over more than {} rows here; narrow it with after", newest.len());
+            return Err(fault("ascending", text));
+        }
+        newest.reverse();
+        self.page_of(newest)
     }
 
     /// Where the page before ended: numbers, as [`token`] wrote them.
@@ -81,6 +99,16 @@ impl Query {
         let numbers: Vec<u128> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;
         numbers.try_into().map(Some).map_err(|_count| wrong())
     }
+}
+
+/// The members of a page that lists have, with where to go on.
+pub(super) fn listed(name: &str, rows: Vec<Value>, limit: usize, next: Option<String>) -> Value {
+    let mut body = json!({ "count": rows.len(), "limit": limit });
+    body[name] = rows.into();
+    if let Some(next) = next {
+        body["next_page_token"] = next.into();
+    }
+    body
 }
 
 /// The words of a place in a list.
@@ -122,6 +150,16 @@ mod tests {
         for bad in ["page_token=", "page_token=a_b-1-2-3", "page_token=1"] {
             assert!(Query::read(bad).page::<4>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_list_is_turned_round_as_a_whole_or_not_at_all() {
+        let page = |text: &str, rest| Query::read(text).turned(vec![5, 4, 3, 2, 1], rest);
+        assert_eq!(page("limit=2", false).unwrap(), (vec![1, 2], Some("2".to_owned())));
+        assert_eq!(page("limit=2&page_token=2", false).unwrap(), (vec![3, 4], Some("4".to_owned())));
+        assert_eq!(page("limit=2&page_token=4", false).unwrap(), (vec![5], None));
+        assert_eq!(page("page_token=zzzzzzzzzzzzzzz", false).unwrap(), (vec![], None));
+        assert!(page("limit=2", true).is_err());
     }
 
     #[test]

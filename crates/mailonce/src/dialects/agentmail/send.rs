@@ -4,7 +4,7 @@ use axum::{http::StatusCode, response::Response};
 use mailonce_core::{
     content::{Content, RawAttachment, RawContent},
     conversation::turn::Slot,
-    email::{Email, EmailState, Guard},
+    email::{Email, EmailState},
     inbox::Inbox,
     key::Key,
     problem::{Code, FieldError, Problem},
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     api::wire::{OneOrMany, Pairs},
-    dialects::{json as as_json, with_news},
+    dialects::{json as as_json, stands, with_news},
 };
 
 /// How long AgentMail remembers a key after a send is done.
@@ -197,7 +197,8 @@ pub(super) async fn answered(call: &Call, sent: &Sent, labels: &[String]) -> Ans
 
 fn told((message_id, thread): (&str, Uuid), state: EmailState, why: &str) -> Response {
     let thread = thread.to_string();
-    if matches!(state, EmailState::Held | EmailState::Failed | EmailState::Cancelled | EmailState::Abandoned) {
+    use EmailState::{Abandoned, Cancelled, Failed, Held, Unknown};
+    if matches!(state, Held | Failed | Cancelled | Abandoned | Unknown) {
         return faults::rejected(why, (message_id, &thread), state.word());
     }
     as_json(StatusCode::OK, &json!({ "message_id": message_id, "thread_id": thread }))
@@ -206,17 +207,11 @@ fn told((message_id, thread): (&str, Uuid), state: EmailState, why: &str) -> Res
 /// What whoever sends a draft is told that became an email before.
 pub(super) fn became(call: &Call, email: &Email) -> Response {
     let thread = email.head.thread.map_or(email.id.0, |thread| thread.0);
-    let why = format!("This mail does not go, or did not: it is {}.", email.state().word());
+    let why = match email.state() {
+        EmailState::Unknown => "Nobody can tell whether this mail arrived; do not send it again.".to_owned(),
+        state => format!("This mail does not go, or did not: it is {}.", state.word()),
+    };
     told((&call.engine.known_message_id(email), thread), email.state(), &why)
-}
-
-/// A message is answered once: other words for it are not sent, and that is said.
-fn stands(sent: Sent) -> Result<Sent, Problem> {
-    if sent.guard == Some(Guard::AlreadyAnswered) && sent.payload_differs {
-        let detail = format!("this message was already answered by {}, with other words", sent.message_id);
-        return Err(Problem::new(Code::AlreadyAnswered, detail));
-    }
-    Ok(sent)
 }
 
 /// `POST …/messages/{id}/reply` and `…/reply-all`.

@@ -5,14 +5,13 @@ use axum::{
     response::IntoResponse as _,
 };
 use mailonce_core::{
-    conversation::thread::{ThreadEdit, ThreadQuery},
+    conversation::thread::ThreadEdit,
     id::ThreadId,
     inbox::Inbox,
-    problem::{Code, FieldError, Problem},
-    time::Time,
+    problem::{Code, Problem},
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{
@@ -20,15 +19,19 @@ use super::{
     door::Call,
     labels::check_labels,
     mail,
-    messages::{Filter, no_file, place, place_token},
+    messages::{Filter, no_file},
     no_route,
-    query::token,
+    query::listed,
+    search::{Hit, Words},
     talk::Talk,
+    talks::Talks,
 };
 use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
-/// Mails that are looked at for one page.
-const LOOKED_AT: usize = 500;
+/// Threads that are looked at for one page, for a search, and for a list that begins with the oldest.
+const LOOKED_AT: usize = 1_000;
+/// Mails whose words are read for a search.
+const READ: usize = 300;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -43,14 +46,8 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
         None => None,
     };
     match (&call.method, rest) {
-        (&Method::GET, []) => list(call, inbox.as_ref(), None).await,
-        (&Method::GET, ["search"]) => {
-            let query = call.query.one("q").unwrap_or_default().trim().to_lowercase();
-            if query.is_empty() {
-                return Err(Problem::from(vec![FieldError::new("q", "is missing")]).into());
-            }
-            list(call, inbox.as_ref(), Some(&query)).await
-        }
+        (&Method::GET, []) => list(call, inbox.as_ref()).await,
+        (&Method::GET, ["search"]) => search(call, inbox.as_ref()).await,
         (&Method::GET, [id]) => {
             let skip = call.query.page::<1>()?.map_or(0, |[skip]| usize::try_from(skip).unwrap_or(usize::MAX));
             let limit = if call.query.one("limit").is_some() { call.query.limit()? } else { 100 };
@@ -84,87 +81,57 @@ async fn find(call: &Call, inbox: Option<&Inbox>, text: &str) -> Result<Talk, Pr
     if inbox.is_some_and(|inbox| inbox.id != talk.inbox.id) { Err(missing()) } else { Ok(talk) }
 }
 
-/// Whether something is said in a thread.
-fn says(talk: &Talk, query: &str) -> bool {
-    let has = |text: &str| text.to_lowercase().contains(query);
-    talk.mails.iter().any(|mail| {
-        has(&mail.from())
-            || has(mail.subject())
-            || has(&mail.preview())
-            || mail.people().concat().iter().any(|one| has(one))
-    })
-}
-
-async fn list(call: &Call, inbox: Option<&Inbox>, query: Option<&str>) -> Answer {
-    call.query.newest_first()?;
-    let limit = call.query.limit()?;
-    let filter = Filter::read(&call.query, ("senders", "recipients"))?;
-    let wanted =
-        |talk: &Talk| talk.mails.iter().any(|mail| filter.wants(mail)) && query.is_none_or(|query| says(talk, query));
-    let (found, next) = match inbox {
-        Some(inbox) => of_inbox(call, inbox, &filter, limit, wanted).await?,
-        None => of_team(call, limit, wanted).await?,
-    };
-    let threads: Vec<Value> = found.iter().map(|talk| Value::Object(talk.item(call))).collect();
-    let mut body = json!({ "count": threads.len(), "limit": limit, "threads": threads });
-    if let Some(next) = next {
-        body["next_page_token"] = next.into();
-    }
-    Ok(as_json(StatusCode::OK, &body))
-}
-
-/// Threads by their latest mail: whoever meets an older one of a thread has seen the thread before.
-async fn of_inbox(
-    call: &Call,
-    inbox: &Inbox,
-    filter: &Filter,
-    limit: usize,
-    wanted: impl Fn(&Talk) -> bool,
-) -> Result<(Vec<Talk>, Option<String>), Problem> {
-    let mut mailbox = call.engine.mailbox(&call.caller, inbox, place(&call.query)?);
+/// Wanted threads, those with the latest news first, and the words of where to go on.
+async fn newest(mut talks: Talks<'_>, filter: &Filter, limit: usize) -> Result<(Vec<Talk>, Option<String>), Problem> {
     let mut found = Vec::new();
     for _ in 0..LOOKED_AT {
         if found.len() == limit {
             break;
         }
-        let Some(said) = mailbox.next().await? else { break };
-        if filter.is_past(said.at()) {
+        let Some(talk) = talks.next().await? else { break };
+        if talk.mails.last().is_some_and(|mail| filter.is_past(mail.at())) {
             return Ok((found, None));
         }
-        let talk = match Talk::find(call, mail::thread_of(&said)).await {
-            Ok(talk) => talk,
-            Err(problem) if problem.code == Code::NotFound => continue,
-            Err(problem) => return Err(problem),
-        };
-        let latest = talk.mails.last().map(|mail| mail::id_of(&mail.said));
-        if latest == Some(mail::id_of(&said)) && wanted(&talk) {
+        if talk.mails.iter().any(|mail| filter.wants(mail)) {
             found.push(talk);
         }
     }
-    Ok((found, mailbox.rest().map(place_token)))
+    Ok((found, talks.rest()))
 }
 
-/// Threads of every inbox that somebody answered or began, those with the latest news first.
-async fn of_team(
-    call: &Call,
-    limit: usize,
-    wanted: impl Fn(&Talk) -> bool,
-) -> Result<(Vec<Talk>, Option<String>), Problem> {
-    let before = call
-        .query
-        .page::<2>()?
-        .map(|[at, id]| (Time(i64::try_from(at).unwrap_or(i64::MAX)), ThreadId(Uuid::from_u128(id))));
-    let page = call.engine.threads(&call.caller, ThreadQuery { before, limit, ..ThreadQuery::default() }).await?;
-    let mut found = Vec::new();
-    for thread in &page.rows {
-        match Talk::find(call, thread.id.0).await {
-            Ok(talk) => found.extend(wanted(&talk).then_some(talk)),
-            Err(problem) if problem.code == Code::NotFound => {}
-            Err(problem) => return Err(problem),
+async fn list(call: &Call, inbox: Option<&Inbox>) -> Answer {
+    let limit = call.query.limit()?;
+    let filter = Filter::read(&call.query, ("senders", "recipients"))?;
+    let (found, next) = if call.query.flag("ascending")? {
+        let (all, rest) = newest(Talks::all(call, inbox), &filter, LOOKED_AT).await?;
+        call.query.turned(all, rest.is_some())?
+    } else {
+        newest(Talks::behind(call, inbox)?, &filter, limit).await?
+    };
+    let threads = found.iter().map(|talk| talk.item(call).into()).collect();
+    Ok(as_json(StatusCode::OK, &listed("threads", threads, limit, next)))
+}
+
+/// Threads in which every word is said, those that say more of them in their heads first.
+async fn search(call: &Call, inbox: Option<&Inbox>) -> Answer {
+    let (limit, words) = (call.query.limit()?, Words::read(&call.query)?);
+    let (all, _) = newest(Talks::all(call, inbox), &Filter::usual(&call.query)?, LOOKED_AT).await?;
+    let (mut hits, mut read) = (Vec::new(), 0);
+    for talk in all {
+        let mut hit = Hit::default();
+        for mail in &talk.mails {
+            let text = if read < READ { mail.words(call).await?.0 } else { Some(mail.preview()) };
+            read += 1;
+            words.look(mail, text.as_deref(), &mut hit);
+        }
+        if hit.is_whole() {
+            hits.push((hit.worth(), talk));
         }
     }
-    let next = page.next.map(|(at, id)| token(&[u128::try_from(at.0).unwrap_or_default(), id.0.as_u128()]));
-    Ok((found, next))
+    hits.sort_by_key(|(worth, _)| std::cmp::Reverse(*worth));
+    let (found, next) = call.query.page_of(hits)?;
+    let threads = found.iter().map(|(_, talk)| talk.item(call).into()).collect();
+    Ok(as_json(StatusCode::OK, &listed("threads", threads, limit, next)))
 }
 
 async fn update(call: &Call, inbox: Option<&Inbox>, id: &str) -> Answer {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use super::{Answer, NAME, door::Call, events, no_route, query::token};
+use super::{Answer, NAME, door::Call, events, no_route, query::listed};
 use crate::{api::wire::words, dialects::json as as_json};
 
 /// Inboxes and pods that one webhook names.
@@ -204,22 +204,17 @@ fn once(call: &Call, client_id: &str) -> Result<Asked, Problem> {
 
 async fn list(call: &Call, inbox: Option<InboxId>) -> Answer {
     call.caller.need(Scope::Read)?;
-    call.query.newest_first()?;
     let limit = call.query.limit()?;
-    let before = call.query.page::<1>()?.map(|[id]| Uuid::from_u128(id));
-    let (rows, _) = call.engine.endpoints(&call.caller, before, limits::ENDPOINTS).await?;
-    let mut here = rows.into_iter().filter(|endpoint| is_here(endpoint, inbox));
+    // A team has few of them.
+    let (mut all, _) = call.engine.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
+    all.retain(|endpoint| is_here(endpoint, inbox));
+    let (found, next) =
+        if call.query.flag("ascending")? { call.query.turned(all, false)? } else { call.query.page_of(all)? };
     let mut webhooks = Vec::new();
-    let mut last = None;
-    for endpoint in here.by_ref().take(limit) {
-        webhooks.push(shown(call, &endpoint).await?);
-        last = Some(endpoint.id.0);
+    for endpoint in &found {
+        webhooks.push(shown(call, endpoint).await?);
     }
-    let mut body = json!({ "count": webhooks.len(), "limit": limit, "webhooks": webhooks });
-    if let Some(last) = last.filter(|_| here.next().is_some()) {
-        body["next_page_token"] = token(&[last.as_u128()]).into();
-    }
-    Ok(as_json(StatusCode::OK, &body))
+    Ok(as_json(StatusCode::OK, &listed("webhooks", webhooks, limit, next)))
 }
 
 async fn change(call: &Call, inbox: Option<InboxId>, id: &str) -> Answer {

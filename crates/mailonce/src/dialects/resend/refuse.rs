@@ -48,7 +48,8 @@ fn class(problem: &Problem) -> (u16, &'static str) {
         _ if problem.more.contains_key(MISSING) => (422, "missing_required_field"),
         _ if problem.more.contains_key(FILE) => (422, "invalid_attachment"),
         Code::InvalidKey => (400, "invalid_idempotency_key"),
-        Code::KeyMismatch => (409, "invalid_idempotent_request"),
+        Code::KeyMismatch | Code::AlreadyAnswered => (409, "invalid_idempotent_request"),
+        Code::UseResolve => (409, "concurrent_idempotent_requests"),
         Code::InvalidJson | Code::KeyRequired => (400, "validation_error"),
         Code::Unauthorized => (403, "invalid_api_key"),
         Code::WrongScope => (401, "restricted_api_key"),
@@ -56,7 +57,7 @@ fn class(problem: &Problem) -> (u16, &'static str) {
         Code::SenderNotVerified => (403, "validation_error"),
         Code::NotFound => (404, "not_found"),
         Code::MethodNotAllowed => (405, "method_not_allowed"),
-        Code::StaleRev | Code::Leased | Code::NewerMessage | Code::AlreadyAnswered => (409, "resource_locked"),
+        Code::StaleRev | Code::Leased | Code::NewerMessage => (409, "resource_locked"),
         Code::TooLarge => (413, "validation_error"),
         Code::RateLimited => (429, "rate_limit_exceeded"),
         Code::Timeout => (408, "application_error"),
@@ -73,7 +74,10 @@ pub(super) fn message(problem: &Problem) -> String {
         Code::InvalidKey => "The key must be between 1-256 chars.".into(),
         Code::KeyMismatch => "Same idempotency key used with a different request payload.".into(),
         Code::Unauthorized => "API key is invalid.".into(),
-        Code::WrongScope => "This API key is restricted to only send emails.".into(),
+        Code::WrongScope if problem.more.get("has") == Some(&serde_json::json!(["send"])) => {
+            "This API key is restricted to only send emails.".into()
+        }
+        Code::WrongScope => format!("This API key is restricted: {}.", problem.detail),
         Code::Internal => "An unexpected error occurred.".into(),
         Code::SenderNotVerified => format!("{}. Please, add and verify your domain.", problem.detail),
         Code::InvalidType if !problem.more.contains_key(MISSING) => {
@@ -84,7 +88,15 @@ pub(super) fn message(problem: &Problem) -> String {
             "Invalid `{}` field. The email address needs to follow the `email@example.com` or `Name <email@example.com>` format.",
             name_of(field)
         ),
-        _ => problem.detail.clone(),
+        _ => sentence(name_of(field), field, &problem.detail),
+    }
+}
+
+/// Words about a field as a sentence about it, where they begin with its path; others as they are.
+fn sentence(name: &str, path: &str, detail: &str) -> String {
+    match detail.strip_prefix(path).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) if !path.is_empty() => format!("The `{name}` field {rest}."),
+        _ => detail.to_owned(),
     }
 }
 
@@ -136,7 +148,7 @@ mod tests {
         let told = message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to[0]", "is empty")]));
         assert!(told.starts_with("Invalid `to` field. The email address needs to follow"), "{told}");
         let many = message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to", "names no recipient")]));
-        assert_eq!(many, "to names no recipient");
+        assert_eq!(many, "The `to` field names no recipient.");
         assert!(is_address("[2].from") && !is_address("attachments[0]") && !is_address("[0].subject"));
     }
 }

@@ -1,6 +1,6 @@
 //! Answers in Resend's words: replying to what came in and passing it on, once.
 
-use axum::{extract::State, http::StatusCode, response::Response};
+use axum::{extract::State, http::StatusCode};
 use mailonce_core::{id::MessageId, problem::Problem, team::Scope};
 use mailonce_engine::{
     reply::{ForwardRequest, ReplyRequest},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::{App, wire::OneOrMany},
-    dialects::with_news,
+    dialects::{stands, told},
 };
 
 /// The message that is to be answered or passed on.
@@ -77,11 +77,13 @@ struct SentBody {
     id: String,
 }
 
-fn sent(sent: &Sent) -> Response {
-    with_news([sent], json(StatusCode::OK, &SentBody { id: sent.id.to_string() }))
+/// A message is answered once: the same words again get the id of the first answer, others are a conflict.
+fn sent(sent: Sent) -> Answer {
+    let sent = stands(sent)?;
+    Ok(told::<Resend>(&sent, || json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
 }
 
-/// `POST …/emails/{email}/reply`. A message is answered once: the second answer gets the id of the first.
+/// `POST …/emails/{email}/reply`.
 pub(super) async fn reply(
     State(app): State<App>,
     guest: Guest,
@@ -99,7 +101,7 @@ pub(super) async fn reply(
     }
     let request =
         ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: guest.key, ..ReplyRequest::default() };
-    Ok(sent(&app.engine.reply(&guest.caller, message, request).await?))
+    sent(app.engine.reply(&guest.caller, message, request).await?)
 }
 
 #[derive(Deserialize)]
@@ -133,5 +135,5 @@ pub(super) async fn forward(
         return Err(missing("to").into());
     }
     let request = ForwardRequest { to: to.0, cc: cc.0, text, lease: None, key: guest.key };
-    Ok(sent(&app.engine.forward(&guest.caller, message, request).await?))
+    sent(app.engine.forward(&guest.caller, message, request).await?)
 }

@@ -15,7 +15,7 @@ use mailonce_engine::send::SendRequest;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    Answer, Body, Guest, json,
+    Answer, Body, Guest, Resend, json,
     refuse::{self, FILE, message, missing, unfit},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
         door::parse,
         wire::{OneOrMany, Pairs},
     },
-    dialects::{files::File, with_news},
+    dialects::{doubt, files::File, told, with_news},
 };
 
 /// Items of a batch at the most.
@@ -141,7 +141,7 @@ pub(super) async fn send(State(app): State<App>, guest: Guest, body: Body) -> An
     let request = body.parse::<SendBody>()?.request(guest.key)?;
     drop(body);
     let sent = app.engine.send(&guest.caller, request).await?;
-    Ok(with_news([&sent], json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
+    Ok(told::<Resend>(&sent, || json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
 }
 
 #[derive(Serialize)]
@@ -170,11 +170,16 @@ pub(super) async fn batch(State(app): State<App>, guest: Guest, headers: HeaderM
     let items = values.iter().map(item).collect();
     drop(body);
     let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, strict).await?;
-    if strict && !answer.faults.is_empty() {
-        return Err(answer.faults.remove(0).1.into());
-    }
     let sent: Vec<_> = answer.items.iter().flatten().collect();
-    let data = sent.iter().map(|one| SentBody { id: one.id.to_string() }).collect();
+    // What nobody can tell of is no success: an item's fault where those are told, else the batch's.
+    let doubts = answer.items.iter().enumerate().filter_map(|(n, item)| Some((n, doubt(item.as_ref()?)?)));
+    answer.faults.extend(doubts);
+    answer.faults.sort_by_key(|(index, _)| *index);
+    if let Some((_, problem)) = answer.faults.first().filter(|_| strict) {
+        return Ok(with_news(sent, refuse::refused(problem)));
+    }
+    let sure = sent.iter().filter(|one| doubt(one).is_none());
+    let data = sure.map(|one| SentBody { id: one.id.to_string() }).collect();
     let told = |(index, problem): &(usize, Problem)| BatchError { index: *index, message: message(problem) };
     let errors = (!strict).then(|| answer.faults.iter().map(told).collect());
     Ok(with_news(sent, json(StatusCode::OK, &BatchBody { data, errors })))

@@ -5,7 +5,7 @@ use mailonce_core::{
     content::Content,
     conversation::thread::{Thread, ThreadEdit, ThreadQuery},
     email::Email,
-    id::ThreadId,
+    id::{InboxId, ThreadId},
     message::{Message, MessageState},
     problem::{Code, Problem},
     team::Scope,
@@ -17,7 +17,7 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, Three, Two,
+    Answer, Body, Guest, Named, One, Page, PageQuery, Queried, Refusal, Resend, Three, Two,
     attachments::file_id,
     id,
     inboxes::named,
@@ -32,6 +32,10 @@ use crate::{
 
 /// Threads that are looked through for a page.
 const PAGE: usize = 100;
+/// Where an email of a thread may lie. Nothing lies in the last two here.
+const FOLDERS: [&str; 5] = ["inbox", "sent", "archive", "spam", "trash"];
+/// Labels that are asked for at a time.
+const LABELS: usize = 50;
 
 #[derive(Serialize)]
 struct LabelBody {
@@ -152,25 +156,107 @@ async fn own(app: &App, guest: &Guest, (inbox, thread): (&str, &str)) -> Result<
     if view.thread.inbox == inbox.id { Ok(view) } else { Err(missing_thread().into()) }
 }
 
-/// `GET /inboxes/{inbox}/threads`.
-pub(super) async fn list(
-    State(app): State<App>,
-    guest: Guest,
-    Named(name, ..): One,
-    Queried(query, ..): Page,
-) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let inbox = named(&app, &guest, &name).await?;
-    let wish = query.read()?;
+/// Which threads are wanted, as it was asked for. Lists come with commas.
+#[derive(Deserialize)]
+pub(super) struct ThreadsQuery {
+    limit: Option<String>,
+    after: Option<String>,
+    before: Option<String>,
+    folders: Option<String>,
+    labels: Option<String>,
+    read: Option<String>,
+}
+
+/// Which threads are wanted.
+struct Wanted {
+    folders: Vec<String>,
+    labels: Vec<String>,
+    read: Option<bool>,
+}
+
+impl ThreadsQuery {
+    fn page(&self) -> PageQuery {
+        PageQuery { limit: self.limit.clone(), after: self.after.clone(), before: self.before.clone() }
+    }
+
+    fn wanted(&self) -> Result<Wanted, Problem> {
+        let split = |text: &Option<String>| -> Vec<String> {
+            let words = text.as_deref().unwrap_or_default().split(',').map(str::trim);
+            words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        let (mut folders, labels) = (split(&self.folders), split(&self.labels));
+        if folders.iter().any(|folder| !FOLDERS.contains(&folder.as_str())) {
+            let text = format!("The `folders` must be of `{}`.", FOLDERS.join("`, `"));
+            return Err(Problem::field(Code::InvalidQuery, "folders", text));
+        }
+        if labels.len() > LABELS {
+            let text = format!("The `labels` must be at most {LABELS}.");
+            return Err(Problem::field(Code::InvalidQuery, "labels", text));
+        }
+        if folders.is_empty() {
+            let usual: &[&str] = if labels.is_empty() { &["inbox"] } else { &["inbox", "archive", "sent"] };
+            folders = usual.iter().map(ToString::to_string).collect();
+        }
+        let read = match self.read.as_deref() {
+            None => None,
+            Some("true" | "True") => Some(true),
+            Some("false" | "False") => Some(false),
+            Some(_) => {
+                return Err(Problem::field(Code::InvalidQuery, "read", "The `read` must be `true` or `false`."));
+            }
+        };
+        Ok(Wanted { folders, labels, read })
+    }
+}
+
+impl Wanted {
+    /// Whether a thread is in one of the folders and has one of the labels. What we said is in `sent`.
+    fn has(&self, thread: &Thread) -> bool {
+        let lies = |name: &String| name == folder(thread) || (name == "sent" && thread.about.emails > 0);
+        let labelled = |label: &String| thread.about.labels.contains(label);
+        self.folders.iter().any(lies) && (self.labels.is_empty() || self.labels.iter().any(labelled))
+    }
+}
+
+/// Every thread of an inbox, those with the latest news first.
+async fn all_of(app: &App, guest: &Guest, inbox: InboxId) -> Result<Vec<Thread>, Problem> {
     let (mut all, mut before) = (Vec::new(), None);
     while all.len() < FEW {
-        let query = ThreadQuery { inbox: Some(inbox.id), label: None, handled: None, before, limit: PAGE };
+        let query = ThreadQuery { inbox: Some(inbox), label: None, handled: None, before, limit: PAGE };
         let page = app.engine.threads(&guest.caller, query).await?;
         all.extend(page.rows);
         before = page.next;
         if before.is_none() {
             break;
         }
+    }
+    Ok(all)
+}
+
+/// `GET /inboxes/{inbox}/threads`.
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: Guest,
+    Named(name, ..): One,
+    Queried(query, ..): Queried<ThreadsQuery, Resend>,
+) -> Answer {
+    guest.caller.need(Scope::Read)?;
+    let inbox = named(&app, &guest, &name).await?;
+    let (wish, wanted) = (query.page().read()?, query.wanted()?);
+    let mut all = all_of(&app, &guest, inbox.id).await?;
+    let unheard = |label: &&String| !all.iter().any(|thread| thread.about.labels.contains(label));
+    if wanted.labels.iter().any(|label| unheard(&label)) {
+        return Err(Problem::new(Code::NotFound, "Label not found").into());
+    }
+    all.retain(|thread| wanted.has(thread));
+    if let Some(read) = wanted.read {
+        let mut kept = Vec::new();
+        for thread in all {
+            if is_read(&app.engine.read_thread(&guest.caller, thread.id).await?) == read {
+                kept.push(thread);
+            }
+        }
+        all = kept;
     }
     let Rows { rows, more } = wish.along(all, |thread| thread.id.0);
     let mut bodies = Vec::with_capacity(rows.len());

@@ -13,7 +13,7 @@ use mailonce_core::{
     time::Time,
 };
 use mailonce_engine::look::EmailView;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{Answer, Body, Guest, Named, One, Queried, Usesend, json, number, refuse::bad, send::SentBody};
 use crate::api::App;
@@ -178,10 +178,14 @@ pub(super) struct ListQuery {
     limit: Option<String>,
     start_date: Option<String>,
     end_date: Option<String>,
+    domain_id: Option<IgnoredAny>,
 }
 
 impl ListQuery {
     fn read(&self) -> Result<(EmailQuery, usize), Problem> {
+        if self.domain_id.is_some() {
+            return Err(bad("domainId", "domainId is not available here; leave it out"));
+        }
         let count = |field: &str, text: Option<&str>, most: usize, usual: usize| match text {
             None => Ok(usual),
             Some(text) => {
@@ -205,35 +209,41 @@ impl ListQuery {
 #[derive(Serialize)]
 struct ListBody {
     data: Vec<EmailBody>,
-    count: usize,
+    count: u64,
 }
 
-/// `GET /emails`. Pages are counted, so those before are passed over; `count` is what is known to be there.
+/// `GET /emails`. Pages are counted, so those before are passed over; `count` is of every page.
 pub(super) async fn list(
     State(app): State<App>,
     guest: Guest,
     Queried(query, ..): Queried<ListQuery, Usesend>,
 ) -> Answer {
     guest.caller.need(Scope::Read)?;
-    let (mut query, page) = query.read()?;
-    let mut passed = 0;
-    let mut rows = app.engine.emails(&guest.caller, query.clone()).await?;
-    for _ in 1..page {
-        passed += rows.rows.len();
-        let Some(next) = rows.next else {
-            rows.rows.clear();
-            break;
-        };
-        query.before = Some(next);
-        rows = app.engine.emails(&guest.caller, query.clone()).await?;
-    }
-    let count = passed + rows.rows.len() + usize::from(rows.next.is_some());
-    let mut data = Vec::with_capacity(rows.rows.len());
-    for email in rows.rows {
+    let (query, page) = query.read()?;
+    let count = app.engine.count_emails(&guest.caller, query.since, query.until).await?;
+    let mut data = Vec::new();
+    for email in page_of(&app, &guest, query, page).await? {
         let content = app.engine.email_view(&guest.caller, email.id).await?.content;
         data.push(EmailBody::of(&email, content));
     }
     Ok(json(StatusCode::OK, &ListBody { data, count }))
+}
+
+/// The rows of a page. What the ledger gives at a time may be short and have more behind it.
+async fn page_of(app: &App, guest: &Guest, mut query: EmailQuery, page: usize) -> Result<Vec<Email>, Problem> {
+    let (limit, mut passed) = (query.limit, (page - 1) * query.limit);
+    let mut found = Vec::new();
+    loop {
+        let rows = app.engine.emails(&guest.caller, query.clone()).await?;
+        let skipped = passed.min(rows.rows.len());
+        passed -= skipped;
+        found.extend(rows.rows.into_iter().skip(skipped));
+        found.truncate(limit);
+        query.before = rows.next;
+        if query.before.is_none() || found.len() == limit {
+            return Ok(found);
+        }
+    }
 }
 
 #[derive(Deserialize)]

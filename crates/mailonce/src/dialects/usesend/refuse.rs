@@ -39,7 +39,7 @@ fn class(code: Code) -> (u16, &'static str) {
         Code::Unauthorized | Code::WrongScope | Code::SenderNotAllowed => (403, "FORBIDDEN"),
         Code::NotFound => (404, "NOT_FOUND"),
         Code::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED"),
-        Code::KeyMismatch => (409, "NOT_UNIQUE"),
+        Code::KeyMismatch | Code::UseResolve => (409, "NOT_UNIQUE"),
         Code::RateLimited => (429, "RATE_LIMITED"),
         Code::Internal => (500, "INTERNAL_SERVER_ERROR"),
         // The dialect has no word for "later"; the status says it.
@@ -57,16 +57,48 @@ fn message(problem: &Problem) -> String {
         Code::TooLate | Code::NotScheduled => "Email already processed".into(),
         Code::Internal => "something unexpected happened".into(),
         Code::InvalidType => {
-            let place = problem.field.as_deref().map(|field| format!("{field}: ")).unwrap_or_default();
+            let place = problem.field.as_deref().map(|field| format!("{}: ", camel(field))).unwrap_or_default();
             format!("{place}{}", problem.detail)
         }
+        _ => named(problem),
+    }
+}
+
+/// The words of a problem, with its field called as the dialect calls it.
+fn named(problem: &Problem) -> String {
+    let field = problem.field.as_deref().unwrap_or_default();
+    match problem.detail.strip_prefix(field) {
+        Some(rest) if !field.is_empty() => format!("{}{rest}", camel(field)),
         _ => problem.detail.clone(),
     }
+}
+
+/// A path in the dialect's spelling: `scheduledAt`. What callers name themselves stays as it is.
+fn camel(path: &str) -> String {
+    if path.starts_with("headers") {
+        return path.to_owned();
+    }
+    let mut upper = false;
+    let letter = |c: char| {
+        let now = std::mem::replace(&mut upper, c == '_');
+        (c != '_').then(|| if now { c.to_ascii_uppercase() } else { c })
+    };
+    path.chars().filter_map(letter).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_are_called_as_the_dialect_calls_them() {
+        let told = |field: &str, text: &str| {
+            message(&Problem::from(vec![mailonce_core::problem::FieldError::new(field, text)]))
+        };
+        assert_eq!(told("scheduled_at", "is no time"), "scheduledAt is no time");
+        assert_eq!(told("reply_to[0]", "is no address"), "replyTo[0] is no address");
+        assert_eq!(told("to", "names no recipient"), "to names no recipient");
+    }
 
     #[test]
     fn every_problem_has_a_code_of_the_dialect() {

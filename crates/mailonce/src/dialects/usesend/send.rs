@@ -13,14 +13,17 @@ use mailonce_engine::{Caller, Engine, send::SendRequest};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-use super::{Answer, Body, Guest, json, refuse::bad};
+use super::{
+    Answer, Body, Guest, Usesend, json,
+    refuse::{bad, refused},
+};
 use crate::{
     api::{
         App,
         door::parse,
         wire::{OneOrMany, Pairs},
     },
-    dialects::{files::File, with_news},
+    dialects::{doubt, files::File, told, with_news},
 };
 
 /// Items of a batch at the most.
@@ -172,7 +175,7 @@ pub(super) async fn send(State(app): State<App>, guest: Guest, body: Body) -> An
     drop(body);
     let request = read.request(&app.engine, &guest.caller, guest.key).await?;
     let sent = app.engine.send(&guest.caller, request).await.map_err(of_sender)?;
-    Ok(with_news([&sent], json(StatusCode::OK, &SentBody { email_id: sent.id.to_string() })))
+    Ok(told::<Usesend>(&sent, || json(StatusCode::OK, &SentBody { email_id: sent.id.to_string() })))
 }
 
 #[derive(Serialize)]
@@ -204,6 +207,9 @@ pub(super) async fn batch(State(app): State<App>, guest: Guest, body: Body) -> A
         return Err(answer.faults.remove(0).1.into());
     }
     let sent: Vec<_> = answer.items.iter().flatten().collect();
+    if let Some(problem) = sent.iter().find_map(|one| doubt(one)) {
+        return Ok(with_news(sent, refused(&problem)));
+    }
     let data = sent.iter().map(|one| SentBody { email_id: one.id.to_string() }).collect();
     Ok(with_news(sent, json(StatusCode::OK, &BatchBody { data })))
 }

@@ -103,8 +103,14 @@ async function reads(first) {
   assert.deepEqual(before.data.map((one) => one.id), page.data.slice(0, 2).map((one) => one.id));
   assert.equal(before.has_more, false);
   // What nobody can tell is not told as sent, and what failed is told so.
-  const { id } = await good(resend.emails.send(mail({ to: "unknown@sandbox.mailonce.test", subject: "Doubt" })));
-  await until("delayed", async () => (await good(resend.emails.get(id))).last_event === "delivery_delayed");
+  const doubtful = mail({ to: "unknown@sandbox.mailonce.test", subject: "Doubt" });
+  const { id } = await good(resend.emails.send(doubtful, { idempotencyKey: "node-doubt" }));
+  const both = [doubtful, mail({ subject: "Sure" })];
+  const [inBatch] = (await good(resend.batch.send(both, { idempotencyKey: "node-doubts" }))).data;
+  for (const one of [id, inBatch.id]) await until("delayed", async () => (await good(resend.emails.get(one))).last_event === "delivery_delayed");
+  // What nobody can tell of is no success when it is asked for again.
+  assert.match(await bad(resend.emails.send(doubtful, { idempotencyKey: "node-doubt" }), 409, "concurrent_idempotent_requests"), /nobody can tell/);
+  await bad(resend.batch.send(both, { idempotencyKey: "node-doubts" }), 409, "concurrent_idempotent_requests");
   const refused = await good(resend.emails.send(mail({ to: "refuse@sandbox.mailonce.test", subject: "No" })));
   await until("failed", async () => (await good(resend.emails.get(refused.id))).last_event === "failed");
 }
@@ -150,11 +156,19 @@ async function inboxes() {
   const email = { ...thread, emailId: question.id };
   assert.equal((await good(resend.inboxes.threads.emails.get(email))).direction, "inbound");
   const reply = await good(resend.inboxes.threads.emails.reply({ ...email, text: "An answer" }));
-  assert.equal((await good(resend.inboxes.threads.emails.reply({ ...email, text: "An answer in other words" }))).id, reply.id);
+  assert.equal((await good(resend.inboxes.threads.emails.reply({ ...email, text: "An answer" }))).id, reply.id);
+  const other = await bad(resend.inboxes.threads.emails.reply({ ...email, text: "An answer in other words" }), 409, "invalid_idempotent_request");
+  assert.match(other, /already answered/);
   const said = await good(resend.inboxes.threads.emails.list(thread));
   assert.deepEqual(said.data.map((one) => one.direction), ["outbound", "inbound"]);
   await good(resend.inboxes.threads.emails.forward({ ...email, to: "carol@example.com", text: "Look" }));
+  const lists = async (words) => (await good(resend.inboxes.threads.list({ ...inbox, ...words }))).data.some((one) => one.id === thread.threadId);
+  assert.deepEqual([await lists({ folders: ["archive"] }), await lists({ folders: ["archive", "sent"] }), await lists({ folders: ["spam"] })], [false, true, false]);
+  assert.deepEqual([await lists({ read: true }), await lists({ read: false })], [true, false]);
+  await bad(resend.inboxes.threads.list({ ...inbox, folders: ["nowhere"] }), 422, "validation_error");
+  await bad(resend.inboxes.threads.list({ ...inbox, labels: ["nothing"] }), 404, "not_found");
   assert.equal((await good(resend.inboxes.threads.update({ ...thread, folder: "archive" }))).folder, "archive");
+  assert.deepEqual([await lists(), await lists({ folders: ["archive"] })], [false, true]);
   await bad(resend.inboxes.threads.emails.reply({ ...email, text: "x", cc: "x@example.com" }), 422, "validation_error");
 }
 

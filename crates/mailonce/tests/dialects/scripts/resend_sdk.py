@@ -128,7 +128,8 @@ def receives(mode):
     path = {"inbox_id": inbox, "thread_id": thread, "email_id": question}
     assert call("InboxThreadEmails.get", inbox, thread, question)["direction"] == "inbound"
     reply = call("InboxThreadEmails.reply", {**path, "text": "An answer"})["id"]
-    assert call("InboxThreadEmails.reply", {**path, "text": "In other words"})["id"] == reply
+    assert call("InboxThreadEmails.reply", {**path, "text": "An answer"})["id"] == reply
+    bad(ResendError, 409, "invalid_idempotent_request", call, "InboxThreadEmails.reply", {**path, "text": "In other words"})
     call("InboxThreadEmails.forward", {**path, "to": f"{mode.word}@example.com", "text": "Look"})
     assert call("InboxThreads.update", {"inbox_id": inbox, "id": thread, "folder": "archive"})["folder"] == "archive"
 

@@ -51,8 +51,11 @@ async function sends() {
   assert.deepEqual(email.emailEvents.map((one) => one.status), ["QUEUED", "SENT"]);
   await good(usesend.emails.send(mail({ subject: "Re: Order 1", inReplyToId: first.emailId })));
   await bad(usesend.emails.send(mail({ inReplyToId: "x" })), "BAD_REQUEST", '"inReplyTo" is invalid');
-  const doubt = await good(usesend.emails.send(mail({ to: "unknown@sandbox.mailonce.test", subject: "Doubt" })));
+  const doubtful = mail({ to: "unknown@sandbox.mailonce.test", subject: "Doubt" });
+  const doubt = await good(usesend.emails.send(doubtful, { idempotencyKey: "use-doubt" }));
   await until("delayed", async () => (await good(usesend.emails.get(doubt.emailId))).latestStatus === "DELIVERY_DELAYED");
+  // What nobody can tell of is no success when it is asked for again.
+  assert.match(await bad(usesend.emails.send(doubtful, { idempotencyKey: "use-doubt" }), "NOT_UNIQUE"), /nobody can tell/);
 }
 
 async function schedules() {
@@ -68,6 +71,8 @@ async function schedules() {
   assert.equal(listed.data.length, 2);
   const second = await good(usesend.get("/emails?page=2&limit=1"));
   assert.equal(second.data[0].id, listed.data[1].id);
+  const whole = await good(usesend.get("/emails?limit=50"));
+  assert.deepEqual([listed.count, second.count, whole.count], [whole.data.length, whole.data.length, whole.data.length]);
 }
 
 async function domains() {

@@ -113,8 +113,10 @@ async fn answers(resend: &Resend) {
     let words = |text: &str| ReplyInboxThreadEmailOptions::new().with_text(text);
     let reply = inboxes.reply_thread_email(INBOX, thread, &question, words("An answer")).await;
     let reply = good("inboxes.reply_thread_email", reply).id;
-    let again = inboxes.reply_thread_email(INBOX, thread, &question, words("In other words")).await.unwrap().id;
+    let again = inboxes.reply_thread_email(INBOX, thread, &question, words("An answer")).await.unwrap().id;
     assert_eq!(reply.to_string(), again.to_string());
+    let other = inboxes.reply_thread_email(INBOX, thread, &question, words("In other words")).await.unwrap_err();
+    assert!(other.to_string().contains("already answered"), "{other}");
     let forward = ForwardInboxThreadEmailOptions::new(["carol@example.com"]).with_text("Look");
     let forwarded = inboxes.forward_thread_email(INBOX, thread, &question, forward).await;
     let _forwarded = good("inboxes.forward_thread_email", forwarded);

@@ -1,0 +1,141 @@
+//! Lists and searches: either order, whole pages, every thread, every word, and mails with any name.
+
+use serde_json::{Value, json};
+
+use crate::{
+    binary::{Desk, Server},
+    wire::{INBOX, arrives, call},
+};
+
+const TEAM: &str = "/compat/agentmail/v0";
+
+/// What a member of every row of a page says.
+async fn column(server: &Server, path: &str, rows: &str, member: &str) -> Vec<String> {
+    let (status, page) = call(server, "GET", path, &[], "").await;
+    assert_eq!(status, 200, "{path}: {page}");
+    assert_eq!(page["count"].as_u64().unwrap() as usize, page[rows].as_array().unwrap().len(), "{page}");
+    page[rows].as_array().unwrap().iter().map(|row| row[member].as_str().unwrap().to_owned()).collect()
+}
+
+/// The rows of all pages of so many rows, each but the last whole.
+async fn paged(server: &Server, path: &str, rows: &str, member: &str, limit: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut place = String::new();
+    loop {
+        let (status, page) = call(server, "GET", &format!("{path}limit={limit}{place}"), &[], "").await;
+        assert_eq!(status, 200, "{page}");
+        let found = page[rows].as_array().unwrap();
+        all.extend(found.iter().map(|row| row[member].as_str().unwrap().to_owned()));
+        let Some(next) = page["next_page_token"].as_str() else { return all };
+        assert_eq!(found.len(), limit, "a page that is not whole has more behind it: {page}");
+        place = format!("&page_token={next}");
+    }
+}
+
+async fn sends(server: &Server, to: &str, subject: &str, text: &str) -> Value {
+    let body = json!({ "to": to, "subject": subject, "text": text }).to_string();
+    let (status, sent) = call(server, "POST", &format!("{INBOX}/messages/send"), &[], &body).await;
+    assert_eq!(status, 200, "{sent}");
+    sent
+}
+
+#[tokio::test]
+async fn lists_go_either_way_in_whole_pages() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    for n in 0..5 {
+        arrives(&server, &format!("<in-{n}@x.test>"), &format!("In {n}")).await;
+        sends(&server, "ann@example.com", &format!("Out {n}"), "Hello.").await;
+        call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"draft"}"#).await;
+        call(&server, "POST", &format!("{TEAM}/inboxes"), &[], "{}").await;
+        let hook = json!({ "url": format!("http://127.0.0.1:9/{n}"), "event_types": ["message.sent"] });
+        call(&server, "POST", &format!("{TEAM}/webhooks"), &[], &hook.to_string()).await;
+    }
+    for (path, rows, member, count) in [
+        (format!("{INBOX}/messages"), "messages", "message_id", 10),
+        (format!("{INBOX}/threads"), "threads", "thread_id", 10),
+        (format!("{TEAM}/threads"), "threads", "thread_id", 10),
+        (format!("{INBOX}/drafts"), "drafts", "draft_id", 5),
+        (format!("{TEAM}/drafts"), "drafts", "draft_id", 5),
+        (format!("{TEAM}/inboxes"), "inboxes", "inbox_id", 6),
+        (format!("{TEAM}/webhooks"), "webhooks", "webhook_id", 5),
+    ] {
+        let mut all = column(&server, &format!("{path}?limit=100"), rows, member).await;
+        assert_eq!(all.len(), count, "{path}");
+        assert_eq!(paged(&server, &format!("{path}?"), rows, member, 2).await, all, "{path}");
+        all.reverse();
+        assert_eq!(column(&server, &format!("{path}?limit=100&ascending=true"), rows, member).await, all, "{path}");
+        assert_eq!(paged(&server, &format!("{path}?ascending=true&"), rows, member, 3).await, all, "{path}");
+    }
+    // A filter leaves no holes in pages.
+    let path = format!("{TEAM}/threads?subject=Out&");
+    assert_eq!(paged(&server, &path, "threads", "thread_id", 2).await.len(), 5);
+    let path = format!("{INBOX}/threads?subject=In&");
+    assert_eq!(paged(&server, &path, "threads", "thread_id", 2).await.len(), 5);
+}
+
+#[tokio::test]
+async fn every_word_of_a_search_is_found_somewhere() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    arrives(&server, "<one@x.test>", "Invoice 42 for October").await;
+    sends(&server, "bob@shop.example", "October news", "The invoice was paid yesterday.").await;
+    sends(&server, "bob@shop.example", "Nothing", "A prepaid card.").await;
+    for (words, subjects) in [
+        ("invoice october", &["Invoice 42 for October", "October news"][..]),
+        ("OCTOBER 42", &["Invoice 42 for October"]),
+        ("ann@ invoice", &["Invoice 42 for October"]),
+        ("voice", &["Invoice 42 for October"]),
+        ("paid shop", &["October news"]),
+        ("hello", &["Invoice 42 for October"]),
+        ("invoice november", &[]),
+    ] {
+        let q = words.replace(' ', "%20");
+        for (path, rows) in [
+            (format!("{INBOX}/messages/search?q={q}"), "messages"),
+            (format!("{INBOX}/threads/search?q={q}"), "threads"),
+            (format!("{TEAM}/threads/search?q={q}"), "threads"),
+        ] {
+            assert_eq!(column(&server, &path, rows, "subject").await, subjects, "{path}");
+        }
+    }
+    let (_, page) = call(&server, "GET", &format!("{INBOX}/messages/search?q=paid%20bob"), &[], "").await;
+    let lights = &page["messages"][0]["highlights"];
+    assert_eq!(lights["recipients"], json!(["**bob**@shop.example"]));
+    assert_eq!(lights["text"], json!(["The invoice was **paid** yesterday."]));
+}
+
+#[tokio::test]
+async fn a_mail_is_reached_by_the_id_that_lists_show() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let ids = ["<plain@x.test>", "<a/b@x.test>", "<a?b=c@x.test>", "<a#b@x.test>", "<a%41b@x.test>", "<a/../b@x.test>"];
+    for (n, id) in ids.iter().enumerate() {
+        arrives_as(&server, id, &format!("Mail {n}")).await;
+    }
+    let (_, page) = call(&server, "GET", &format!("{INBOX}/messages?ascending=true"), &[], "").await;
+    for ((n, id), row) in ids.iter().enumerate().zip(page["messages"].as_array().unwrap()) {
+        let name = row["message_id"].as_str().unwrap();
+        assert_eq!(name == *id, n < 2, "{row}");
+        // As a package writes it that escapes only what no path can hold, and with everything escaped.
+        let raw = name.replace('<', "%3C").replace('>', "%3E");
+        let escaped: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        for name in [raw, escaped] {
+            let (status, found) = call(&server, "GET", &format!("{INBOX}/messages/{name}"), &[], "").await;
+            assert_eq!((status, &found["subject"]), (200, &json!(format!("Mail {n}"))), "{name}: {found}");
+        }
+    }
+}
+
+/// A mail comes from outside, and is there by its subject.
+async fn arrives_as(server: &Server, message_id: &str, subject: &str) {
+    crate::wire::delivers(server, message_id, subject).await;
+    for _ in 0..100 {
+        let (_, page) = call(server, "GET", &format!("{INBOX}/messages"), &[], "").await;
+        if page["messages"].as_array().unwrap().iter().any(|one| one["subject"] == subject) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the mail did not come");
+}
