@@ -12,7 +12,9 @@ impl Judge<'_, '_> {
         let view = self.view;
         let left = |id: &&&str| {
             let taken = view.arrivals(id).iter().any(|arrival| arrival.taken);
-            let stands = view.by_id.get(**id).is_none_or(|email| !matches!(&*email.state, "failed" | "cancelled"));
+            // One that is long forgotten is judged by what was seen of it.
+            let unsent = |email: &&Email| matches!(&*email.state, "failed" | "cancelled");
+            let stands = view.by_id.get(**id).map_or_else(|| !self.is_unsent(id), |email| !unsent(&email));
             taken || stands
         };
         let often = |(_, emails): &(&(&str, &str), &Vec<&str>)| emails.iter().filter(left).count() > 1;

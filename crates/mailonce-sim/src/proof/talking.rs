@@ -27,6 +27,7 @@ pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
         judge.follow(step.at);
         judge.judge(step);
     }
+    judge.follow(u64::MAX);
     judge.check_left();
     judge.check_told();
     if view.history.healed {
@@ -117,7 +118,7 @@ impl<'a, 'v> Judge<'a, 'v> {
     }
 
     /// Whether nothing of an email, nor of its later versions, can have left.
-    fn is_unsent(&self, email: &str) -> bool {
+    pub(super) fn is_unsent(&self, email: &str) -> bool {
         let unsent = |id: &str| {
             let states = self.states.get(id);
             states.is_some_and(|states| states.values().all(|state| matches!(*state, "failed" | "cancelled")))

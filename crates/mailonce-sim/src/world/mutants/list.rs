@@ -97,10 +97,6 @@ pub const ALL: &[Mutant] = &[
         .among(&[FaultKind::Leap, FaultKind::Pause])
         .in_two()
         .often(),
-    worlds("others-time-ignored", "a process that is not sure of the time does not go by the time of others")
-        .among(&[FaultKind::Leap, FaultKind::ClockJump, FaultKind::Crash])
-        .in_two()
-        .often(),
     worlds("stale-rev-obeyed", "a decision on an outdated view is obeyed"),
     worlds("rev-stands", "changes are not counted"),
     // The marker
