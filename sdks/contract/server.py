@@ -136,8 +136,8 @@ class Handler(BaseHTTPRequestHandler):
         body = text.encode()
         self.send_response(answer["status"])
         kind = "text/event-stream" if stream else "application/json" if answer["status"] < 400 else "application/problem+json"
-        self.send_header("content-type", kind)
-        for name, value in answer.get("headers", {}).items():
+        headers = {"content-type": kind, **{name.lower(): value for name, value in answer.get("headers", {}).items()}}
+        for name, value in headers.items():
             self.send_header(name, value)
         if stream:
             self.close_connection = True

@@ -1,5 +1,6 @@
 //! Addresses: what may stand in From and To, and the one form in which two of them are compared.
 
+use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -144,12 +145,17 @@ fn is_atom(text: &str) -> bool {
 
 /// The domain in its ASCII form, lower-cased.
 fn a_label(domain: &str) -> Result<String, AddressError> {
+    // Folded first, so that the case of its letters never decides whether a domain is one.
+    let domain = domain.to_ascii_lowercase();
     let plain = domain.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
-    // IDNA is dear and most domains are plain already; an `xn--` label is checked like any other.
+    // IDNA is dear and most domains are plain already; an `xn--` label is checked like any other. Two hyphens in the
+    // third place are as good beside such a label as they are without one.
     let ascii = if plain && !domain.contains("xn--") {
-        domain.to_owned()
+        domain
     } else {
-        idna::domain_to_ascii_strict(domain).map_err(|_strict| AddressError::Domain)?
+        let strict =
+            Uts46::new().to_ascii(domain.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Verify);
+        strict.map_err(|_strict| AddressError::Domain)?.into_owned()
     };
     let labels_fit =
         ascii.split('.').all(|l| !l.is_empty() && l.len() <= 63 && !l.starts_with('-') && !l.ends_with('-'));
@@ -182,6 +188,16 @@ mod tests {
         assert_eq!(Address::parse("User@EXAMPLE.com").unwrap().as_str(), "user@example.com");
         assert_eq!(Address::parse("u@müller.de").unwrap(), Address::parse("U@xn--mller-kva.de").unwrap());
         assert_eq!(Address::parse("u@müller.de").unwrap().domain(), "xn--mller-kva.de");
+    }
+
+    #[test]
+    fn the_case_of_a_domain_never_decides_whether_it_is_one() {
+        for domain in ["aa--bar.com", "r3---sn.example", "aa--bar.xn--mller-kva.de", "xn--a.example", "xn--.example"] {
+            let as_is = Address::parse(&format!("x@{domain}"));
+            assert_eq!(Address::parse(&format!("X@{}", domain.to_uppercase())), as_is, "{domain}");
+            assert_eq!(as_is.is_ok(), !domain.starts_with("xn--"), "{domain}");
+        }
+        assert_eq!(Address::parse("x@aa--bar.müller.de").unwrap().domain(), "aa--bar.xn--mller-kva.de");
     }
 
     #[test]

@@ -48,6 +48,9 @@ codes! {
     /// A query parameter that cannot be read.
     InvalidQuery = "invalid_query", 400, Never, "A query parameter is not valid",
         "Correct the parameter named in `field`.";
+    /// A wire format that this server does not speak.
+    UnknownVersion = "unknown_version", 400, Never, "This server does not speak that wire format",
+        "Send the `Mailonce-Version` named in `detail`, or none for the latest; nothing was stored.";
     /// No credential, or one that is not known.
     Unauthorized = "unauthorized", 401, Never, "The API key is missing or not valid",
         "Send `Authorization: Bearer mo_…` with a key that is neither revoked nor expired.";

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mailonce import AsyncHeldLease, AsyncMailonce, HeldLease, Intent, Mailonce, Message
+from mailonce import AsyncHeldLease, AsyncMailonce, Download, HeldLease, Intent, Mailonce, Message
 
 SAFE = {"from": "from_", "for": "for_", "as": "as_"}
 
@@ -22,7 +22,7 @@ def words(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def arguments(call: str, args: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    positional = [args["id"]] if "id" in args else []
+    positional: list[Any] = [args[name] for name in ("id", "n") if name in args]
     body = args.get("body", args.get("query", {}))
     if call == "emails.batch":
         positional, named = [[words(mail) for mail in body]], {}
@@ -122,6 +122,8 @@ def misfits(wanted: Any, found: Any, where: str = "result") -> Iterator[str]:
         for said, value in wanted.items():
             name = SAFE.get(str(said), str(said))
             inner = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+            if isinstance(found, Download) and name == "text":
+                inner = found.content.decode()
             yield from misfits(value, inner, f"{where}.{name}")
     elif isinstance(wanted, list):
         if not isinstance(found, list) or len(found) != len(wanted):

@@ -47,7 +47,14 @@ export interface Call {
 export interface Answer {
   status: number;
   headers: Headers;
-  text: string;
+  bytes: Uint8Array;
+}
+
+/** Bytes, with what their sender says they are. */
+export interface Download {
+  /** The type that was declared; never trust it. */
+  contentType: string;
+  content: Uint8Array;
 }
 
 const LONGEST_PAUSE = 8_000;
@@ -84,12 +91,26 @@ export class Caller {
 
   /** Makes a call and reads its answer as JSON; `undefined` for 204. */
   async json<T>(call: Call, options: CallOptions = {}): Promise<T> {
-    const answer = await this.answer(call, options, (text) => JSON.parse(text) as unknown);
-    return (answer.status === 204 ? undefined : JSON.parse(answer.text)) as T;
+    const read = (bytes: Uint8Array): unknown => JSON.parse(new TextDecoder().decode(bytes));
+    const answer = await this.answer(call, options, read);
+    return (answer.status === 204 ? undefined : read(answer.bytes)) as T;
+  }
+
+  /** Makes a call whose answer is bytes. */
+  async download(path: string, options: CallOptions = {}): Promise<Download> {
+    const answer = await this.answer({ method: "GET", path, headers: { Accept: "*/*" } }, options);
+    return {
+      contentType: answer.headers.get("content-type") ?? "application/octet-stream",
+      content: answer.bytes,
+    };
   }
 
   /** Makes a call until it is answered. A success that `read` cannot read was cut on its way and is asked for again. */
-  async answer(call: Call, options: CallOptions, read: (text: string) => unknown = () => undefined): Promise<Answer> {
+  async answer(
+    call: Call,
+    options: CallOptions,
+    read: (bytes: Uint8Array) => unknown = () => undefined,
+  ): Promise<Answer> {
     const request = this.request(call, options);
     const tries = call.repeat === false ? 1 : 1 + (options.maxRetries ?? this.maxRetries);
     for (let tried = 1; ; tried++) {
@@ -137,16 +158,16 @@ export class Caller {
     request: { url: string; init: RequestInit },
     call: Call,
     options: CallOptions,
-    read: (text: string) => unknown,
+    read: (bytes: Uint8Array) => unknown,
   ): Promise<Answer | Lost> {
     const limit = (options.timeoutMs ?? this.timeoutMs) + (call.hold ?? 0) * 1000;
     const clock = deadline(limit, options.signal);
     try {
       const response = await this.#fetch(request.url, { ...request.init, signal: clock.signal });
-      const text = await response.text();
-      if (!response.ok) return lost(refusal(response.status, text), response.headers);
-      if (response.status !== 204) read(text);
-      return { status: response.status, headers: response.headers, text };
+      const bytes = new Uint8Array(await response.arrayBuffer());
+      if (!response.ok) return lost(refusal(response.status, new TextDecoder().decode(bytes)), response.headers);
+      if (response.status !== 204) read(bytes);
+      return { status: response.status, headers: response.headers, bytes };
     } catch (cause) {
       options.signal?.throwIfAborted();
       const why = clock.signal.aborted ? `no answer within ${limit} ms` : "the connection gave no answer";

@@ -36,7 +36,7 @@ export class Mailonce {
   }
 }
 
-export type { CallOptions, ClientOptions } from "./call.js";
+export type { CallOptions, ClientOptions, Download } from "./call.js";
 export type { EmailQuery, Keyed, Mail, MailWithIntent, SendOptions, WithoutKey } from "./emails.js";
 export { MailonceError, type Retry } from "./error.js";
 export type { EventQuery } from "./events.js";

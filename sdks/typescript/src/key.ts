@@ -73,7 +73,8 @@ export function bareAddress(text: string): string | undefined {
   if (!local.split(".").every((atom) => /^(?:[a-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\s])+$/u.test(atom)))
     return undefined;
   const domain = aLabel(address.slice(at + 1));
-  if (domain === undefined || new TextEncoder().encode(local).length > 64) return undefined;
+  const octets = new TextEncoder().encode(local).length;
+  if (domain === undefined || octets > 64 || octets + 1 + domain.length > 254) return undefined;
   return `${local}@${domain}`;
 }
 

@@ -1,6 +1,6 @@
 // Messages, and the codes and links in them: reading, answering once, taking once.
 
-import { at, type CallOptions, type Caller } from "./call.js";
+import { at, type CallOptions, type Caller, type Download } from "./call.js";
 import { prefer, type SendOptions } from "./emails.js";
 import type { Artifact, ArtifactPage, Consume, Forward, Reply, Sent, Settle, Settled, Shown, Taken } from "./wire.js";
 
@@ -13,6 +13,16 @@ export class Messages {
   /** `min` by default: what a model should see. */
   get(id: string, query: { view?: "min" | "plain" | "full" } = {}, options?: CallOptions): Promise<Shown> {
     return this.#call.json({ method: "GET", path: `/v1/messages/${at(id)}`, query }, options);
+  }
+
+  /** The bytes as they travelled. They are hostile. */
+  async raw(id: string, options?: CallOptions): Promise<Download> {
+    return this.#call.download(`/v1/messages/${at(id)}/raw`, options);
+  }
+
+  /** The bytes of an attachment, by its `n`. They are hostile. */
+  async attachment(id: string, n: number, options?: CallOptions): Promise<Download> {
+    return this.#call.download(`/v1/messages/${at(id)}/attachments/${at(String(n))}`, options);
   }
 
   artifacts(id: string, options?: CallOptions): Promise<ArtifactPage> {

@@ -1,35 +1,14 @@
 // The shapes of the wire, from openapi.json by sdks/generate. Do not edit.
 
-/** What a mail is about. Its key follows from this and from `to`, so that every retry has the same key. */
-export interface Intent {
-  type: string;
-  entity: string;
-  /** 1 by default; one more when the same thing is told again on purpose. */
-  version?: number | null;
-  /** The day, week or run of a mail that recurs. */
-  period?: string | null;
-}
-
-/** A file; `content` is base64. */
-export interface Attachment {
-  filename: string;
-  content: string;
-  content_type?: string | null;
-  content_id?: string | null;
-}
-
-/** A tag: a name, or a name with a value. */
-export type Tag = string | { name: string; value: string };
-
-/** How long a key is remembered: a class, a duration from `1s` to `400d`, or twice the interval of a mail that recurs. */
-export type Ttl = string | { class: "scheduled"; interval: string };
-
 /** What an event is about. */
 export interface About {
   id: string;
   kind: string;
   rev: number;
 }
+
+/** One address or a list of them. */
+export type Addresses = string | string[];
 
 /** For whom it was taken. */
 export interface Applied {
@@ -74,6 +53,18 @@ export interface ArtifactPage {
   /** Decided ones, best first. */
   data: Artifact[];
   next_cursor?: string | null;
+}
+
+/** A file that goes with the mail. */
+export interface Attachment {
+  /** Base64. */
+  content: string;
+  /** For inline images. */
+  content_id?: string | null;
+  /** MIME type. */
+  content_type?: string | null;
+  /** File name. */
+  filename?: string | null;
 }
 
 /** An attachment, without its bytes. */
@@ -254,9 +245,9 @@ export interface EmailDetail {
   /** In the order it was learnt. */
   evidence: Evidence[];
   handoffs: Handoff[];
-  headers: Record<string, unknown>;
+  headers: Record<string, string>;
   html?: string | null;
-  intent?: Record<string, unknown> | null;
+  intent?: Intent | null;
   metadata: Record<string, unknown>;
   on_unknown: string;
   reply_to: string[];
@@ -379,13 +370,12 @@ export interface Field {
 
 /** A message to be passed on. */
 export interface Forward {
-  cc?: string | string[];
+  cc?: Addresses;
   /** The token of the lease that you hold. */
   lease?: string | null;
   /** Words before it. */
   text?: string | null;
-  /** One address or a list. */
-  to: string | string[];
+  to: Addresses;
 }
 
 /** An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes. */
@@ -475,6 +465,18 @@ export interface Injection {
   flag: string;
 }
 
+/** What a mail is about. Its key follows from this and from `to`, so that every retry has the same key. */
+export interface Intent {
+  /** What it is about: `order_4821`. */
+  entity: string;
+  /** The day, week or run it belongs to, when it recurs. */
+  period?: string | null;
+  /** What kind of mail it is: `order.confirmation`. */
+  type: string;
+  /** Rises when the same thing is told again on purpose. */
+  version?: number | null;
+}
+
 /** A key as it is now. */
 export interface Key {
   /** How often it was bound. */
@@ -494,7 +496,7 @@ export interface Key {
   forgotten_at?: string | null;
   /** Calls answered with the email instead of making another. */
   hits: number;
-  intent?: Record<string, unknown> | null;
+  intent?: Intent | null;
   key: string;
   state?: string | null;
   ttl?: string | null;
@@ -825,16 +827,19 @@ export interface RuleHit {
 export interface Said {
   /** The message. */
   message?: Message;
-  type: "email";
+  type: "message" | "email";
   /** The email. */
   email?: Email;
 }
 
+/** A string, a number up to 2^53-1 or a boolean. */
+export type Scalar = string | number | boolean;
+
 /** An email to send once. */
 export interface Send {
   attachments?: Attachment[] | null;
-  bcc?: string | string[];
-  cc?: string | string[];
+  bcc?: Addresses;
+  cc?: Addresses;
   /** The one-use token of a held look-alike. */
   distinct_token?: string | null;
   /** `agent@example.com` or `Name <agent@example.com>`. */
@@ -844,20 +849,19 @@ export interface Send {
   html?: string | null;
   intent?: Intent | null;
   /** Strings, numbers up to 2^53-1 and booleans. */
-  metadata?: Record<string, string | number | boolean> | null;
+  metadata?: Record<string, Scalar> | null;
   /** `reject` or `first_wins`. */
   on_mismatch?: string | null;
   /** `hold` or `resend`. */
   on_unknown?: string | null;
-  reply_to?: string | string[];
+  reply_to?: Addresses;
   /** RFC 3339 with an offset, or `in 5 minutes`. */
   scheduled_at?: string | null;
   subject?: string | null;
   tags?: Tag[] | null;
   /** Plain text body. This or `html`, or both. */
   text?: string | null;
-  /** One address or a list. */
-  to: string | string[];
+  to: Addresses;
   /** The name of a configured transport. */
   transport?: string | null;
   ttl?: Ttl | null;
@@ -970,6 +974,15 @@ export interface Suppressed {
   reason: string;
 }
 
+/** A tag: a name, or a name with a value. */
+export type Tag = string | TagPair;
+
+/** A tag with a value. */
+export interface TagPair {
+  name: string;
+  value?: string | null;
+}
+
 /** An artifact that was taken. */
 export interface Taken {
   artifact: Artifact;
@@ -1035,6 +1048,17 @@ export interface ThreadPatch {
 export interface Timeline {
   at: string;
   what: string;
+}
+
+/** How long a key is remembered. */
+export type Ttl = string | TtlClass;
+
+/** The memory of a mail that recurs. */
+export interface TtlClass {
+  /** `scheduled`. */
+  class: string;
+  /** How often it recurs: `7d`. */
+  interval: string;
 }
 
 /** A watch. */

@@ -16,6 +16,8 @@ const SPECIAL = {
   "emails.batch": (mo, a) => mo.emails.batch(a.body, options(a)),
   "emails.each": async (mo, a) => ({ data: await taken(mo.emails.each(a.query), Infinity) }),
   "events.stream": async (mo, a) => ({ data: await taken(mo.events.stream(a.query), a.take) }),
+  "messages.raw": async (mo, a) => shown(await mo.messages.raw(a.id, options(a))),
+  "messages.attachment": async (mo, a) => shown(await mo.messages.attachment(a.id, a.n, options(a))),
   "inboxes.work": async (mo, a) => {
     const control = new AbortController();
     const worked = [];
@@ -37,6 +39,8 @@ const SPECIAL = {
       return { token: lease.token, fence: lease.fence };
     }),
 };
+
+const shown = ({ contentType, content }) => ({ content_type: contentType, text: new TextDecoder().decode(content) });
 
 async function taken(items, count) {
   const out = [];

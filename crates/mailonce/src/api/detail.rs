@@ -125,14 +125,14 @@ pub(crate) struct EmailDetailBody {
     text: Option<String>,
     html: Option<String>,
     reply_to: Vec<String>,
-    #[schema(value_type = Object)]
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     headers: Map<String, Value>,
     attachments: Vec<AttachmentView>,
     #[schema(value_type = Object)]
     tags: Value,
     #[schema(value_type = Object)]
     metadata: Value,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<super::wire::IntentBody>)]
     intent: Option<Value>,
     on_unknown: &'static str,
     handoffs: Vec<HandoffBody>,

@@ -13,7 +13,7 @@ use mailonce_core::{
     limits,
     problem::{Code, Problem, nearest},
 };
-use mailonce_engine::{Asked, Caller};
+use mailonce_engine::{Asked, Caller, endpoints::WIRE_VERSION};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ impl FromRequestParts<App> for Door {
         let credential = bearer(&parts.headers)
             .ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing"))?;
         let mut caller = app.engine.authenticate(credential, channel(&parts.headers)).await?;
+        check_version(&parts.headers)?;
         caller.call = call_mark(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
         Ok(Self { caller, key })
@@ -65,6 +66,16 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 fn channel(headers: &HeaderMap) -> Channel {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if agent.starts_with("mailonce-cli/") { Channel::Cli } else { Channel::Http }
+}
+
+/// Whoever pins a wire format gets that one or a clear no, never another. There is one so far.
+fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(asked) = headers.get("mailonce-version") else { return Ok(()) };
+    if asked.as_bytes() == WIRE_VERSION.as_bytes() {
+        return Ok(());
+    }
+    let detail = format!("`{}` is not spoken here, only `{WIRE_VERSION}` is", asked.to_str().unwrap_or("?"));
+    Err(Problem::field(Code::UnknownVersion, "Mailonce-Version", detail))
 }
 
 /// A key that breaks the rules is refused, never ignored.

@@ -8,6 +8,7 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("invalid_type", include_str!("../../../../docs/errors/invalid_type.md")),
     ("unknown_field", include_str!("../../../../docs/errors/unknown_field.md")),
     ("invalid_query", include_str!("../../../../docs/errors/invalid_query.md")),
+    ("unknown_version", include_str!("../../../../docs/errors/unknown_version.md")),
     ("unauthorized", include_str!("../../../../docs/errors/unauthorized.md")),
     ("bad_signature", include_str!("../../../../docs/errors/bad_signature.md")),
     ("wrong_scope", include_str!("../../../../docs/errors/wrong_scope.md")),

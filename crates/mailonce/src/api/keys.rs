@@ -29,7 +29,7 @@ pub(super) struct KeyBody {
     state: Option<&'static str>,
     /// How it came about: `intent` or `header`.
     derivation: Option<&'static str>,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<super::wire::IntentBody>)]
     intent: Option<serde_json::Value>,
     /// The versioned hash of the email's meaning.
     digest: Option<String>,

@@ -91,11 +91,8 @@ pub(super) async fn reply(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForwardBody {
-    /// One address or a list.
-    #[schema(value_type = Vec<String>)]
     to: OneOrMany,
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
     cc: OneOrMany,
     /// Words before it.
     #[serde(default)]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{RefOr, Schema},
+    openapi::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, Type},
 };
 
 /// Tells `null` from absent.
@@ -52,6 +52,37 @@ impl<'de> Deserialize<'de> for OneOrMany {
             }
         }
         from.deserialize_any(Visitor)
+    }
+}
+
+impl PartialSchema for OneOrMany {
+    fn schema() -> RefOr<Schema> {
+        let list = ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String));
+        let either = OneOfBuilder::new().item(ObjectBuilder::new().schema_type(Type::String)).item(list);
+        either.description(Some("One address or a list of them.")).into()
+    }
+}
+
+impl ToSchema for OneOrMany {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Addresses".into()
+    }
+}
+
+/// How a value of `metadata` is described.
+struct ScalarSchema;
+
+impl PartialSchema for ScalarSchema {
+    fn schema() -> RefOr<Schema> {
+        let kinds = [Type::String, Type::Number, Type::Boolean].map(|kind| ObjectBuilder::new().schema_type(kind));
+        let either = kinds.into_iter().fold(OneOfBuilder::new(), OneOfBuilder::item);
+        either.description(Some("A string, a number up to 2^53-1 or a boolean.")).into()
+    }
+}
+
+impl ToSchema for ScalarSchema {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Scalar".into()
     }
 }
 
@@ -108,24 +139,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-impl<T: ToSchema> PartialSchema for Object<T> {
-    fn schema() -> RefOr<Schema> {
-        T::schema()
-    }
-}
-
-impl<T: ToSchema> ToSchema for Object<T> {
-    fn name() -> std::borrow::Cow<'static, str> {
-        T::name()
-    }
-
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        T::schemas(schemas);
-    }
-}
-
 /// How long a key is remembered.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum TtlBody {
     /// `transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.
@@ -144,6 +159,27 @@ pub(crate) struct TtlClass {
     interval: String,
 }
 
+impl PartialSchema for TtlBody {
+    fn schema() -> RefOr<Schema> {
+        let words = "`transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.";
+        text_or::<TtlClass>("How long a key is remembered.", words, "Twice the interval of a mail that recurs.")
+    }
+}
+
+impl ToSchema for TtlBody {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((TtlClass::name().into(), TtlClass::schema()));
+    }
+}
+
+/// A text, or an object in its place.
+fn text_or<T: ToSchema>(about: &str, text: &str, object: &str) -> RefOr<Schema> {
+    let text = ObjectBuilder::new().schema_type(Type::String).description(Some(text));
+    let mut named = Ref::from_schema_name(T::name());
+    object.clone_into(&mut named.description);
+    OneOfBuilder::new().item(text).item(named).description(Some(about)).into()
+}
+
 impl TtlBody {
     pub(crate) fn read(&self) -> Result<Ttl, FieldError> {
         let read = match self {
@@ -156,13 +192,25 @@ impl TtlBody {
 }
 
 /// A tag: a name, or a name with a value.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum TagBody {
     /// Only a name.
     Name(String),
     /// A name and a value.
     Pair(Object<TagPair>),
+}
+
+impl PartialSchema for TagBody {
+    fn schema() -> RefOr<Schema> {
+        text_or::<TagPair>("A tag: a name, or a name with a value.", "Only a name.", "A name and a value.")
+    }
+}
+
+impl ToSchema for TagBody {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((TagPair::name().into(), TagPair::schema()));
+    }
 }
 
 /// A tag with a value.
@@ -191,7 +239,7 @@ pub(crate) struct AttachmentBody {
     content_id: Option<String>,
 }
 
-/// What a wish is about.
+/// What a mail is about. Its key follows from this and from `to`, so that every retry has the same key.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct IntentBody {
@@ -214,17 +262,12 @@ pub(crate) struct IntentBody {
 pub(crate) struct SendBody {
     /// `agent@example.com` or `Name <agent@example.com>`.
     pub(crate) from: String,
-    /// One address or a list.
-    #[schema(value_type = Vec<String>)]
     pub(crate) to: OneOrMany,
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
     cc: OneOrMany,
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
     bcc: OneOrMany,
     #[serde(default)]
-    #[schema(value_type = Vec<String>)]
     reply_to: OneOrMany,
     #[serde(default)]
     subject: Option<String>,
@@ -238,17 +281,19 @@ pub(crate) struct SendBody {
     #[schema(value_type = Option<BTreeMap<String, String>>)]
     headers: Option<Pairs<String>>,
     #[serde(default)]
+    #[schema(value_type = Option<Vec<AttachmentBody>>)]
     attachments: Option<Vec<Object<AttachmentBody>>>,
     #[serde(default)]
     tags: Option<Vec<TagBody>>,
     /// Strings, numbers up to 2^53-1 and booleans.
     #[serde(default)]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<BTreeMap<String, ScalarSchema>>)]
     metadata: Option<Pairs<Option<Scalar>>>,
     /// RFC 3339 with an offset, or `in 5 minutes`.
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
+    #[schema(value_type = Option<IntentBody>)]
     intent: Option<Object<IntentBody>>,
     #[serde(default)]
     ttl: Option<TtlBody>,

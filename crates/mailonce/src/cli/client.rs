@@ -1,4 +1,4 @@
-//! A mailonce and the credential for it, found by flags, environment or the file of a running `dev`.
+//! A mailonce and the credential for it, found by flags, environment or the file of a running `dev`. Calls are the SDK's.
 
 use anyhow::Context as _;
 use hyper::Method;
@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::path::Path;
 
 use super::{
-    Reach, exit,
-    http::{Call, Place},
+    Reach, Usage, exit,
+    http::{ANSWER_TIME, Place},
 };
 
 /// What a running `dev` leaves in its data directory.
@@ -76,7 +76,8 @@ impl Client {
         Ok(Self { place: Place::new(&url, reach.ca_file.as_deref())?, api_key })
     }
 
-    /// Asks, and gives back the status and the JSON of the answer. Problems become errors.
+    /// Asks until there is an answer, and gives back its status and its JSON. Problems become errors. A POST without a key
+    /// gets one of its own, so that its repeats are safe; a mail that nothing names is tried once.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -84,18 +85,27 @@ impl Client {
         key: Option<&str>,
         body: Option<&Value>,
     ) -> anyhow::Result<(u16, Value)> {
-        let mut headers = vec![("authorization", format!("Bearer {}", self.api_key))];
-        headers.extend(key.map(|key| ("idempotency-key", key.to_owned())));
-        let body = body.map(Value::to_string).unwrap_or_default().into();
-        let answer = self.place.ask(&Call { method, path: path.to_owned(), headers, body }).await?;
-        let status = answer.status;
-        let nothing = answer.body.is_empty() && status < 300;
-        let value: Value = if nothing {
-            Value::Null
-        } else {
-            serde_json::from_slice(&answer.body).with_context(|| format!("status {status} without JSON"))?
-        };
-        if status >= 400 { Err(Told(value).into()) } else { Ok((status, value)) }
+        let mut call = self.sdk().build()?.request_with_status(method, path, body).timeout(ANSWER_TIME);
+        if let Some(key) = key {
+            call = call.idempotency_key(key);
+        }
+        call.await.map_err(|error| self.told(error))
+    }
+
+    /// The SDK's client of this server, to be built.
+    pub(super) fn sdk(&self) -> mailonce_sdk::Builder {
+        mailonce_sdk::Client::builder().place(self.place.0.clone()).api_key(&self.api_key)
+    }
+
+    /// What a person reads of a failure.
+    pub(super) fn told(&self, error: mailonce_sdk::Error) -> anyhow::Error {
+        match error.status {
+            // Only who speaks RFC 9457 is the server.
+            1.. if error.details.contains_key("code") => Told(Value::Object(error.details)).into(),
+            status @ 1.. => anyhow::anyhow!("{} answered {status} without saying why", self.place.url()),
+            0 if error.code == "invalid_key" => Usage(error.to_string()).into(),
+            0 => anyhow::Error::new(error).context(format!("no answer from {}", self.place.url())),
+        }
     }
 
     /// Asks without a body.

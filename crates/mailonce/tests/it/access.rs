@@ -25,6 +25,18 @@ over_memory_and_sqlite! {
         world.call(lower).await.is(200);
     }
 
+    async fn whoever_pins_a_wire_format_gets_that_one_or_a_clear_no(world) {
+        let pinned = |version: &str| sending(&world.secret).header("mailonce-version", version);
+        world.call(pinned("2026-11-15")).await.is(202);
+        for other in ["2031-01-01", "", "latest", "2026-11-15T00:00:00Z"] {
+            let refused = world.call(pinned(other)).await.refused(400, "unknown_version").at("Mailonce-Version");
+            assert!(refused.word("detail").contains("`2026-11-15`"), "{}", refused.text);
+            assert_eq!(refused["retry"], "never");
+        }
+        // Who may not come in learns nothing of versions.
+        world.call(get("/v1/emails").anonymous().header("mailonce-version", "x")).await.refused(401, "unauthorized");
+    }
+
     async fn a_key_that_is_not_known_is_401(world) {
         for secret in ["mo_unknown", &world.secret[..world.secret.len() - 1], &format!("{}x", world.secret)] {
             world.call(sending(secret)).await.refused(401, "unauthorized");

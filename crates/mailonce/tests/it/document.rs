@@ -46,6 +46,24 @@ fn the_document_is_openapi_3_1_and_refers_to_nothing_that_is_not_there() {
     }
 }
 
+#[test]
+fn the_document_says_what_a_send_is_made_of() {
+    let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
+    let schemas = &document["components"]["schemas"];
+    let send = &schemas["SendBody"]["properties"];
+    for name in ["to", "cc", "bcc", "reply_to"] {
+        assert_eq!(send[name]["$ref"], "#/components/schemas/Addresses", "{name}");
+    }
+    let kinds: Vec<&Value> =
+        schemas["Addresses"]["oneOf"].as_array().unwrap().iter().map(|kind| &kind["type"]).collect();
+    assert_eq!(kinds, ["string", "array"]);
+    assert_eq!(schemas["IntentBody"]["required"], json!(["type", "entity"]));
+    assert_eq!(send["attachments"]["items"]["$ref"], "#/components/schemas/AttachmentBody");
+    for name in ["TagPair", "TtlClass", "AttachmentBody", "IntentBody"] {
+        assert_eq!(schemas[name]["additionalProperties"], false, "{name} takes what it does not know");
+    }
+}
+
 over_memory_and_sqlite! {
     async fn every_documented_path_is_served(world) {
         // A stream that has no end could not be read to its end.

@@ -3,7 +3,7 @@
 from ._async.client import AsyncMailonce
 from ._async.lease import AsyncHeldLease
 from ._call import VERSION as __version__
-from ._call import CallOptions
+from ._call import CallOptions, Download
 from ._error import MailonceError
 from ._key import bare_address, derive_key
 from ._mail import MailWithIntent
@@ -17,6 +17,7 @@ __all__ = [
     "AsyncMailonce",
     "Attachment",
     "CallOptions",
+    "Download",
     "Event",
     "HeldLease",
     "Intent",

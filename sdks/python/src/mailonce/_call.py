@@ -63,6 +63,15 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Download:
+    """Bytes, with what their sender says they are."""
+
+    content_type: str
+    """The type that was declared; never trust it."""
+    content: bytes
+
+
+@dataclass(frozen=True)
 class Call:
     """What is asked. Its bytes are made once, so that every repeat is the same."""
 
@@ -77,12 +86,14 @@ class Call:
     """Whether the call gets a key when the caller names none; others are safe to repeat by nature."""
     repeat: bool = True
     """A send that nothing names is made once: a repeat could do it twice."""
+    bytes_: bool = False
+    """Whether the answer is a `Download`; else it is JSON."""
 
     def request(self, settings: Settings, options: CallOptions) -> dict[str, Any]:
         """The arguments of httpx."""
         headers = {
             "Authorization": f"Bearer {settings.api_key}",
-            "Accept": "application/json",
+            "Accept": "*/*" if self.bytes_ else "application/json",
             "Mailonce-Client": f"python/{VERSION}",
             "Mailonce-Version": WIRE,
         }
@@ -124,10 +135,12 @@ class Lost:
     pause: float | None = None
 
 
-def judge(response: httpx.Response) -> Lost | Any:
-    """What an answer says: its JSON, None for 204, or that it is no success."""
+def judge(response: httpx.Response, bytes_: bool = False) -> Lost | Any:
+    """What an answer says: its JSON, None for 204, its bytes where they are wanted, or that it is no success."""
     if not response.is_success:
         return _refused(response)
+    if bytes_:
+        return Download(response.headers.get("content-type", "application/octet-stream"), response.content)
     if response.status_code == 204:
         return None
     try:

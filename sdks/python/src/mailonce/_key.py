@@ -100,7 +100,8 @@ def bare_address(text: str) -> str | None:
     if not all(_ATOM.fullmatch(atom) for atom in local.split(".")):
         return None
     domain = _a_label(host)
-    if domain is None or len(local.encode()) > 64:
+    octets = len(local.encode())
+    if domain is None or octets > 64 or octets + 1 + len(domain) > 254:
         return None
     return f"{local}@{domain}"
 
@@ -115,10 +116,21 @@ def _a_label(domain: str) -> str | None:
             ascii_form = ".".join(_puny(label) for label in re.split("[.。]", unicodedata.normalize("NFC", mapped)))
         except (idna.IDNAError, UnicodeError):
             return None
+    if any(label.startswith("xn--") and not _is_puny(label) for label in ascii_form.split(".")):
+        return None
     fits = all(_LABEL.fullmatch(label) for label in ascii_form.split("."))
     if not fits or len(ascii_form) > 253 or re.fullmatch(r"[0-9.]+", ascii_form):
         return None
     return ascii_form
+
+
+def _is_puny(label: str) -> bool:
+    """Whether an A-label is what its own U-label would be written as."""
+    try:
+        text = label[4:].encode().decode("punycode")
+        return _puny(idna.uts46_remap(text, std3_rules=True, transitional=False)) == label
+    except (idna.IDNAError, UnicodeError):
+        return False
 
 
 def _puny(label: str) -> str:

@@ -19,21 +19,6 @@ class Intent:
     """The day, week or run of a mail that recurs."""
 
 
-class _AttachmentNeeds(TypedDict):
-    filename: str
-    content: str
-
-
-class Attachment(_AttachmentNeeds, total=False):
-    """A file; `content` is base64."""
-
-    content_type: str | None
-    content_id: str | None
-
-
-Tag: TypeAlias = "str | Mapping[str, str]"
-"""A tag: a name, or `{"name": …, "value": …}`."""
-
 Ttl: TypeAlias = "str | Mapping[str, str]"
 """How long a key is remembered: a class, a duration from `1s` to `400d`, or `{"class": "scheduled", "interval": …}`."""
 
@@ -45,6 +30,10 @@ class About:
     id: str
     kind: str
     rev: int
+
+
+Addresses: TypeAlias = "str | Sequence[str]"
+"""One address or a list of them."""
 
 
 class _AppliedNeeds(TypedDict):
@@ -100,6 +89,22 @@ class ArtifactPage:
     data: list[Artifact]
     """Decided ones, best first."""
     next_cursor: str | None = None
+
+
+class _AttachmentNeeds(TypedDict):
+    content: str
+    """Base64."""
+
+
+class Attachment(_AttachmentNeeds, total=False):
+    """A file that goes with the mail."""
+
+    content_id: str | None
+    """For inline images."""
+    content_type: str | None
+    """MIME type."""
+    filename: str | None
+    """File name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +300,7 @@ class EmailDetail:
     evidence: list[Evidence]
     """In the order it was learnt."""
     handoffs: list[Handoff]
-    headers: dict[str, Any]
+    headers: dict[str, str]
     metadata: dict[str, Any]
     on_unknown: str
     reply_to: list[str]
@@ -319,7 +324,7 @@ class EmailDetail:
     settled_at: str | None = None
     thread_id: str | None = None
     html: str | None = None
-    intent: dict[str, Any] | None = None
+    intent: Intent | None = None
     text: str | None = None
     """Null, like the other parts of the content, once the body was dropped."""
 
@@ -387,10 +392,10 @@ class EndpointPatch(TypedDict, total=False):
 
     bodies: bool | None
     description: str | None
-    events: list[str] | None
-    headers: dict[str, str] | None
+    events: Sequence[str] | None
+    headers: Mapping[str, str] | None
     """All of them: what is not named goes."""
-    inboxes: list[str] | None
+    inboxes: Sequence[str] | None
     rate_per_s: int | None
     """`null` for no limit."""
     rev: int | None
@@ -454,14 +459,13 @@ class Field:
 
 
 class _ForwardNeeds(TypedDict):
-    to: str | Sequence[str]
-    """One address or a list."""
+    to: Addresses
 
 
 class Forward(_ForwardNeeds, total=False):
     """A message to be passed on."""
 
-    cc: str | Sequence[str]
+    cc: Addresses
     lease: str | None
     """The token of the lease that you hold."""
     text: str | None
@@ -550,8 +554,8 @@ class InboxPatch(TypedDict, total=False):
     answers_soft: bool | None
     caps: Caps | None
     catch_all: bool | None
-    link_domains: list[str] | None
-    metadata: dict[str, str] | None
+    link_domains: Sequence[str] | None
+    metadata: Mapping[str, str] | None
     name: str | None
     rev: int | None
     """The rev that was seen; a stale one is refused."""
@@ -590,7 +594,7 @@ class Key:
     expires_at: str | None = None
     """When it is forgotten; null until the email is settled."""
     forgotten_at: str | None = None
-    intent: dict[str, Any] | None = None
+    intent: Intent | None = None
     state: str | None = None
     ttl: str | None = None
 
@@ -709,11 +713,11 @@ class NewEndpoint(_NewEndpointNeeds, total=False):
     """For people."""
     dialect: str | None
     """In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no word for are not told."""
-    events: list[str] | None
+    events: Sequence[str] | None
     """Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means."""
-    headers: dict[str, str] | None
+    headers: Mapping[str, str] | None
     """Headers that every request carries. Their values are not shown again."""
-    inboxes: list[str] | None
+    inboxes: Sequence[str] | None
     """Only what happens at these inboxes, by id."""
     rate_per_s: int | None
     """Requests a second at the most."""
@@ -736,9 +740,9 @@ class NewInbox(TypedDict, total=False):
     """The same `client_id` again answers with the same inbox."""
     domain: str | None
     """The first domain of this installation by default."""
-    link_domains: list[str]
+    link_domains: Sequence[str]
     """Registrable domains whose links are allowed; without any, links are judged by their sender."""
-    metadata: dict[str, str]
+    metadata: Mapping[str, str]
     name: str | None
     """The name beside its address in mail that it sends."""
     says_automatic: bool
@@ -908,7 +912,7 @@ class Reply(TypedDict, total=False):
     """Whether the message follows below your words."""
     reply_all: bool
     """Whether everybody who got the message gets the answer; our own addresses never do."""
-    seen: list[str]
+    seen: Sequence[str]
     """Ids of newer messages in the thread that you have read."""
     text: str | None
     """Plain text. This or `html`, or both."""
@@ -978,31 +982,34 @@ class Said:
     """The email."""
 
 
+Scalar: TypeAlias = "str | float | bool"
+"""A string, a number up to 2^53-1 or a boolean."""
+
+
 class _SendNeeds(TypedDict):
     from_: str
     """`agent@example.com` or `Name <agent@example.com>`."""
-    to: str | Sequence[str]
-    """One address or a list."""
+    to: Addresses
 
 
 class Send(_SendNeeds, total=False):
     """An email to send once."""
 
     attachments: Sequence[Attachment] | None
-    bcc: str | Sequence[str]
-    cc: str | Sequence[str]
+    bcc: Addresses
+    cc: Addresses
     distinct_token: str | None
     """The one-use token of a held look-alike."""
-    headers: dict[str, str] | None
+    headers: Mapping[str, str] | None
     """Custom headers."""
     html: str | None
-    metadata: Mapping[str, str | int | float | bool] | None
+    metadata: Mapping[str, Scalar] | None
     """Strings, numbers up to 2^53-1 and booleans."""
     on_mismatch: str | None
     """`reject` or `first_wins`."""
     on_unknown: str | None
     """`hold` or `resend`."""
-    reply_to: str | Sequence[str]
+    reply_to: Addresses
     scheduled_at: str | None
     """RFC 3339 with an offset, or `in 5 minutes`."""
     subject: str | None
@@ -1133,6 +1140,20 @@ class Suppressed:
     """The id of the API key it came with."""
 
 
+Tag: TypeAlias = "str | TagPair"
+"""A tag: a name, or a name with a value."""
+
+
+class _TagPairNeeds(TypedDict):
+    name: str
+
+
+class TagPair(_TagPairNeeds, total=False):
+    """A tag with a value."""
+
+    value: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Taken:
     """An artifact that was taken."""
@@ -1201,7 +1222,7 @@ class ThreadPatch(TypedDict, total=False):
 
     handled: bool | None
     """Whether nothing is left to do."""
-    labels: list[str] | None
+    labels: Sequence[str] | None
     """All labels from now on."""
 
 

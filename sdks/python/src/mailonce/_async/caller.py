@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from .._call import Call, CallOptions, Lost, Settings, judge
+from .._call import Call, CallOptions, Download, Lost, Settings, judge
 from .._error import no_answer
 from .._shape import read
 
@@ -30,16 +30,21 @@ class AsyncCaller:
         tries, tried = call.tries(self.settings, options), 0
         while True:
             tried += 1
-            told = await self._once(request)
+            told = await self._once(request, call.bytes_)
             if not isinstance(told, Lost):
                 return told
             if tried >= tries or not told.again:
                 raise told.error
             await asyncio.sleep(self.settings.pause(tried) if told.pause is None else told.pause)
 
-    async def _once(self, request: httpx.Request) -> Any:
+    async def download(self, path: str, options: CallOptions | None = None) -> Download:
+        """Makes a call whose answer is bytes."""
+        made: Download = await self.json(Call("GET", path, bytes_=True), options)
+        return made
+
+    async def _once(self, request: httpx.Request, bytes_: bool) -> Any:
         try:
-            return judge(await self.http.send(request, follow_redirects=False))
+            return judge(await self.http.send(request, follow_redirects=False), bytes_)
         except httpx.TransportError as error:
             lost = no_answer(str(error) or type(error).__name__)
             lost.__cause__ = error

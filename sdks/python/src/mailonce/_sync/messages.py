@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._call import Call, CallOptions, at, prefer, under
+from .._call import Call, CallOptions, Download, at, prefer, under
 from ..wire import Artifact, ArtifactPage, Consume, Forward, Reply, Sent, Settle, Settled, Shown, Taken
 from .caller import Caller
 
@@ -19,6 +19,14 @@ class Messages:
     def get(self, message: str, *, view: str = "min", options: CallOptions | None = None) -> Shown:
         """`min` is what a model should see; `plain` and `full` have more."""
         return self._call.read(Shown, Call("GET", f"/v1/messages/{at(message)}", query={"view": view}), options)
+
+    def raw(self, message: str, *, options: CallOptions | None = None) -> Download:
+        """The bytes as they travelled. They are hostile."""
+        return self._call.download(f"/v1/messages/{at(message)}/raw", options)
+
+    def attachment(self, message: str, n: int, *, options: CallOptions | None = None) -> Download:
+        """The bytes of an attachment, by its `n`. They are hostile."""
+        return self._call.download(f"/v1/messages/{at(message)}/attachments/{int(n)}", options)
 
     def artifacts(self, message: str, *, options: CallOptions | None = None) -> ArtifactPage:
         return self._call.read(ArtifactPage, Call("GET", f"/v1/messages/{at(message)}/artifacts"), options)

@@ -1,0 +1,117 @@
+//! What a caller learns when a call did not do what it asked.
+
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// Whether the same call may be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Not as it is.
+    Never,
+    /// Unchanged, with the same key.
+    Same,
+    /// When something else has changed; the caller decides.
+    Later,
+}
+
+/// Every failure of a call. Branch on `code`; `next` is one sentence that a person or a model can act on. The codes of the
+/// server have a page each under `/docs/errors`; the SDK adds `no_answer` (the call may or may not have arrived) and
+/// `no_problem` (whoever answered does not speak for the server).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Error {
+    /// The word to branch on.
+    pub code: String,
+    /// What happened this time.
+    pub detail: String,
+    /// The HTTP status; 0 when there was no answer.
+    pub status: u16,
+    /// Whether the same call may be made again.
+    pub retry: Retry,
+    /// What to do.
+    pub next: String,
+    /// The field at fault, if one is.
+    pub field: Option<String>,
+    /// All members of the answer, by code also `differs`, `original`, `holder` …
+    pub details: Map<String, Value>,
+    /// What lies beneath, where there is something.
+    pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// A failure on this side of the wire.
+    pub(crate) fn here(code: &str, detail: impl Into<String>, next: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            detail: detail.into(),
+            status: 0,
+            retry: Retry::Never,
+            next: next.into(),
+            field: None,
+            details: Map::new(),
+            cause: None,
+        }
+    }
+
+    /// A field that cannot be what it is.
+    pub(crate) fn invalid(field: impl Into<String>, detail: &str) -> Self {
+        let field = field.into();
+        let said = Self::here("invalid_field", format!("{field} {detail}"), format!("Mend {field}."));
+        Self { field: Some(field), ..said }
+    }
+
+    /// Nobody can tell whether the call arrived.
+    pub(crate) fn no_answer(
+        detail: impl Into<String>,
+        cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        let next = "Make the same call again with the same key; whatever was accepted before will be found.";
+        Self { retry: Retry::Same, cause, ..Self::here("no_answer", detail, next) }
+    }
+
+    /// The error of an answer that is no success. Whoever stands in between may not speak RFC 9457.
+    pub(crate) fn refusal(status: u16, body: &[u8]) -> Self {
+        let details: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+        let said = |name: &str| details.get(name).and_then(Value::as_str).map(str::to_owned);
+        let again = matches!(status, 408 | 425 | 429) || status >= 500;
+        let advice = if again {
+            "Make the same call again with the same key."
+        } else {
+            "Look at the address and the key of the server."
+        };
+        let retry = match details.get("retry").and_then(Value::as_str) {
+            Some("never") => Retry::Never,
+            Some("same") => Retry::Same,
+            Some("later") => Retry::Later,
+            _ if again => Retry::Same,
+            _ => Retry::Never,
+        };
+        Self {
+            code: said("code").unwrap_or_else(|| "no_problem".to_owned()),
+            detail: said("detail").unwrap_or_else(|| format!("the server answered {status}")),
+            status,
+            retry,
+            next: said("next").unwrap_or_else(|| advice.to_owned()),
+            field: said("field"),
+            details,
+            cause: None,
+        }
+    }
+
+    /// Whether another try by itself may help: the server says so, or asks only for a slower pace.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.retry == Retry::Same || self.status == 429
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.detail)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}

@@ -1,0 +1,276 @@
+//! Inboxes: waiting for mail, taking codes and links, taking work.
+
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    call::{Call, Caller, Naming, Parts, at},
+    error::Error,
+    lease::HeldLease,
+    messages::{Messages, taken},
+    page::{Each, PageQuery},
+    wire::{
+        Arrived, Artifact, ConsumeMatch, Inbox, InboxPage, InboxPatch, Message, MessagePage, NewInbox, NewWatch, Next,
+        Offer, Settle, TakenPage, Watch,
+    },
+};
+
+/// The server holds a wait for at most a minute; longer ones are asked again.
+const LONGEST_HOLD: u32 = 50;
+const USUAL_WAIT: u32 = 30;
+/// Seconds that the lease of a message lasts between two renewals, unless its caller says so.
+const USUAL_TTL_S: u32 = 60;
+/// How long others leave a message alone whose work failed.
+const USUAL_DELAY_S: u32 = 30;
+
+/// What to wait for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WaitFor {
+    /// Seconds to wait; 30 by default, as long as you like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u32>,
+    /// A cursor: only mail behind it counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// An address, or `@domain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Part of the subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// `code` or `link`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has: Option<String>,
+    /// The id of a watch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<String>,
+}
+
+/// Which messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names of the query say what they are")]
+pub struct MessageQuery {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+}
+
+/// How work is taken.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Who asks, as people call it.
+    pub holder: Option<String>,
+    /// How long a lease lasts between two renewals; 60 s by default.
+    pub ttl_s: Option<u32>,
+    /// How long others leave a message alone whose work failed; 30 s by default.
+    pub delay_s: Option<u32>,
+}
+
+/// Why a loop of work ended.
+#[derive(Debug)]
+pub enum WorkError<E> {
+    /// A call failed.
+    Call(Error),
+    /// The work failed; its message was given back.
+    Work(E),
+}
+
+impl<E: fmt::Display> fmt::Display for WorkError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::Work(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for WorkError<E> {}
+
+impl<E> From<Error> for WorkError<E> {
+    fn from(error: Error) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// Inboxes of the server, by id or address.
+#[derive(Clone)]
+pub struct Inboxes {
+    caller: Arc<Caller>,
+    messages: Messages,
+}
+
+impl Inboxes {
+    pub(crate) fn new(caller: &Arc<Caller>, messages: Messages) -> Self {
+        Self { caller: Arc::clone(caller), messages }
+    }
+
+    fn path(inbox: &str, verb: &str) -> Result<String, Error> {
+        Ok(format!("/v1/inboxes/{}{verb}", at(inbox)?))
+    }
+
+    /// Makes an inbox; a random address unless you choose one.
+    pub fn create(&self, body: &NewInbox) -> Call<Inbox> {
+        Call::new(&self.caller, Parts::post("/v1/inboxes".to_owned(), Naming::Mint).body(body))
+    }
+
+    /// One inbox.
+    pub fn get(&self, inbox: &str) -> Call<Inbox> {
+        Call::new(&self.caller, Self::path(inbox, "").map(Parts::get))
+    }
+
+    /// A page of inboxes, newest first.
+    pub fn list(&self, query: &PageQuery) -> Call<InboxPage> {
+        Call::new(&self.caller, Parts::get("/v1/inboxes".to_owned()).query(query))
+    }
+
+    /// All pages of `list`, one inbox after the other.
+    pub fn each(&self, query: PageQuery) -> Each<Inbox> {
+        let inboxes = self.clone();
+        Each::new(query.cursor.clone(), move |cursor| {
+            let page = inboxes.list(&PageQuery { cursor, ..query.clone() });
+            async move { page.await.map(|page| (page.data, page.next_cursor)) }
+        })
+    }
+
+    /// Changes what is given; `Some(None)` takes away.
+    pub fn update(&self, inbox: &str, body: &InboxPatch) -> Call<Inbox> {
+        let path = Self::path(inbox, "");
+        Call::new(&self.caller, path.and_then(|path| Parts::new(Method::PATCH, path, Naming::Nature).body(body)))
+    }
+
+    /// Removes it with everything in it.
+    pub fn delete(&self, inbox: &str) -> Call<Inbox> {
+        let path = Self::path(inbox, "");
+        Call::new(&self.caller, path.map(|path| Parts::new(Method::DELETE, path, Naming::Nature)))
+    }
+
+    /// A page of its messages, newest first, or oldest first with `after`.
+    pub fn messages(&self, inbox: &str, query: &MessageQuery) -> Call<MessagePage> {
+        let path = Self::path(inbox, "/messages");
+        Call::new(&self.caller, path.and_then(|path| Parts::get(path).query(query)))
+    }
+
+    /// Waits for a message; `None` when none came in time.
+    pub async fn wait(&self, inbox: &str, what: &WaitFor) -> Result<Option<Arrived>, Error> {
+        let mut left = what.timeout.unwrap_or(USUAL_WAIT);
+        loop {
+            let timeout = left.min(LONGEST_HOLD);
+            let query = WaitFor { timeout: Some(timeout), ..what.clone() };
+            let parts = Self::path(inbox, "/wait").and_then(|path| Parts::get(path).query(&query));
+            let call = Call::reading(&self.caller, parts, |answer| {
+                if answer.status == 204 { Some(None) } else { serde_json::from_slice(&answer.body).ok().map(Some) }
+            });
+            let arrived: Option<Arrived> = call.hold(Duration::from_secs(timeout.into())).await?;
+            if arrived.is_some() || left <= LONGEST_HOLD {
+                return Ok(arrived);
+            }
+            left -= LONGEST_HOLD;
+        }
+    }
+
+    /// Takes the latest code or link that matches, once, `for` one account, workflow or run.
+    pub fn consume(&self, inbox: &str, body: &ConsumeMatch) -> Call<Artifact> {
+        let path = Self::path(inbox, "/consume");
+        Call::reading(&self.caller, path.and_then(|path| Parts::post(path, Naming::Nature).body(body)), taken)
+    }
+
+    /// Begins a watch: waits and consumes that name it see only mail that comes after now.
+    pub fn watch(&self, inbox: &str, body: &NewWatch) -> Call<Watch> {
+        let path = Self::path(inbox, "/watches");
+        Call::new(&self.caller, path.and_then(|path| Parts::post(path, Naming::Mint).body(body)))
+    }
+
+    /// Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread.
+    pub fn next(&self, inbox: &str, body: &Next) -> Call<Vec<Offer>> {
+        let path = Self::path(inbox, "/next");
+        let parts = path.and_then(|path| Parts::post(path, Naming::Mint).body(body));
+        let call = Call::reading(&self.caller, parts, |answer| {
+            serde_json::from_slice::<TakenPage>(&answer.body).ok().map(|page| page.data)
+        });
+        call.hold(Duration::from_secs(body.wait.unwrap_or(0)))
+    }
+
+    /// Takes one message after the other: the lease is renewed while `work` runs, the message is acked when it returns `Ok`
+    /// and given back when it does not, which ends the loop. Also ends when `stop` does, after the message at hand.
+    pub async fn work<E>(
+        &self,
+        inbox: &str,
+        how: &Work,
+        stop: impl Future<Output = ()>,
+        mut work: impl AsyncFnMut(Message, &HeldLease) -> Result<(), E>,
+    ) -> Result<(), WorkError<E>> {
+        let mut stop = std::pin::pin!(stop);
+        let ttl_s = how.ttl_s.unwrap_or(USUAL_TTL_S);
+        let wish =
+            Next { holder: how.holder.clone(), ttl_s: Some(ttl_s), limit: Some(1), wait: Some(LONGEST_HOLD.into()) };
+        loop {
+            let next = self.next(inbox, &wish).into_future();
+            let offers = tokio::select! {
+                biased;
+                () = &mut stop => return Ok(()),
+                offers = next => offers?,
+            };
+            for offer in offers {
+                self.one(offer, ttl_s, how.delay_s.unwrap_or(USUAL_DELAY_S), &mut work).await?;
+            }
+        }
+    }
+
+    async fn one<E>(
+        &self,
+        offer: Offer,
+        ttl_s: u32,
+        delay_s: u32,
+        work: &mut impl AsyncFnMut(Message, &HeldLease) -> Result<(), E>,
+    ) -> Result<(), WorkError<E>> {
+        let Offer { message, lease } = offer;
+        let (id, token) = (message.id.clone(), lease.token.clone());
+        let held = self.held(&id, lease, ttl_s);
+        if let Err(error) = work(message, &held).await {
+            held.stop();
+            if !held.is_lost() {
+                // The work's own error is the one to tell; a message that is not given back is offered again when its
+                // lease lapses.
+                let back = Settle { lease: token, delay_s: Some(delay_s), ttl_s: None };
+                drop(self.messages.nack(&id, &back).await);
+            }
+            return Err(WorkError::Work(error));
+        }
+        Ok(held.release().await?)
+    }
+
+    /// The lease of a message: extended while it is held, and acked when it is released.
+    fn held(&self, id: &str, lease: crate::wire::Lease, ttl_s: u32) -> HeldLease {
+        let (messages, name) = (self.messages.clone(), id.to_owned());
+        let (acking, acked) = (self.messages.clone(), id.to_owned());
+        let settle = Settle { lease: lease.token.clone(), delay_s: None, ttl_s: None };
+        let longer = Settle { ttl_s: Some(ttl_s), ..settle.clone() };
+        let renew = move || {
+            let call = messages.extend(&name, &longer);
+            Box::pin(async move { call.await.map(|settled| settled.lease) }) as crate::lease::Renewal
+        };
+        let release = move || {
+            let call = acking.ack(&acked, &settle);
+            Box::pin(async move { call.await.map(drop) }) as crate::lease::GivingBack
+        };
+        HeldLease::new(lease, Duration::from_secs(ttl_s.into()), renew, release)
+    }
+}
