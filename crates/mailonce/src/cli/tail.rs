@@ -10,8 +10,7 @@ use super::{
     Reach,
     client::{Client, Told},
     http::{Call, Following},
-    look::text,
-    out::{Out, complain},
+    out::{Out, complain, field, text},
 };
 
 /// Nothing for so long, not even a sign of life, and the server counts as gone.
@@ -47,9 +46,10 @@ pub(super) async fn tail(out: &Out, args: TailArgs) -> anyhow::Result<ExitCode> 
         if out.is_json() {
             out.value(&event);
         } else {
-            let about = format!("{} {}", text(&event["about"]["kind"]), text(&event["about"]["id"]));
-            let at = out.dim(&text(&event["at"]));
-            out.line(&format!("{at}  {:<20}  {about}  {}", text(&event["type"]), out.dim(&text(&event["cursor"]))));
+            let at = out.dim(&field(&event, "at"));
+            let kind = text(&event["type"]);
+            // The type names the kind; the id is what one copies.
+            out.line(&format!("{at}  {kind:<20}  {}", text(&event["about"]["id"])));
         }
     }
     Ok(ExitCode::SUCCESS)
