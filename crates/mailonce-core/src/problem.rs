@@ -134,7 +134,7 @@ codes! {
         "Send `Content-Type: application/json`.";
     /// A field with a value that cannot be used.
     InvalidField = "invalid_field", 422, Never, "A field has a value that cannot be used",
-        "Correct the field named in `field`; nothing was stored and the key is still free.";
+        "Correct the field named in `field`; nothing was stored, and a key that came with it is still free.";
     /// The key is bound to something else.
     KeyMismatch = "key_mismatch", 422, Never, "This key already belongs to a different request",
         "Do not retry with this body: read the original email, or use a new key if this really is another email.";

@@ -26,6 +26,8 @@ use crate::{
 const TOKEN: &str = "mailonce-domain=";
 /// How long a caller waits for one name.
 const LOOK_TIME: Duration = Duration::from_secs(5);
+/// Domains that are read at a time.
+const PAGE: usize = 100;
 /// How often a check is written down anew when somebody else changed the domain meanwhile.
 const TRIES: usize = 3;
 
@@ -238,6 +240,23 @@ impl Engine {
         self.own_records(caller, RecordKind::Domain, before, limit, view).await
     }
 
+    /// Every team's domains. For the command line, which works on the ledger itself.
+    pub async fn all_domains(&self) -> Result<Vec<Domain>, Problem> {
+        let mut all = Vec::new();
+        for team in self.teams().await? {
+            let mut before = None;
+            loop {
+                let page = self.store.records(team.id, RecordKind::Domain, before, PAGE).await.map_err(unavailable)?;
+                all.extend(page.rows.iter().map(view).collect::<Result<Vec<_>, _>>()?);
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// One domain.
     pub async fn domain(&self, caller: &Caller, id: DomainId) -> Result<Domain, Problem> {
         caller.need(Scope::Admin)?;
@@ -312,7 +331,7 @@ impl AboutDomain {
 
 /// Whether a published text means what it should. Of a DKIM record only the key counts: DNS consoles add and drop
 /// spaces, and the other tags have defaults.
-fn says_the_same(found: &str, wanted: &str) -> bool {
+pub fn says_the_same(found: &str, wanted: &str) -> bool {
     match (public_key(found), public_key(wanted)) {
         (found, Some(wanted)) => found.as_deref() == Some(wanted.as_str()),
         (_, None) => found.trim() == wanted,

@@ -9,7 +9,15 @@ use mailonce_core::{
 };
 use mailonce_engine::Engine;
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
-use std::{future::Future, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    future::Future,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -114,7 +122,11 @@ pub async fn serve(
     let (ending, ended) = watch::channel(false);
     let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
     engine.learn_inbox_domains().await?;
-    engine.pause(!config.handoff);
+    let hold = (config.store == StoreAt::Sqlite && is_held(&config.data)).then(|| config.data.join(HOLD_FILE));
+    if hold.is_some() {
+        tracing::warn!("this ledger was restored with --hold: nothing is handed over until `mailonce resume`");
+    }
+    engine.pause(!config.handoff || hold.is_some());
     let Recovered { queued, unknown, .. } = engine.recover().await?;
     if queued + unknown > 0 {
         tracing::warn!(queued, unknown, "found work of a process that ended");
@@ -133,7 +145,7 @@ pub async fn serve(
     let outcome = tokio::select! {
         () = stop => Ok(()),
         error = accept_connections(http, router, &guests) => Err(error),
-        error = until_broken(&engine) => Err(anyhow::Error::from(error)),
+        error = until_broken(&engine, hold) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
     engine.end_streams();
@@ -231,10 +243,37 @@ fn connection(
         .with_upgrades()
 }
 
-/// Ends when the ledger cannot be trusted any more. Everything else passes by itself.
-async fn until_broken(engine: &Engine) -> StoreError {
+/// The file that keeps hand-off at rest over restarts.
+const HOLD_FILE: &str = "hold";
+
+/// Keeps the hand-off of a data directory at rest over restarts, until somebody lets it go on.
+pub fn hold(data: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(data)?;
+    let file = File::create(data.join(HOLD_FILE))?;
+    file.sync_all()?;
+    File::open(data)?.sync_all()
+}
+
+/// Whether hand-off rests over restarts.
+pub fn is_held(data: &Path) -> bool {
+    data.join(HOLD_FILE).exists()
+}
+
+/// Lets it go on.
+pub fn let_go(data: &Path) -> std::io::Result<()> {
+    std::fs::remove_file(data.join(HOLD_FILE))
+}
+
+/// Ends when the ledger cannot be trusted any more. Everything else passes by itself. Takes the mark of a hold away
+/// once somebody let hand-off go on: until it is gone, a restart rests again, which is the safe side.
+async fn until_broken(engine: &Engine, mut hold: Option<PathBuf>) -> StoreError {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
+        if let Some(file) = hold.take_if(|_| !engine.is_paused())
+            && let Err(error) = std::fs::remove_file(&file)
+        {
+            tracing::error!(%error, file = %file.display(), "taking the hold away: the next start rests again");
+        }
         if let Some(error) = engine.store().stopped() {
             return error;
         }

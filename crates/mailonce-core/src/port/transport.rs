@@ -248,6 +248,19 @@ pub enum Found {
     Silent(String),
 }
 
+/// How far a way out was open when somebody looked, with no mail in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// It took our log-in.
+    LoggedIn,
+    /// It is there. Whether it takes our log-in, if there is one, shows with the first mail.
+    Reached,
+    /// It is there and does not take our log-in.
+    Refused(String),
+    /// It cannot be reached.
+    Unreachable(String),
+}
+
 /// A hand-over at the point of no return: everything is ready, nothing is irrevocable. Dropping it takes it back.
 #[async_trait]
 pub trait Ready: Send {
@@ -272,6 +285,10 @@ pub trait Transport: Send + Sync + 'static {
     async fn approach(&self, parcel: Parcel) -> Result<Box<dyn Ready>, Reply>;
     /// Asks whether it has a mail. Only called when its recovery is [`Recovery::LookUp`].
     async fn look_up(&self, asked: Asked) -> Found;
+    /// Connects and logs in as far as that can be done without a mail.
+    async fn visit(&self) -> Visit {
+        Visit::Reached
+    }
 }
 
 impl fmt::Debug for dyn Transport {

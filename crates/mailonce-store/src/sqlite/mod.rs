@@ -8,6 +8,7 @@ mod artifact;
 mod change;
 mod clear;
 mod conversation;
+mod copy;
 mod delivery;
 mod endpoint;
 mod events;
@@ -72,6 +73,7 @@ use record::Shelf;
 use schema::{DirectoryLock, told};
 use writer::{Turn, Writer};
 
+pub use copy::Contents;
 pub use schema::SCHEMA;
 
 /// Readers at a time.

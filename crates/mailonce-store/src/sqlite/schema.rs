@@ -25,7 +25,10 @@ pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock ends when
 impl DirectoryLock {
     /// Takes the lock, or says who is in the way.
     pub(super) fn take(directory: &Path) -> Result<Self> {
-        std::fs::create_dir_all(directory).map_err(|e| unreachable(&format!("{}: {e}", directory.display())))?;
+        use std::os::unix::fs::DirBuilderExt as _;
+        // Everybody's mail will lie here. A directory that is there stays as it is.
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|e| unreachable(&format!("{}: {e}", directory.display())))?;
         let path = directory.join("lock");
         let file = File::options()
             .create(true)

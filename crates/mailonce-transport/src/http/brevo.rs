@@ -106,6 +106,10 @@ impl Provider for Brevo {
         Call::json("/v3/smtp/email", parcel).with("api-key", &self.api_key.0)
     }
 
+    fn visit(&self) -> Option<Call> {
+        Some(Call::get("/v3/account".into()).with("api-key", &self.api_key.0))
+    }
+
     fn judge(&self, answer: &Answer) -> Reply {
         if let (200..300, Some(id)) = (answer.status, answer.word("/messageId")) {
             return answer.taken(id, "accepted");

@@ -129,6 +129,10 @@ impl Provider for Mailgun {
         self.signed(Call::post(self.path("messages.mime"), &kind, Bytes::from_owner(Arc::clone(&parcel.bytes))))
     }
 
+    fn visit(&self) -> Option<Call> {
+        Some(self.signed(Call::get(format!("{}?limit=1", self.path("events")))))
+    }
+
     fn judge(&self, answer: &Answer) -> Reply {
         let said = answer.word("/message");
         match (answer.status, answer.word("/id")) {

@@ -24,7 +24,8 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, header};
 use mailonce_core::port::transport::{
-    Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Wire,
+    Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Visit,
+    Wire,
 };
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
@@ -115,6 +116,14 @@ trait Provider: Send + Sync + 'static {
     /// What the answer to that says.
     fn found(&self, _asked: &Asked, answer: &Answer) -> Found {
         Found::Silent(answer.excerpt())
+    }
+    /// A request that only a good key is answered to, and that changes nothing. `None` where there is none.
+    fn visit(&self) -> Option<Call> {
+        None
+    }
+    /// Whether a refusal of that shows a key that is good for sending alone.
+    fn sends_only(&self, _refusal: &str) -> bool {
+        false
     }
 }
 
@@ -275,6 +284,28 @@ impl<P: Provider> Transport for Carrier<P> {
         match line.ask(request).await {
             Ok(answer) => self.provider.found(&asked, &cleaned(&*self.provider, answer)),
             Err(lost) => Found::Silent(lost.reply().text),
+        }
+    }
+
+    async fn visit(&self) -> Visit {
+        let line = match self.door.knock().await {
+            Ok(line) => line,
+            Err(reply) => return Visit::Unreachable(reply.text),
+        };
+        let request = match self.provider.visit().map(|call| call.request(&self.door.base)) {
+            Some(Ok(request)) => request,
+            Some(Err(why)) => return Visit::Unreachable(why),
+            None => return Visit::Reached,
+        };
+        match line.ask(request).await {
+            Ok(answer) if (200..300).contains(&answer.status) => Visit::LoggedIn,
+            Ok(answer) if matches!(answer.status, 401 | 403) => {
+                let said = cleaned(&*self.provider, answer).excerpt();
+                if self.provider.sends_only(&said) { Visit::LoggedIn } else { Visit::Refused(said) }
+            }
+            // Another answer says nothing about the key.
+            Ok(_) => Visit::Reached,
+            Err(lost) => Visit::Unreachable(lost.reply().text),
         }
     }
 }

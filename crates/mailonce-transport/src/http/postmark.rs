@@ -157,6 +157,10 @@ impl Provider for Postmark {
         Call::json("/email", parcel).with("X-Postmark-Server-Token", &self.0.server_token.0)
     }
 
+    fn visit(&self) -> Option<Call> {
+        Some(Call::get("/server".into()).with("X-Postmark-Server-Token", &self.0.server_token.0))
+    }
+
     fn judge(&self, answer: &Answer) -> Reply {
         let told = answer.object().unwrap_or(Value::Null);
         let code = told["ErrorCode"].as_i64();

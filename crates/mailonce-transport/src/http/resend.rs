@@ -132,6 +132,14 @@ impl Provider for Resend {
         call.with("Idempotency-Key", parcel.key.as_hyphenated().to_string())
     }
 
+    fn visit(&self) -> Option<Call> {
+        Some(Call::get("/domains".into()).bearer(&self.api_key))
+    }
+
+    fn sends_only(&self, refusal: &str) -> bool {
+        refusal.contains("restricted_api_key")
+    }
+
     fn judge(&self, answer: &Answer) -> Reply {
         if let (200..300, Some(id)) = (answer.status, answer.word("/id")) {
             return answer.taken(id, "accepted");

@@ -171,6 +171,10 @@ impl Provider for SendGrid {
         Call::json("/v3/mail/send", parcel).bearer(&self.0.api_key)
     }
 
+    fn visit(&self) -> Option<Call> {
+        Some(Call::get("/v3/scopes".into()).bearer(&self.0.api_key))
+    }
+
     fn judge(&self, answer: &Answer) -> Reply {
         // The acceptance is an empty 202 that names the mail in a header. A 200 only says that the mail was well
         // formed (sandbox mode), and a 202 without the name is not SendGrid's.

@@ -134,6 +134,10 @@ impl Provider for UseSend {
         self.keyed(Call::json(PATH, parcel), parcel.key)
     }
 
+    fn visit(&self) -> Option<Call> {
+        Some(Call::get("/api/v1/domains".into()).bearer(&self.api_key))
+    }
+
     fn judge(&self, answer: &Answer) -> Reply {
         if let (200, Some(id)) = (answer.status, answer.word("/emailId")) {
             return answer.taken(id, "accepted");

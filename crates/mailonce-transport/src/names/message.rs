@@ -1,4 +1,4 @@
-//! DNS messages (RFC 1035), as far as a question for TXT records needs them. Answers are hostile bytes.
+//! DNS messages (RFC 1035), as far as a question for TXT or MX records needs them. Answers are hostile bytes.
 
 /// The sizes of a message that is asked for by UDP (EDNS, RFC 6891): what passes everywhere in one piece.
 const UDP_BYTES: u16 = 1_232;
@@ -11,14 +11,15 @@ const NAME_BYTES: usize = 255;
 /// Jumps inside a compressed name.
 const JUMPS: usize = 32;
 
-const TXT: u16 = 16;
+pub(super) const TXT: u16 = 16;
+pub(super) const MX: u16 = 15;
 const CNAME: u16 = 5;
 const IN: u16 = 1;
 
 /// What a server said.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The texts of the name; none when there are none, or no such name.
+    /// The texts of the name; none when there are none, or no such name. An MX is its preference and its host.
     Texts(Vec<String>),
     /// More than fits: to be asked again by TCP.
     Truncated,
@@ -26,8 +27,8 @@ pub(super) enum Answer {
     Failed(u8),
 }
 
-/// A question for the TXT records of a name. `None` when it is no name.
-pub(super) fn question(id: u16, name: &str) -> Option<Vec<u8>> {
+/// A question for the records of one type of a name. `None` when it is no name.
+pub(super) fn question(id: u16, name: &str, kind: u16) -> Option<Vec<u8>> {
     let mut message = Vec::with_capacity(64 + name.len());
     message.extend(id.to_be_bytes());
     // Recursion desired; one question; one additional record.
@@ -41,7 +42,7 @@ pub(super) fn question(id: u16, name: &str) -> Option<Vec<u8>> {
     if message.len() > 12 + NAME_BYTES || !name.is_ascii() {
         return None;
     }
-    message.extend([TXT.to_be_bytes(), IN.to_be_bytes()].concat());
+    message.extend([kind.to_be_bytes(), IN.to_be_bytes()].concat());
     // OPT: the root name, the type, our size, no extended flags, no data.
     message.push(0);
     message.extend([41_u16.to_be_bytes(), UDP_BYTES.to_be_bytes(), [0, 0], [0, 0], [0, 0]].concat());
@@ -49,7 +50,7 @@ pub(super) fn question(id: u16, name: &str) -> Option<Vec<u8>> {
 }
 
 /// The answer to a question. `None` when it is no answer to this one.
-pub(super) fn answer(bytes: &[u8], id: u16, name: &str) -> Option<Answer> {
+pub(super) fn answer(bytes: &[u8], id: u16, name: &str, kind: u16) -> Option<Answer> {
     let mut reader = Reader { bytes, at: 0 };
     let (found, flags) = (reader.number()?, reader.number()?);
     let is_response = flags & 0x8000 != 0;
@@ -59,21 +60,21 @@ pub(super) fn answer(bytes: &[u8], id: u16, name: &str) -> Option<Answer> {
         return None;
     }
     let asked = reader.name()?;
-    if asked != name.trim_end_matches('.').to_ascii_lowercase() || reader.number()? != TXT || reader.number()? != IN {
+    if asked != name.trim_end_matches('.').to_ascii_lowercase() || reader.number()? != kind || reader.number()? != IN {
         return None;
     }
     if flags & 0x0200 != 0 {
         return Some(Answer::Truncated);
     }
     match (flags & 0x000f) as u8 {
-        0 => texts(&mut reader, asked, usize::from(answers)).map(Answer::Texts),
+        0 => texts(&mut reader, asked, kind, usize::from(answers)).map(Answer::Texts),
         3 => Some(Answer::Texts(Vec::new())),
         code => Some(Answer::Failed(code)),
     }
 }
 
 /// The texts of a name, and of the names it stands for.
-fn texts(reader: &mut Reader<'_>, asked: String, answers: usize) -> Option<Vec<String>> {
+fn texts(reader: &mut Reader<'_>, asked: String, wanted: u16, answers: usize) -> Option<Vec<String>> {
     let (mut names, mut texts, mut octets) = (vec![asked], Vec::new(), 0);
     for _ in 0..answers.min(RECORDS) {
         let owner = reader.name()?;
@@ -84,9 +85,12 @@ fn texts(reader: &mut Reader<'_>, asked: String, answers: usize) -> Option<Vec<S
         if class == IN && names.contains(&owner) {
             match kind {
                 CNAME => names.push(Reader { bytes: reader.bytes, at: reader.at }.name()?),
-                TXT => {
+                kind if kind == wanted => {
                     octets += length;
-                    let text = text(reader.bytes.get(reader.at..end)?)?;
+                    let text = match kind {
+                        MX => exchanger(Reader { bytes: reader.bytes, at: reader.at })?,
+                        _ => text(reader.bytes.get(reader.at..end)?)?,
+                    };
                     texts.extend(Some(text).filter(|_| octets <= TEXT_BYTES));
                 }
                 _ => {}
@@ -106,6 +110,11 @@ fn text(mut data: &[u8]) -> Option<String> {
         data = after;
     }
     Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// An MX record: its preference and its host.
+fn exchanger(mut data: Reader<'_>) -> Option<String> {
+    Some(format!("{} {}", data.number()?, data.name()?))
 }
 
 struct Reader<'a> {
@@ -198,7 +207,7 @@ pub(super) mod tests {
 
     #[test]
     fn texts_are_joined_and_follow_aliases() {
-        let question = question(7, "_x.Example.com").unwrap();
+        let question = question(7, "_x.Example.com", TXT).unwrap();
         let alias = [b"\x05alias\x04test\0".as_slice()].concat();
         let records = [
             (ASKED, CNAME, alias.clone()),
@@ -207,23 +216,32 @@ pub(super) mod tests {
         ];
         let bytes = reply(&question, 0x8180, &records);
         let texts = Answer::Texts(vec!["v=DKIM1; p=AABB".into()]);
-        assert_eq!(answer(&bytes, 7, "_x.example.com"), Some(texts));
+        assert_eq!(answer(&bytes, 7, "_x.example.com", TXT), Some(texts));
+    }
+
+    #[test]
+    fn exchangers_are_read_with_their_preference() {
+        let asked = question(7, "a.test", MX).unwrap();
+        let records = [(ASKED, MX, b"\0\x0a\x02mx\xc0\x0c".to_vec()), (ASKED, TXT, strings(&["no"]))];
+        let bytes = reply(&asked, 0x8180, &records);
+        assert_eq!(answer(&bytes, 7, "a.test", MX), Some(Answer::Texts(vec!["10 mx.a.test".into()])));
+        assert_eq!(answer(&bytes, 7, "a.test", TXT), None);
     }
 
     #[test]
     fn what_answers_another_question_is_no_answer() {
-        let asked = question(7, "a.test").unwrap();
+        let asked = question(7, "a.test", TXT).unwrap();
         let bytes = reply(&asked, 0x8180, &[]);
-        assert_eq!(answer(&bytes, 7, "a.test"), Some(Answer::Texts(Vec::new())));
-        assert_eq!(answer(&bytes, 8, "a.test"), None);
-        assert_eq!(answer(&bytes, 7, "b.test"), None);
-        assert_eq!(answer(&asked, 7, "a.test"), None, "a question is no answer");
+        assert_eq!(answer(&bytes, 7, "a.test", TXT), Some(Answer::Texts(Vec::new())));
+        assert_eq!(answer(&bytes, 8, "a.test", TXT), None);
+        assert_eq!(answer(&bytes, 7, "b.test", TXT), None);
+        assert_eq!(answer(&asked, 7, "a.test", TXT), None, "a question is no answer");
     }
 
     #[test]
     fn the_servers_trouble_is_told_apart_from_no_such_name() {
-        let asked = question(7, "a.test").unwrap();
-        let said = |flags| answer(&reply(&asked, flags, &[]), 7, "a.test");
+        let asked = question(7, "a.test", TXT).unwrap();
+        let said = |flags| answer(&reply(&asked, flags, &[]), 7, "a.test", TXT);
         assert_eq!(said(0x8183), Some(Answer::Texts(Vec::new())));
         assert_eq!(said(0x8182), Some(Answer::Failed(2)));
         assert_eq!(said(0x8380), Some(Answer::Truncated));
@@ -231,28 +249,28 @@ pub(super) mod tests {
 
     #[test]
     fn broken_messages_are_refused_and_never_read_beyond() {
-        let asked = question(7, "a.test").unwrap();
+        let asked = question(7, "a.test", TXT).unwrap();
         let records = [(ASKED, TXT, strings(&["hello"]))];
         let whole = reply(&asked, 0x8180, &records);
         for end in 0..whole.len() {
-            assert_eq!(answer(&whole[..end], 7, "a.test"), None, "cut at {end}");
+            assert_eq!(answer(&whole[..end], 7, "a.test", TXT), None, "cut at {end}");
         }
         for at in 0..whole.len() {
             for byte in [0, 1, 0x3f, 0x40, 0xc0, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] = byte;
                 // Whatever it is, it ends.
-                drop(answer(&bytes, 7, "a.test"));
+                drop(answer(&bytes, 7, "a.test", TXT));
             }
         }
         let in_circles = reply(&asked, 0x8180, &[(&[0xc0, 24], TXT, strings(&["x"]))]);
-        assert_eq!(answer(&in_circles, 7, "a.test"), None);
+        assert_eq!(answer(&in_circles, 7, "a.test", TXT), None);
     }
 
     #[test]
     fn only_names_are_asked_for() {
         for bad in ["", "a..b", &"a".repeat(64), &"a.".repeat(200), "ü.test"] {
-            assert_eq!(question(1, bad), None, "{bad}");
+            assert_eq!(question(1, bad, TXT), None, "{bad}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The domain name system, as far as a domain's proof needs it: TXT records, asked of the machine's own resolvers.
+//! The domain name system, as far as a domain's proof needs it: TXT and MX records, asked of the machine's own
+//! resolvers.
 //!
 //! Each question has an id and a port of its own that nobody can foresee, and what answers another question is not
 //! listened to. UDP first, TCP when the answer does not fit.
@@ -63,17 +64,34 @@ impl Resolver {
         }
     }
 
-    async fn ask(&self, server: SocketAddr, name: &str) -> Result<Vec<String>, String> {
+    /// The MX records of a name, each as its preference and its host. An error means that nobody could be asked.
+    pub async fn mx(&self, name: &str) -> Result<Vec<String>, String> {
+        self.look(name, message::MX).await
+    }
+
+    async fn look(&self, name: &str, kind: u16) -> Result<Vec<String>, String> {
+        let servers = self.servers();
+        let mut why = "no resolver is configured".to_owned();
+        for server in servers.iter().cycle().take(servers.len() * ROUNDS) {
+            match self.ask(*server, name, kind).await {
+                Ok(texts) => return Ok(texts),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    async fn ask(&self, server: SocketAddr, name: &str, kind: u16) -> Result<Vec<String>, String> {
         let told = |error: io::Error| format!("{server}: {error}");
         let late = |_elapsed| format!("{server} did not answer in time");
         let mut id = [0; 2];
         getrandom::fill(&mut id).map_err(|error| error.to_string())?;
         let id = u16::from_be_bytes(id);
-        let question = message::question(id, name).ok_or_else(|| format!("{name} is no name"))?;
+        let question = message::question(id, name, kind).ok_or_else(|| format!("{name} is no name"))?;
         let mut answer =
-            timeout(self.patience, by_udp(server, &question, id, name)).await.map_err(late)?.map_err(told)?;
+            timeout(self.patience, by_udp(server, &question, id, (name, kind))).await.map_err(late)?.map_err(told)?;
         if answer == Answer::Truncated {
-            let asked = timeout(self.patience, by_tcp(server, &question, id, name)).await;
+            let asked = timeout(self.patience, by_tcp(server, &question, id, (name, kind))).await;
             answer = asked.map_err(late)?.map_err(told)?;
         }
         match answer {
@@ -87,15 +105,7 @@ impl Resolver {
 #[async_trait]
 impl Names for Resolver {
     async fn txt(&self, name: &str) -> Result<Vec<String>, String> {
-        let servers = self.servers();
-        let mut why = "no resolver is configured".to_owned();
-        for server in servers.iter().cycle().take(servers.len() * ROUNDS) {
-            match self.ask(*server, name).await {
-                Ok(texts) => return Ok(texts),
-                Err(error) => why = error,
-            }
-        }
-        Err(why)
+        self.look(name, message::TXT).await
     }
 }
 
@@ -111,7 +121,7 @@ fn listed(text: &str) -> Vec<SocketAddr> {
 }
 
 /// By UDP, on a port of its own. Only what comes from the server and answers the question counts.
-async fn by_udp(server: SocketAddr, question: &[u8], id: u16, name: &str) -> io::Result<Answer> {
+async fn by_udp(server: SocketAddr, question: &[u8], id: u16, (name, kind): (&str, u16)) -> io::Result<Answer> {
     let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(server).await?;
@@ -119,14 +129,14 @@ async fn by_udp(server: SocketAddr, question: &[u8], id: u16, name: &str) -> io:
     let mut bytes = vec![0; UDP_BYTES];
     loop {
         let length = socket.recv(&mut bytes).await?;
-        if let Some(answer) = bytes.get(..length).and_then(|bytes| message::answer(bytes, id, name)) {
+        if let Some(answer) = bytes.get(..length).and_then(|bytes| message::answer(bytes, id, name, kind)) {
             return Ok(answer);
         }
     }
 }
 
 /// By TCP, where each message has its length in front.
-async fn by_tcp(server: SocketAddr, question: &[u8], id: u16, name: &str) -> io::Result<Answer> {
+async fn by_tcp(server: SocketAddr, question: &[u8], id: u16, (name, kind): (&str, u16)) -> io::Result<Answer> {
     let mut stream = TcpStream::connect(server).await?;
     let length = (question.len() as u16).to_be_bytes();
     stream.write_all(&[length.as_slice(), question].concat()).await?;
@@ -134,7 +144,7 @@ async fn by_tcp(server: SocketAddr, question: &[u8], id: u16, name: &str) -> io:
     let mut bytes = vec![0; usize::from(length)];
     stream.read_exact(&mut bytes).await?;
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "not an answer");
-    message::answer(&bytes, id, name).ok_or_else(broken)
+    message::answer(&bytes, id, name, kind).ok_or_else(broken)
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ pub use config::{Patience, Security, SmtpConfig};
 use crate::dial;
 use async_trait::async_trait;
 use mailonce_core::port::transport::{
-    Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Wire,
+    Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Visit,
+    Wire,
 };
 use pool::{Pool, Turn};
 use rustls::ClientConfig;
@@ -164,5 +165,20 @@ impl Transport for Smtp {
 
     async fn look_up(&self, _asked: Asked) -> Found {
         Found::Silent("SMTP cannot be asked about a mail".to_owned())
+    }
+
+    async fn visit(&self) -> Visit {
+        let opened = match session::may_log_in(&self.config) {
+            Ok(()) => Session::open(&self.config, &self.trust).await,
+            Err(reply) => Err(reply),
+        };
+        match opened {
+            Ok(session) => {
+                session.quit().await;
+                if self.config.username.is_some() { Visit::LoggedIn } else { Visit::Reached }
+            }
+            Err(reply) if reply.phase == Phase::Login => Visit::Refused(reply.text),
+            Err(reply) => Visit::Unreachable(reply.text),
+        }
     }
 }

@@ -1,20 +1,26 @@
 //! API keys, teams and the schema. `keys create` and `team create` work on the ledger itself, so that `serve` has a
 //! first key.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use mailonce_core::{
     content::{Content, RawContent},
+    id::{ApiKeyId, TeamId},
     key::Key,
     problem::Problem,
     team::{ApiKey, Scope},
+    time::Time,
 };
 use mailonce_engine::{Caller, Engine, send::SendRequest};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::json;
 use std::{process::ExitCode, sync::Arc};
 
-use super::{configured, out::Out, out::say};
+use super::{
+    Usage, configured,
+    out::{Out, say, tame, when},
+    trouble::Trouble,
+};
 use crate::{
     config::{Flags, StoreAt},
     serve::{self, about},
@@ -31,6 +37,16 @@ pub(crate) enum KeysVerb {
         /// The team's name
         #[arg(long, default_value = "default")]
         team: String,
+    },
+    /// Take an API key back, in the ledger itself
+    Revoke {
+        #[command(flatten)]
+        flags: Flags,
+        /// The team's name
+        #[arg(long, default_value = "default")]
+        team: String,
+        /// The id of the key, as `keys list` shows it
+        id: String,
     },
 }
 
@@ -71,24 +87,28 @@ fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {
         return Ok(Scope::ALL.iter().copied().filter(|scope| *scope != Scope::Operator).collect());
     }
     let all: Vec<&str> = Scope::ALL.iter().map(|scope| scope.word()).collect();
-    let scope = |word: &String| Scope::parse(word).with_context(|| format!("--scope is one of {}", all.join(", ")));
+    let wrong = || Usage(format!("--scope is one of {}", all.join(", ")));
+    let scope = |word: &String| Ok(Scope::parse(word).ok_or_else(wrong)?);
     words.iter().map(scope).collect()
 }
 
-async fn open(flags: &Flags) -> anyhow::Result<Arc<Engine>> {
+/// Opens the ledger itself. `instead` is the way while a server holds it.
+async fn open(flags: &Flags, instead: &str) -> anyhow::Result<Arc<Engine>> {
     let mut config = configured(flags)?;
+    if config.store == StoreAt::Sqlite && Sqlite::is_busy(&config.data) {
+        let detail = format!("another process holds the data directory {}", config.data.display());
+        return Err(Trouble::new("ledger_in_use", detail, format!("stop it first, or ask it: {instead}")).into());
+    }
     // Who has the ledger itself needs no proof of a domain.
     config.defaults.verify_domains.get_or_insert(false);
-    let opened = serve::open_engine(&config).await;
-    opened.context("opening the ledger (while a server runs on it, use POST /v1/api-keys instead)")
+    serve::open_engine(&config).await.context("opening the ledger")
 }
 
 fn told(problem: Problem) -> anyhow::Error {
-    anyhow::anyhow!("{}: {}", problem.code.word(), problem.detail)
+    Trouble::of(&problem).into()
 }
 
-async fn create(out: &Out, flags: &Flags, team: &str, name: &str, scopes: Vec<Scope>) -> anyhow::Result<()> {
-    let engine = open(flags).await?;
+async fn create(out: &Out, engine: &Engine, team: &str, name: &str, scopes: Vec<Scope>) -> anyhow::Result<()> {
     let made = engine.first_api_key(team, about(name, scopes), None).await.map_err(told);
     engine.store().close().await;
     let made = made?;
@@ -104,18 +124,43 @@ async fn create(out: &Out, flags: &Flags, team: &str, name: &str, scopes: Vec<Sc
 /// Verbs about API keys.
 pub(super) async fn keys(out: &Out, verb: KeysVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        KeysVerb::Create(args) => create(out, &args.flags, &args.team, &args.name, scopes(&args.scopes)?).await?,
+        KeysVerb::Create(args) => {
+            let scopes = scopes(&args.scopes)?;
+            let engine = open(&args.flags, "POST /v1/api-keys").await?;
+            create(out, &engine, &args.team, &args.name, scopes).await?;
+        }
         KeysVerb::List { flags, team } => {
-            let engine = open(&flags).await?;
-            let teams = engine.teams().await.map_err(told)?;
-            let found = teams.into_iter().find(|known| known.name == team);
-            let id = found.with_context(|| format!("there is no team named {team}"))?.id;
+            let engine = open(&flags, "GET /v1/api-keys").await?;
+            let id = team_named(&engine, &team).await?;
             let keys = engine.store().api_keys(id).await?;
             engine.store().close().await;
             show_keys(out, &keys);
         }
+        KeysVerb::Revoke { flags, team, id } => {
+            let key = ApiKeyId(id.parse().map_err(|_bad| Usage(format!("{id} is not the id of a key")))?);
+            let engine = open(&flags, "DELETE /v1/api-keys/{id}").await?;
+            let team_id = team_named(&engine, &team).await?;
+            let revoked = engine.store().revoke_api_key(team_id, key, engine.now()).await?;
+            engine.store().close().await;
+            let missing = || {
+                Trouble::new("not_found", format!("team {team} has no key {id}"), "`mailonce keys list` shows its keys")
+            };
+            show_keys(out, &[revoked.ok_or_else(missing)?]);
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn team_named(engine: &Engine, name: &str) -> anyhow::Result<TeamId> {
+    let found = engine.teams().await.map_err(told)?.into_iter().find(|team| team.name == name);
+    let missing = || {
+        Trouble::new(
+            "not_found",
+            format!("there is no team named {name}"),
+            "`mailonce team list` shows those there are",
+        )
+    };
+    Ok(found.ok_or_else(missing)?.id)
 }
 
 fn show_keys(out: &Out, keys: &[ApiKey]) {
@@ -129,27 +174,27 @@ fn show_keys(out: &Out, keys: &[ApiKey]) {
         return;
     }
     let row = |key: &ApiKey| {
-        let used = key.last_used_at.map_or_else(|| "never".into(), |at| at.to_string());
-        vec![key.id.to_string(), key.about.hint.clone(), key.about.name.clone(), words(key).join(" "), used]
+        let at = |time: Option<Time>| time.map_or_else(|| "never".into(), |at| when(&at.to_string()));
+        let used = key.revoked_at.map_or_else(|| at(key.last_used_at), |_| format!("revoked {}", at(key.revoked_at)));
+        vec![key.id.to_string(), key.about.hint.clone(), tame(&key.about.name, false), words(key).join(" "), used]
     };
-    out.table(&["id", "starts with", "name", "scopes", "last used"], keys.iter().map(row).collect());
+    out.table(&["id", "starts with", "~name", "~scopes", "last used"], keys.iter().map(row).collect());
 }
 
 /// Verbs about teams.
 pub(super) async fn team(out: &Out, verb: TeamVerb) -> anyhow::Result<ExitCode> {
     match verb {
         TeamVerb::Create { flags, name } => {
-            let engine = open(&flags).await?;
-            let taken = engine.teams().await.map_err(told)?.iter().any(|team| team.name == name);
-            engine.store().close().await;
-            drop(engine);
-            if taken {
-                bail!("there is a team named {name} already; `mailonce keys create --team {name}` makes another key");
+            let engine = open(&flags, "POST /v1/teams, with a key that has the scope operator").await?;
+            if engine.teams().await.map_err(told)?.iter().any(|team| team.name == name) {
+                engine.store().close().await;
+                let next = format!("`mailonce keys create --team {name}` makes another key for it");
+                return Err(Trouble::new("team_exists", format!("there is a team named {name} already"), next).into());
             }
-            create(out, &flags, &name, "first key", scopes(&[])?).await?;
+            create(out, &engine, &name, "first key", scopes(&[])?).await?;
         }
         TeamVerb::List { flags } => {
-            let engine = open(&flags).await?;
+            let engine = open(&flags, "GET /v1/teams").await?;
             let teams = engine.teams().await.map_err(told)?;
             engine.store().close().await;
             if out.is_json() {
@@ -157,9 +202,9 @@ pub(super) async fn team(out: &Out, verb: TeamVerb) -> anyhow::Result<ExitCode> 
                 out.value(&json!({ "data": teams.iter().map(one).collect::<Vec<_>>() }));
             } else {
                 let row = |team: &mailonce_core::team::Team| {
-                    vec![team.id.to_string(), team.name.clone(), team.created_at.to_string()]
+                    vec![team.id.to_string(), tame(&team.name, false), when(&team.created_at.to_string())]
                 };
-                out.table(&["id", "name", "made"], teams.iter().map(row).collect());
+                out.table(&["id", "~name", "made"], teams.iter().map(row).collect());
             }
         }
     }
@@ -196,7 +241,7 @@ pub(crate) struct FillArgs {
 
 /// Fills a ledger with settled keys, through the same verbs that requests use.
 pub(super) async fn fill(out: &Out, args: FillArgs) -> anyhow::Result<ExitCode> {
-    let engine = open(&args.flags).await?;
+    let engine = open(&args.flags, "nothing").await?;
     let secret = super::dev::dev_key(&engine, &configured(&args.flags)?.data).await?;
     let bar = indicatif::ProgressBar::new(args.keys);
     let caller = engine.authenticate(&secret, mailonce_core::email::Channel::Cli).await.map_err(told)?;

@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use mailonce_core::{email::Channel, team::Scope};
 use mailonce_engine::{Engine, inboxes::NewInbox};
+use serde_json::json;
 use std::{
     io::{IsTerminal as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -13,7 +14,7 @@ use std::{
 use super::{
     client::{DEV_FILE, DevFile},
     configured, env,
-    out::say,
+    out::{Out, say},
 };
 use crate::{
     config::{Config, Flags, StoreAt},
@@ -36,7 +37,7 @@ fn start_logs(usual: &str) {
 }
 
 /// Runs everything on this machine with nothing configured.
-pub(super) async fn dev(flags: &Flags) -> anyhow::Result<ExitCode> {
+pub(super) async fn dev(out: &Out, flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
     start_logs("warn");
     let mut config = configured(flags)?;
     // Every team may send from any address, unless the file says otherwise.
@@ -54,6 +55,11 @@ pub(super) async fn dev(flags: &Flags) -> anyhow::Result<ExitCode> {
     let dev = DevFile { url, api_key: key, smtp };
     let file = leave_dev_file(&config.data, &dev)?;
     greet(&config, &dev, &inbox);
+    if json {
+        let DevFile { url, api_key, smtp } = &dev;
+        let data = config.data.display().to_string();
+        out.value(&json!({ "url": url, "api_key": api_key, "smtp": smtp, "inbox": inbox, "data": data }));
+    }
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
     let served = serve::serve(engine, doors, &config, echo, serve::told_to_stop()).await;
     std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
@@ -144,8 +150,8 @@ fn greet(config: &Config, dev: &DevFile, inbox: &str) {
   ledger   {place}
   mail     {mail}
 
-Paste this. The first time it answers 202 and "outcome":"first"; paste it again and
-it answers 200, the same id and "outcome":"replayed". One email, however often you ask.
+Paste this twice. First it answers 202 and "outcome":"first", then 200, the same
+id and "outcome":"replayed". One email, however often you ask.
 
   curl -si {url}/v1/emails \
     -H 'Authorization: Bearer {key}' \
@@ -154,10 +160,11 @@ it answers 200, the same id and "outcome":"replayed". One email, however often y
          "text":"Thank you for your order.",
          "intent":{{"type":"order.confirmation","entity":"order_4821"}}}}'
 
-Ctrl-C stops it."#,
+Next, in another terminal here: mailonce demo storm · mcp install ·
+simulate inbound --code · doctor. Ctrl-C stops it."#,
         version = env!("CARGO_PKG_VERSION"),
     ));
-    if !config.handoff {
-        say("Hand-off is paused: mail is accepted and waits.");
+    if !config.handoff || (config.store == StoreAt::Sqlite && serve::is_held(&config.data)) {
+        say("Hand-off is paused: mail is accepted and waits until `mailonce resume`.");
     }
 }

@@ -10,9 +10,8 @@ use tokio::time::Instant;
 use super::{
     Reach, Usage,
     client::{Client, Told},
-    exit,
-    look::text,
-    out::{Out, say},
+    out::{Out, field, tame, text},
+    trouble::Trouble,
 };
 
 /// The longest wait that one call of the API grants, in seconds.
@@ -117,7 +116,7 @@ pub(super) fn show(out: &Out, value: &Value, names: &[&str]) {
     if out.is_json() {
         return out.value(value);
     }
-    let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, text(&value[*name]))).collect();
+    let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, field(value, name))).collect();
     out.facts(&facts);
 }
 
@@ -151,8 +150,8 @@ pub(super) async fn inbox(out: &Out, verb: InboxVerb) -> anyhow::Result<ExitCode
         }
         InboxVerb::List { reach } => {
             let page = Client::find(&reach)?.get("/v1/inboxes?limit=100").await?;
-            rows(out, &page, &["address", "agent", "messages", "expires at", "id"], |inbox| {
-                ["address", "agent", "messages", "expires_at", "id"].map(|name| text(&inbox[name])).to_vec()
+            rows(out, &page, &["~address", "~agent", "messages", "expires", "id"], |inbox| {
+                ["address", "agent", "messages", "expires_at", "id"].map(|name| field(inbox, name)).to_vec()
             });
         }
         InboxVerb::Show { reach, inbox } => {
@@ -184,10 +183,10 @@ pub(super) async fn inbox(out: &Out, verb: InboxVerb) -> anyhow::Result<ExitCode
 }
 
 fn messages(out: &Out, page: &Value) {
-    rows(out, page, &["received at", "from", "subject", "has", "state", "id"], |message| {
+    rows(out, page, &["received", "~from", "~subject", "has", "state", "id"], |message| {
         let has: Vec<&str> = message["has"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         vec![
-            text(&message["received_at"]),
+            field(message, "received_at"),
             text(&message["from"]["address"]),
             text(&message["subject"]),
             has.join(" "),
@@ -205,12 +204,12 @@ fn read(out: &Out, message: &Value) {
         ("from", text(&message["from"]["address"])),
         ("authenticated", text(&message["auth"]["verdict"])),
         ("subject", text(&message["subject"])),
-        ("received at", text(&message["received_at"])),
+        ("received", field(message, "received_at")),
         ("thread", text(&message["thread_id"])),
     ];
     out.facts(&facts);
     out.line("");
-    out.line(&text(&message["text"]));
+    out.line(&tame(message["text"].as_str().unwrap_or("-"), true));
     for artifact in message["artifacts"].as_array().into_iter().flatten() {
         out.line(&format!("{} {}  {}", text(&artifact["type"]), text(&artifact["masked"]), text(&artifact["id"])));
     }
@@ -220,8 +219,8 @@ async fn deliveries(out: &Out, reach: &Reach, inbox: &str) -> anyhow::Result<()>
     let client = Client::find(reach)?;
     let id = text(&client.get(&inbox_path(inbox)).await?["id"]);
     let page = client.get(&format!("/v1/deliveries?inbox={id}&limit=100")).await?;
-    rows(out, &page, &["received at", "by", "state", "reason", "from", "id"], |delivery| {
-        ["received_at", "intake", "state", "reason", "sender", "id"].map(|name| text(&delivery[name])).to_vec()
+    rows(out, &page, &["received", "by", "state", "reason", "~from", "id"], |delivery| {
+        ["received_at", "intake", "state", "reason", "sender", "id"].map(|name| field(delivery, name)).to_vec()
     });
     Ok(())
 }
@@ -289,8 +288,8 @@ async fn wait_for(client: &Client, args: &WaitArgs) -> anyhow::Result<Option<Val
 pub(super) async fn wait(out: &Out, args: WaitArgs) -> anyhow::Result<ExitCode> {
     let client = Client::find(&args.reach)?;
     let Some(arrived) = wait_for(&client, &args).await? else {
-        say(&format!("no message within {} s", args.timeout));
-        return Ok(ExitCode::from(exit::TIMEOUT));
+        let next = "wait again, or longer with --timeout; --after 0 counts what came before";
+        return Err(Trouble::timeout(format!("no message within {} s", args.timeout), next).into());
     };
     if out.is_json() {
         out.value(&arrived);
@@ -344,8 +343,8 @@ pub(super) async fn take(out: &Out, args: TakeArgs) -> anyhow::Result<ExitCode> 
         Ok((_, taken)) if out.is_json() => out.value(&taken),
         Ok((_, taken)) => out.line(&text(&taken["artifact"]["value"])),
         Err(error) if is_missing(&error) && args.wait.is_some() => {
-            say(&format!("no {} within {} s", args.kind, args.wait.unwrap_or_default()));
-            return Ok(ExitCode::from(exit::TIMEOUT));
+            let detail = format!("no {} within {} s", args.kind, args.wait.unwrap_or_default());
+            return Err(Trouble::timeout(detail, "take it again later, or wait longer with --wait").into());
         }
         Err(error) => return Err(error),
     }

@@ -1,19 +1,27 @@
 //! The command line. Data goes to stdout, talk to stderr; JSON when piped or with `--json`.
 
 mod admin;
+mod bench;
 pub(crate) mod client;
+mod copy;
+mod demo;
 mod dev;
 mod doctor;
+mod emails;
+mod handoff;
 pub(crate) mod http;
 mod inbox;
-mod look;
+mod key;
 mod mcp;
 pub(crate) mod out;
 mod prove;
 mod send;
+mod shell;
 mod simulate;
+mod table;
 mod tail;
 mod talk;
+mod trouble;
 mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
@@ -21,6 +29,13 @@ use std::process::ExitCode;
 
 use crate::config::{Config, Flags};
 use out::Out;
+use trouble::Trouble;
+
+/// What stands below the help of the whole.
+const AFTER_HELP: &str = "\
+Exit codes: 0 done or replayed, 2 nothing came in time, 3 held for a person, 4 accepted and in flight,
+5 failed or refused, 6 the key means something else, 7 nobody can tell, 64 wrong usage, 74 no output.
+Errors go to stderr with a code and the next step.";
 
 /// Email happens once.
 #[derive(Debug, Parser)]
@@ -30,12 +45,16 @@ use out::Out;
     about,
     max_term_width = 100,
     subcommand_required = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = AFTER_HELP
 )]
 pub struct Cli {
-    /// Print JSON even on a terminal
+    /// Print JSON even on a terminal, errors too
     #[arg(long, global = true)]
     json: bool,
+    /// Print words and tables even into a pipe
+    #[arg(long, global = true, conflicts_with = "json")]
+    plain: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -67,10 +86,10 @@ enum Verb {
     Send(Box<send::SendArgs>),
     /// Work with keys, the names of wishes
     #[command(subcommand)]
-    Key(look::KeyVerb),
-    /// Look at emails
+    Key(key::KeyVerb),
+    /// Look at emails, take them back, decide about them
     #[command(subcommand)]
-    Emails(look::EmailsVerb),
+    Emails(emails::EmailsVerb),
     /// Work with inboxes and their messages
     #[command(subcommand)]
     Inbox(inbox::InboxVerb),
@@ -102,14 +121,39 @@ enum Verb {
     /// Work with teams
     #[command(subcommand)]
     Team(admin::TeamVerb),
+    /// Let all hand-off of the server rest: mail is accepted and waits
+    Pause(Reach),
+    /// Let hand-off go on
+    Resume(Reach),
+    /// See it happen
+    #[command(subcommand)]
+    Demo(demo::DemoVerb),
     /// Ask any server what a retry does, and say what held
     Prove(Box<prove::ProveArgs>),
+    /// Measure how fast a server accepts
+    Bench(bench::BenchArgs),
+    /// Copy the ledger while it is used
+    Backup(copy::BackupArgs),
+    /// Put a copy of the ledger in place
+    Restore(copy::RestoreArgs),
     /// Print the OpenAPI document
     Openapi,
     /// Bring the ledger's schema up to date
     Migrate(Flags),
     /// Check this installation and say what to mend
-    Doctor(Flags),
+    Doctor(doctor::DoctorArgs),
+    /// Print the completions of a shell
+    Completions {
+        /// Whose
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, of all or of one verb
+    Man {
+        /// The verb's words: `send`, `inbox create`
+        verb: Vec<String>,
+    },
+    /// List every verb
+    Commands,
     /// Name every point at which a rig may stop this binary
     #[cfg(feature = "failpoints")]
     #[command(hide = true)]
@@ -157,19 +201,29 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers; everything else is a usage error, 64 as in sysexits.
-            let code = if error.use_stderr() { exit::USAGE } else { 0 };
-            if error.print().is_err() {
-                return ExitCode::from(exit::OUTPUT);
-            }
-            return ExitCode::from(code);
+            return misused(&error);
         }
     };
+    let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(run(cli)),
-        Err(error) => failed(&anyhow::anyhow!("starting the runtime: {error}")),
+        Err(error) => failed(&anyhow::anyhow!("starting the runtime: {error}"), json),
     }
+}
+
+/// Help and version are answers; everything else is a usage error, 64 as in sysexits.
+fn misused(error: &clap::Error) -> ExitCode {
+    let asked_for_json = std::env::args_os().any(|word| word == "--json");
+    if error.use_stderr() && asked_for_json {
+        let text = error.render().to_string();
+        let said = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        return failed(&Usage(said.to_owned()).into(), true);
+    }
+    if error.print().is_err() {
+        return ExitCode::from(exit::OUTPUT);
+    }
+    ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 })
 }
 
 /// Huge pages make memory resident that thousands of waiting connections never touch: half as much again. Where they
@@ -181,13 +235,13 @@ fn use_small_pages() {
 
 /// Runs a verb.
 async fn run(cli: Cli) -> ExitCode {
-    let out = Out::new(cli.json);
+    let out = Out::new(cli.json, cli.plain);
     let done = match cli.verb {
-        Verb::Dev(flags) => dev::dev(&flags).await,
+        Verb::Dev(flags) => dev::dev(&out, &flags, cli.json).await,
         Verb::Serve(flags) => dev::serve(&flags).await,
         Verb::Send(args) => send::send(&out, *args).await,
-        Verb::Key(verb) => look::key(&out, verb).await,
-        Verb::Emails(verb) => look::emails(&out, verb).await,
+        Verb::Key(verb) => key::key(&out, verb).await,
+        Verb::Emails(verb) => emails::emails(&out, verb).await,
         Verb::Inbox(verb) => inbox::inbox(&out, verb).await,
         Verb::Wait(args) => inbox::wait(&out, args).await,
         Verb::Take(args) => inbox::take(&out, args).await,
@@ -200,13 +254,22 @@ async fn run(cli: Cli) -> ExitCode {
         Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
         Verb::Keys(verb) => admin::keys(&out, verb).await,
         Verb::Team(verb) => admin::team(&out, verb).await,
+        Verb::Pause(reach) => handoff::pause(&out, &reach).await,
+        Verb::Resume(reach) => handoff::resume(&out, &reach).await,
+        Verb::Demo(verb) => demo::demo(&out, verb).await,
         Verb::Prove(args) => prove::prove(&out, *args).await,
+        Verb::Bench(args) => bench::bench(&out, args).await,
+        Verb::Backup(args) => copy::backup(&out, args).await,
+        Verb::Restore(args) => copy::restore(&out, args).await,
         Verb::Openapi => {
             out.raw(&crate::api::openapi_json());
             Ok(ExitCode::SUCCESS)
         }
         Verb::Migrate(flags) => admin::migrate(&out, &flags).await,
-        Verb::Doctor(flags) => doctor::doctor(&out, &flags).await,
+        Verb::Doctor(args) => doctor::doctor(&out, &args).await,
+        Verb::Completions { shell } => shell::completions(&out, shell),
+        Verb::Man { verb } => shell::man(&out, &verb),
+        Verb::Commands => shell::commands(&out),
         #[cfg(feature = "failpoints")]
         Verb::Failpoints => {
             out.raw(&mailonce_core::failpoint::POINTS.join("\n"));
@@ -214,24 +277,21 @@ async fn run(cli: Cli) -> ExitCode {
         }
         Verb::BenchFill(args) => admin::fill(&out, args).await,
     };
-    done.unwrap_or_else(|error| failed(&error))
+    done.unwrap_or_else(|error| failed(&error, cli.json))
 }
 
 /// Says what went wrong and gives the code for it.
-fn failed(error: &anyhow::Error) -> ExitCode {
-    out::complain(&format!("{error:#}"));
-    if error.is::<Usage>() {
-        return ExitCode::from(exit::USAGE);
-    }
-    match error.downcast_ref::<client::Told>() {
-        Some(told) => ExitCode::from(told.exit_code()),
-        None => ExitCode::from(exit::FAILED),
-    }
+fn failed(error: &anyhow::Error, json: bool) -> ExitCode {
+    ExitCode::from(Trouble::read(error).tell(Some(error), json))
 }
 
 /// Reads the configuration with the process's environment.
 pub(crate) fn configured(flags: &Flags) -> anyhow::Result<Config> {
-    Config::load(flags, |name| std::env::var(name).ok())
+    let loaded = Config::load(flags, |name| std::env::var(name).ok());
+    let wrong = |error: anyhow::Error| {
+        Trouble::new("configuration", format!("{error:#}"), "correct it, then `mailonce doctor` looks again")
+    };
+    Ok(loaded.map_err(wrong)?)
 }
 
 /// Looks up one variable of the environment.

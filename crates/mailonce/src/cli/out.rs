@@ -1,20 +1,24 @@
 //! Output: tables for people, JSON for pipes, colour only where it is wanted.
 
-use comfy_table::{Table, presets};
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
+
+use super::table;
 
 /// How answers are shown.
 pub(crate) struct Out {
     json: bool,
     colour: bool,
+    /// Columns of the terminal. `None` where lines may be as long as they like.
+    width: Option<usize>,
 }
 
 impl Out {
-    pub(crate) fn new(json: bool) -> Self {
+    /// JSON when asked for or when nobody looks, unless words are wanted all the same.
+    pub(crate) fn new(json: bool, plain: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let colour = terminal && super::env("NO_COLOR").is_none() && super::env("TERM").as_deref() != Some("dumb");
-        Self { json: json || !terminal, colour }
+        Self { json: json || !(terminal || plain), colour, width: width(terminal) }
     }
 
     /// Whether machines read this.
@@ -37,14 +41,12 @@ impl Out {
         self.raw(&format!("{text}\n"));
     }
 
-    /// Prints a table for people.
+    /// Prints a table for people. A head that begins with `~` names a column that may be cut where there is no room.
     pub(crate) fn table(&self, heads: &[&str], rows: Vec<Vec<String>>) {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(heads.iter().map(|head| self.dim(head)));
-        for row in rows {
-            table.add_row(row);
+        if rows.is_empty() {
+            return self.line(&self.dim("none"));
         }
-        self.line(&table.trim_fmt());
+        self.raw(&table::lay(heads, &rows, self.width, |text| self.dim(text)));
     }
 
     /// Names and values, one a line.
@@ -65,7 +67,12 @@ impl Out {
         self.painted("32", text)
     }
 
-    /// Words for what is not.
+    /// Words for what wants a look.
+    pub(crate) fn odd(&self, text: &str) -> String {
+        self.painted("33", text)
+    }
+
+    /// Words for what is not well.
     pub(crate) fn bad(&self, text: &str) -> String {
         self.painted("31", text)
     }
@@ -73,6 +80,52 @@ impl Out {
     fn painted(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
+
+    /// Columns of the terminal.
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.width
+    }
+}
+
+/// What `COLUMNS` says, else what the terminal says.
+fn width(terminal: bool) -> Option<usize> {
+    let said = super::env("COLUMNS").and_then(|text| text.parse().ok());
+    let asked = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    said.or_else(|| asked().filter(|_| terminal)).filter(|columns| *columns > 0)
+}
+
+/// A value in words. Mail is hostile: what a terminal would obey becomes a space.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => tame(text, false),
+        Value::Array(all) if all.iter().all(Value::is_string) => {
+            all.iter().filter_map(Value::as_str).map(|one| tame(one, false)).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A member in words; times to the second.
+pub(crate) fn field(value: &Value, name: &str) -> String {
+    let found = text(&value[name]);
+    if name == "at" || name.ends_with("_at") { when(&found) } else { found }
+}
+
+/// `2026-11-15T18:01:30.123Z` as people read it. Anything else stays.
+pub(crate) fn when(time: &str) -> String {
+    match (time.split_once('T'), time.ends_with('Z')) {
+        (Some((day, clock)), true) if day.len() == 10 && clock.len() >= 9 => {
+            format!("{day} {}Z", clock.get(..8).unwrap_or(clock))
+        }
+        _ => time.to_owned(),
+    }
+}
+
+/// Words of strangers without anything that a terminal would obey.
+pub(crate) fn tame(text: &str, lines: bool) -> String {
+    let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if obeyed(c) && !(lines && (c == '\n' || c == '\t')) { ' ' } else { c }).collect()
 }
 
 /// Says something on stderr.
@@ -83,4 +136,26 @@ pub(crate) fn say(text: &str) {
 /// Says what went wrong on stderr.
 pub(crate) fn complain(text: &str) {
     say(&format!("mailonce: {text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_a_mail_says() {
+        assert_eq!(text(&json!("a\x1b[2Jb\r\nc\u{202e}d")), "a [2Jb  c d");
+        assert_eq!(tame("a\nb\x07", true), "a\nb ");
+        assert_eq!(text(&json!(["a", "b"])), "a, b");
+        assert_eq!(text(&json!([{ "a": 1 }])), r#"[{"a":1}]"#);
+    }
+
+    #[test]
+    fn times_are_shown_to_the_second() {
+        let value = json!({ "created_at": "2026-11-15T18:01:30.123Z", "subject": "2026-11-15T18:01:30.123Z" });
+        assert_eq!(field(&value, "created_at"), "2026-11-15 18:01:30Z");
+        assert_eq!(field(&value, "subject"), "2026-11-15T18:01:30.123Z");
+        assert_eq!(field(&value, "settled_at"), "-");
+    }
 }

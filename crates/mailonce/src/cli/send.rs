@@ -55,7 +55,7 @@ pub(crate) struct SendArgs {
 pub(super) async fn send(out: &Out, args: SendArgs) -> anyhow::Result<ExitCode> {
     let client = Client::find(&args.reach)?;
     if args.key.is_none() && args.kind.is_none() {
-        say("mailonce: no --key and no --type/--entity: a retry of this command would be another email");
+        say("mailonce: no --key and no --type with --entity: a retry of this command would be another email");
     }
     let (_, answer) = client.ask(Method::POST, "/v1/emails", args.key.as_deref(), Some(&body(&args)?)).await?;
     show(out, &answer);

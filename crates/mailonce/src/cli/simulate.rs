@@ -1,9 +1,10 @@
 //! `simulate inbound`: a mail arrives at an inbox, through the real SMTP door.
 
 use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand};
 use mailonce_core::{
-    address::Address,
+    address::{Address, Mailbox},
     id::{EmailId, TeamId},
     port::{
         Chance as _,
@@ -18,8 +19,8 @@ use uuid::Uuid;
 use super::{
     Usage,
     client::read_dev_file,
-    exit,
     out::{Out, say},
+    trouble::Trouble,
 };
 use crate::system::SystemChance;
 
@@ -70,21 +71,24 @@ pub(crate) struct InboundArgs {
 /// Lets something happen.
 pub(super) async fn simulate(out: &Out, verb: SimulateVerb) -> anyhow::Result<ExitCode> {
     let SimulateVerb::Inbound(args) = verb;
-    let address =
-        |flag: &str, text: &str| Address::parse(text).map_err(|error| Usage(format!("--{flag} {text} {error}")));
-    let (from, to) = (address("from", &args.from)?, address("to", &args.to)?);
-    let (raw, code, link) = mail(&args, &from, &to)?;
+    let mailbox =
+        |flag: &str, text: &str| Mailbox::parse(text).map_err(|error| Usage(format!("--{flag} {text} {error}")));
+    let (sender, reader) = (mailbox("from", &args.from)?, mailbox("to", &args.to)?);
+    let address = |text: &str| Address::parse(text).map_err(|error| Usage(format!("{text} {error}")));
+    let (from, to) = (address(&sender.address)?, address(&reader.address)?);
+    let (raw, code, link) = mail(&args, (&sender, &from), &reader)?;
     let smtp = match &args.smtp {
         Some(smtp) => smtp.clone(),
-        None => read_dev_file(&args.data)
-            .ok()
-            .and_then(|dev| dev.smtp)
-            .context("no SMTP address: start `mailonce dev` here, or pass --smtp")?,
+        None => read_dev_file(&args.data).ok().and_then(|dev| dev.smtp).ok_or_else(|| {
+            Trouble::new("no_server", "no SMTP address is known", "start `mailonce dev` here, or pass --smtp ADDR")
+        })?,
     };
     for _ in 0..args.duplicate.max(1) {
         if let Err(said) = deliver(&smtp, &from, &to, &raw).await? {
-            say(&format!("mailonce: {to} did not take it: {said}", to = to.as_str()));
-            return Ok(ExitCode::from(exit::FAILED));
+            let next = "make the inbox first: `mailonce inbox create --address ADDRESS`";
+            return Err(
+                Trouble::new("not_taken", format!("{to} did not take it: {said}", to = to.as_str()), next).into()
+            );
         }
     }
     let count = args.duplicate.max(1);
@@ -96,13 +100,18 @@ pub(super) async fn simulate(out: &Out, verb: SimulateVerb) -> anyhow::Result<Ex
         let held = [("code", code), ("link", link)];
         held.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).for_each(|(name, value)| {
             out.line(&format!("{name} {value}"));
+            say(&format!("take it once: mailonce take {} --type {name} --for signup-1", to.as_str()));
         });
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The mail's bytes, and the code and link in it.
-fn mail(args: &InboundArgs, from: &Address, to: &Address) -> anyhow::Result<(Vec<u8>, Option<String>, Option<String>)> {
+fn mail(
+    args: &InboundArgs,
+    (sender, from): (&Mailbox, &Address),
+    to: &Mailbox,
+) -> anyhow::Result<(Vec<u8>, Option<String>, Option<String>)> {
     if let Some(file) = &args.file {
         let mut raw = Vec::new();
         if file.as_os_str() == "-" {
@@ -134,13 +143,25 @@ fn mail(args: &InboundArgs, from: &Address, to: &Address) -> anyhow::Result<(Vec
     let raw = format!(
         "From: {from}\nTo: {to}\nSubject: {subject}\nDate: {date}\nMessage-ID: <{chance:032x}@{domain}>\n\
          MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n{body}\n",
-        from = from.as_str(),
-        to = to.as_str(),
+        from = header(sender),
+        to = header(to),
         subject = plain(&subject),
         date = jiff::fmt::rfc2822::to_string(&now)?,
         domain = from.domain(),
     );
     Ok((crlf(raw.as_bytes()), code, link))
+}
+
+/// A mailbox as a header has it, whatever its name is.
+fn header(mailbox: &Mailbox) -> String {
+    let Mailbox { name, address } = mailbox;
+    match name {
+        None => address.clone(),
+        Some(name) if name.is_ascii() => {
+            format!("\"{}\" <{address}>", name.replace('\\', "\\\\").replace('"', "\\\""))
+        }
+        Some(name) => format!("=?utf-8?b?{}?= <{address}>", STANDARD.encode(name)),
+    }
 }
 
 /// A number that nobody has seen before.

@@ -8,8 +8,7 @@ use std::{process::ExitCode, time::Duration};
 use super::{
     Reach,
     client::Client,
-    look::text,
-    out::{Out, complain},
+    out::{Out, complain, field, text},
 };
 
 /// The pause before another try.
@@ -41,9 +40,10 @@ pub(super) async fn tail(out: &Out, args: TailArgs) -> anyhow::Result<ExitCode> 
         if out.is_json() {
             out.value(&event);
         } else {
-            let about = format!("{} {}", text(&event["about"]["kind"]), text(&event["about"]["id"]));
-            let at = out.dim(&text(&event["at"]));
-            out.line(&format!("{at}  {:<20}  {about}  {}", text(&event["type"]), out.dim(&text(&event["cursor"]))));
+            let at = out.dim(&field(&event, "at"));
+            let kind = text(&event["type"]);
+            // The type names the kind; the id is what one copies.
+            out.line(&format!("{at}  {kind:<20}  {}", text(&event["about"]["id"])));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -10,9 +10,9 @@ use std::{io::Read as _, process::ExitCode};
 use super::{
     Reach, Usage,
     client::Client,
+    emails::query,
     inbox::{rows, show},
-    look::text,
-    out::Out,
+    out::{Out, field, tame, text},
     send,
 };
 
@@ -149,8 +149,8 @@ pub(super) async fn thread(out: &Out, verb: ThreadVerb) -> anyhow::Result<ExitCo
             let handled = open.then(|| "false".to_owned());
             let asked = [("inbox", inbox), ("label", label), ("handled", handled), ("limit", Some("100".into()))];
             let page = Client::find(&reach)?.get(&format!("/v1/threads?{}", query(asked))).await?;
-            rows(out, &page, &["id", "latest", "messages", "emails", "holder", "subject"], |thread| {
-                let fields = ["id", "latest_at", "messages", "emails"].map(|name| text(&thread[name]));
+            rows(out, &page, &["id", "latest", "messages", "emails", "~holder", "~subject"], |thread| {
+                let fields = ["id", "latest_at", "messages", "emails"].map(|name| field(thread, name));
                 [fields.as_slice(), &[text(&thread["lease"]["holder"]), text(&thread["subject"])]].concat()
             });
         }
@@ -182,24 +182,19 @@ pub(super) async fn thread(out: &Out, verb: ThreadVerb) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-fn query<const N: usize>(asked: [(&str, Option<String>); N]) -> String {
-    let given = asked.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped(&value?))));
-    given.collect::<Vec<_>>().join("&")
-}
-
 fn show_said(out: &Out, view: &Value) {
     let said = view["said"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |said: &Value| {
         let (message, email) = (&said["message"], &said["email"]);
         if said["type"] == "message" {
-            let fields = [&message["received_at"], &message["from"]["address"], &message["state"], &message["subject"]];
-            fields.map(text).to_vec()
+            let said = [&message["from"]["address"], &message["state"], &message["subject"]].map(text);
+            [&[field(message, "received_at")], said.as_slice()].concat()
         } else {
-            [&email["created_at"], &email["from"], &email["state"], &email["subject"]].map(text).to_vec()
+            ["created_at", "from", "state", "subject"].map(|name| field(email, name)).to_vec()
         }
     };
     out.line("");
-    out.table(&["when", "who", "state", "subject"], said.iter().map(row).collect());
+    out.table(&["when", "~who", "state", "~subject"], said.iter().map(row).collect());
 }
 
 #[derive(Debug, Subcommand)]
@@ -266,7 +261,7 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
             let asked = [("state", Some(state).filter(|_| !all)), ("limit", Some("100".into()))];
             let page = Client::find(&reach)?.get(&format!("/v1/escalations?{}", query(asked))).await?;
             rows(out, &page, &["id", "asked", "reason", "state", "email"], |one| {
-                let fields = ["id", "created_at", "reason", "state"].map(|name| text(&one[name]));
+                let fields = ["id", "created_at", "reason", "state"].map(|name| field(one, name));
                 [fields.as_slice(), &[text(&one["about"]["email"])]].concat()
             });
         }
@@ -293,12 +288,12 @@ fn show_draft(out: &Out, view: &Value) {
     }
     if let Some(words) = draft["text"].as_str() {
         out.line("");
-        out.line(words);
+        out.line(&tame(words, true));
     }
     let diff = view["looks_like"]["diff"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !diff.is_empty() {
         out.line(&out.dim("\nIt looks like this mail, which was sent:"));
-        diff.iter().filter_map(Value::as_str).for_each(|line| out.line(line));
+        diff.iter().filter_map(Value::as_str).for_each(|line| out.line(&tame(line, false)));
     }
 }
 

@@ -1,8 +1,13 @@
 //! Webhooks at hand: a receiver on this machine without an endpoint, and telling again.
 
+use anyhow::Context as _;
 use clap::Subcommand;
 use hyper::Method;
-use mailonce_core::port::notify::{Notify as _, Post};
+use mailonce_core::{
+    id::{EndpointId, EventId},
+    notice::notice_id,
+    port::notify::{Notify as _, Post},
+};
 use mailonce_engine::endpoints::{secret_bytes, secret_text};
 use mailonce_transport::{
     guard::{Cidr, Reach as Dialled},
@@ -10,16 +15,18 @@ use mailonce_transport::{
     webhook::Webhooks,
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::{
     process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
 };
+use uuid::Uuid;
 
 use super::{
     Reach, Usage,
     client::Client,
-    look::text,
-    out::{Out, say},
+    inbox::rows,
+    out::{Out, say, text},
     tail::{Events, TailArgs},
 };
 use crate::{outside::authorities, system::fresh_secret};
@@ -65,17 +72,21 @@ pub(super) async fn webhooks(out: &Out, verb: WebhooksVerb) -> anyhow::Result<Ex
         }
         WebhooksVerb::List { reach } => {
             let page = Client::find(&reach)?.get("/v1/endpoints?limit=100").await?;
-            if out.is_json() {
-                out.value(&page);
-            } else {
-                let rows = page["data"].as_array().into_iter().flatten();
-                let row =
-                    |endpoint: &Value| ["id", "state", "cursor", "url"].map(|name| text(&endpoint[name])).to_vec();
-                out.table(&["id", "state", "cursor", "url"], rows.map(row).collect());
-            }
+            rows(out, &page, &["id", "state", "cursor", "~url"], |endpoint| {
+                ["id", "state", "cursor", "url"].map(|name| text(&endpoint[name])).to_vec()
+            });
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The id under which a receiver is told of an event: one for each receiver and event, whoever forwards it and how
+/// often, as an endpoint's notices have it.
+fn notice(url: &str, event: &Value) -> anyhow::Result<String> {
+    let event: Uuid = event["id"].as_str().unwrap_or_default().parse().context("an event without an id")?;
+    let sum = Sha256::digest(url.as_bytes());
+    let receiver = sum.first_chunk().map(|half| Uuid::from_bytes(*half)).unwrap_or_default();
+    Ok(notice_id(EndpointId(receiver), EventId(event)).to_string())
 }
 
 /// Forwards events until told to stop. Whoever types the address may have anything dialled.
@@ -89,9 +100,10 @@ async fn listen(out: &Out, tail: &TailArgs, url: String, secret: Option<String>)
     say(&format!("forwarding to {url}, signed with {shown}"));
     while let Some(event) = events.next().await? {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let told_as = notice(&url, &event)?;
         let post = Post {
             url: url.clone(),
-            id: text(&event["id"]),
+            id: told_as.clone(),
             at: at as i64,
             secrets: vec![secret.clone()],
             headers: Vec::new(),
@@ -103,7 +115,7 @@ async fn listen(out: &Out, tail: &TailArgs, url: String, secret: Option<String>)
             Err((_, why)) => (None, why.clone()),
         };
         if out.is_json() {
-            let forwarded = json!({ "id": event["id"], "type": event["type"], "cursor": event["cursor"], "status": status, "ms": told.ms, "said": said });
+            let forwarded = json!({ "id": told_as, "event": event["id"], "type": event["type"], "cursor": event["cursor"], "status": status, "ms": told.ms, "said": said });
             out.value(&forwarded);
         } else {
             let said = if status.is_some_and(|status| (200..300).contains(&status)) {

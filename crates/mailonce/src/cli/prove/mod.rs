@@ -5,7 +5,7 @@ mod caller;
 mod cases;
 mod dialect;
 mod report;
-mod sink;
+pub(super) mod sink;
 
 use clap::Args;
 use std::{net::SocketAddr, process::ExitCode, time::Duration};

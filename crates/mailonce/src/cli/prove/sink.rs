@@ -16,7 +16,7 @@ use tokio::{
 };
 
 /// What every marker begins with.
-pub(super) const PREFIX: &str = "moprove-";
+pub(in crate::cli) const PREFIX: &str = "moprove-";
 /// Characters of a marker behind the prefix: twelve of the run, a dash, four of the count.
 const MARKER_CHARS: usize = 17;
 /// The longest line of a mail or a command.
@@ -36,14 +36,14 @@ struct Counts {
 }
 
 /// A listener that runs until it is dropped.
-pub(super) struct Sink {
+pub(in crate::cli) struct Sink {
     address: SocketAddr,
     counts: Arc<Counts>,
     listening: JoinHandle<()>,
 }
 
 impl Sink {
-    pub(super) async fn listen(at: SocketAddr) -> anyhow::Result<Self> {
+    pub(in crate::cli) async fn listen(at: SocketAddr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(at).await.with_context(|| format!("listening on {at} for the sink"))?;
         let address = listener.local_addr()?;
         let counts = Arc::new(Counts::default());
@@ -51,17 +51,17 @@ impl Sink {
         Ok(Self { address, counts, listening })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::cli) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// How many mails came with each marker.
-    pub(super) fn arrived(&self) -> BTreeMap<String, u32> {
+    pub(in crate::cli) fn arrived(&self) -> BTreeMap<String, u32> {
         self.counts.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until all wanted mails came and then none for a while, or until patience ends.
-    pub(super) async fn settle(&self, wanted: &BTreeMap<String, u32>, quiet: Duration, patience: Duration) {
+    pub(in crate::cli) async fn settle(&self, wanted: &BTreeMap<String, u32>, quiet: Duration, patience: Duration) {
         let end = Instant::now() + patience;
         let mut mails = self.counts.mails.subscribe();
         loop {

@@ -52,6 +52,11 @@ pub struct SmtpConfig {
 }
 
 impl SmtpConfig {
+    /// The name that others know the listener by.
+    pub(crate) fn hostname(&self) -> &str {
+        &self.settings.hostname
+    }
+
     /// Puts the flag, the environment and the file together.
     pub(crate) fn load(
         mut file: SmtpFile,

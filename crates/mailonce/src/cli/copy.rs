@@ -1,0 +1,156 @@
+//! `backup` and `restore`: a copy of the embedded ledger, taken while it is used, and put in place where there is none.
+//!
+//! A ledger that comes back does not know what happened after the copy. So a restore of mail that waits must say
+//! what is to become of it.
+
+use anyhow::Context as _;
+use clap::Args;
+use mailonce_core::time::Time;
+use mailonce_store::sqlite::{Contents, Sqlite};
+use serde_json::json;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::{
+    Usage, configured,
+    out::{Out, say, when},
+    trouble::Trouble,
+};
+use crate::{
+    config::{Config, Flags, StoreAt},
+    serve,
+};
+
+/// What to copy, and where to.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    #[command(flatten)]
+    flags: Flags,
+    /// The file to write; it must not be there yet
+    file: PathBuf,
+}
+
+/// What to put in place, and how it goes on.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    #[command(flatten)]
+    flags: Flags,
+    /// A file that `backup` wrote
+    file: PathBuf,
+    /// Hand nothing over, restart or not, until `mailonce resume`: mail that waits in the copy may have left since
+    #[arg(long, conflicts_with = "run")]
+    hold: bool,
+    /// Hand over what waits in the copy at once: nothing was sent since it was made
+    #[arg(long)]
+    run: bool,
+}
+
+/// Copies the ledger at one moment, also while a server uses it.
+pub(super) async fn backup(out: &Out, args: BackupArgs) -> anyhow::Result<ExitCode> {
+    let config = embedded(&args.flags, "pg_dump --format=custom --schema=mailonce takes all of it at one moment")?;
+    let (data, file) = (config.data, args.file.clone());
+    let contents = long_work("copying the ledger", move || Sqlite::copy(&data, &file)).await?;
+    let bytes = std::fs::metadata(&args.file).with_context(|| args.file.display().to_string())?.len();
+    show(out, &args.file, &contents, &[("bytes", json!(bytes))]);
+    if !out.is_json() {
+        say("It holds everybody's mail and the secret of this installation: keep it as safe as the ledger.");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts a copy in place.
+pub(super) async fn restore(out: &Out, args: RestoreArgs) -> anyhow::Result<ExitCode> {
+    let config = embedded(&args.flags, "pg_restore into an empty database, then start with MAILONCE_HANDOFF=paused")?;
+    let file = args.file.clone();
+    let contents = long_work("reading the copy", move || Sqlite::contents(&file)).await?;
+    if contents.waiting > 0 && !args.hold && !args.run {
+        let waiting = contents.waiting;
+        return Err(Usage(format!(
+            "{waiting} of its mails wait to be handed over, and any that left since the copy was made would go again: \
+             choose --hold (look first, then `mailonce resume`) or --run (nothing was sent since)"
+        ))
+        .into());
+    }
+    let (file, data) = (args.file.clone(), config.data.clone());
+    if args.hold {
+        // First: a ledger that is in place must not be without it.
+        serve::hold(&data).with_context(|| format!("writing into {}", data.display()))?;
+    }
+    let restored = long_work("putting it in place", move || Sqlite::restore(&file, &data, this_second())).await;
+    if restored.is_err() && args.hold && !config.data.join("ledger.db").exists() {
+        serve::let_go(&config.data).context("taking the mark back")?;
+    }
+    let contents = restored?;
+    let handoff = if args.hold { "held" } else { "running" };
+    show(out, &config.data, &contents, &[("handoff", json!(handoff))]);
+    if !out.is_json() {
+        say(&meaning(args.hold));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a ledger that came back means for once.
+fn meaning(hold: bool) -> String {
+    let next = if hold {
+        "\nNothing is handed over until `mailonce resume`, restarts or not. Before that, start it, look at\n\
+         `mailonce emails list --state queued`, and cancel what your provider's log shows as sent."
+    } else {
+        ""
+    };
+    format!(
+        "A key accepted after the copy was made is free again: a retry of it makes another email, under the same\n\
+         Message-ID and downstream key, so a next hop that still remembers the key makes no second mail. Readers of\n\
+         events begin anew: their cursors answer 410 cursor_reset.{next}"
+    )
+}
+
+fn show(out: &Out, place: &Path, contents: &Contents, more: &[(&str, serde_json::Value)]) {
+    let Contents { schema, emails, waiting, unknown, seen_at } = contents;
+    let seen = seen_at.map(|Time(ms)| Time(ms).to_string());
+    let mut value = json!({ "place": place.display().to_string(), "schema": schema, "emails": emails,
+        "waiting": waiting, "unknown": unknown, "seen_at": seen });
+    more.iter().for_each(|(name, said)| value[*name] = said.clone());
+    if out.is_json() {
+        return out.value(&value);
+    }
+    let mut facts = vec![
+        ("place", place.display().to_string()),
+        ("as of", seen.as_deref().map_or_else(|| "-".into(), when)),
+        ("emails", emails.to_string()),
+        ("waiting", waiting.to_string()),
+        ("unknown", unknown.to_string()),
+    ];
+    facts.extend(more.iter().map(|(name, said)| (*name, super::out::text(said))));
+    out.facts(&facts);
+}
+
+/// The configuration of an embedded ledger.
+fn embedded(flags: &Flags, instead: &str) -> anyhow::Result<Config> {
+    let config = configured(flags)?;
+    match config.store {
+        StoreAt::Sqlite => Ok(config),
+        StoreAt::Postgres(_) => {
+            Err(Trouble::new("not_embedded", "the ledger is in PostgreSQL, which has means of its own", instead).into())
+        }
+    }
+}
+
+/// Runs what may take a while beside a sign of life on stderr.
+async fn long_work<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> mailonce_core::port::store::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    let sign = indicatif::ProgressBar::new_spinner().with_message(what);
+    sign.enable_steady_tick(Duration::from_millis(120));
+    let done = tokio::task::spawn_blocking(work).await.context(what)?;
+    sign.finish_and_clear();
+    Ok(done?)
+}
+
+/// No two restores of one copy get the same epoch, unless within a second.
+fn this_second() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
+}

@@ -1,0 +1,303 @@
+//! `demo storm`: many callers at one key, the process killed in their midst and started again, one mail in the end.
+//!
+//! It starts a mailonce of its own on a ledger of its own and a next hop that counts, so that nothing of it is staged:
+//! the calls go over sockets, the kill is a kill -9, and the mail goes out by SMTP.
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::{ExitCode, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    process::{Child, Command},
+    sync::{Barrier, watch},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{
+    Reach,
+    client::{Client, DEV_FILE},
+    emails, exit,
+    out::{Out, say},
+    prove::sink::{PREFIX, Sink},
+    trouble::Trouble,
+};
+use crate::system::fresh_secret;
+
+/// How long anything of it may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The pause before a caller asks again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DemoVerb {
+    /// Many callers ask at one key, the process is killed in their midst: one mail
+    Storm(StormArgs),
+}
+
+/// How large the storm is.
+#[derive(Debug, Args)]
+pub(crate) struct StormArgs {
+    /// Callers, half of them before and half after the kill
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(4..=1000))]
+    callers: u32,
+    /// Its ledger is made in the folder `storm` below this one
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
+    data: PathBuf,
+}
+
+/// What came of it.
+struct Storm {
+    callers: u32,
+    /// Callers that had an answer when the process was killed.
+    before: usize,
+    /// From the kill until it served again.
+    away: Duration,
+    /// Calls in all, those that got no answer too.
+    calls: u32,
+    ids: BTreeSet<String>,
+    /// Mails that reached the next hop.
+    mails: u32,
+    email: Value,
+}
+
+/// See the module's words.
+pub(super) async fn demo(out: &Out, verb: DemoVerb) -> anyhow::Result<ExitCode> {
+    let DemoVerb::Storm(args) = verb;
+    let data = args.data.join("storm");
+    let storm = storm(&data, args.callers).await?;
+    storm.show(out, &data);
+    Ok(if storm.held() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+async fn storm(data: &Path, callers: u32) -> anyhow::Result<Storm> {
+    let sink = Sink::listen(([127, 0, 0, 1], 0).into()).await?;
+    say(&format!("a mailonce of its own starts in {}", data.display()));
+    let mut house = House::new(data, sink.address().port())?;
+    // Nothing leaves before the kill: whoever crashes between accept and hand-off finds the mail in the ledger.
+    house.start("paused").await?;
+    let marker = marker();
+    let crowd = Crowd::new(house.reach.clone(), &marker);
+    say(&format!("{} callers ask at once, under one key", callers / 2));
+    let mut asking = JoinSet::new();
+    crowd.gather(&mut asking, callers / 2);
+    crowd.answered((callers as usize / 8).max(1)).await?;
+    house.kill().await?;
+    let (before, killed) = (*crowd.answers.borrow(), Instant::now());
+    say(&format!("kill -9, when {before} had an answer"));
+    say(&format!("{} more ask while nobody is there", callers - callers / 2));
+    crowd.gather(&mut asking, callers - callers / 2);
+    house.start("running").await?;
+    let away = killed.elapsed();
+    say(&format!("it is back after {} ms; everybody asks again", away.as_millis()));
+    let (mut ids, mut calls) = (BTreeSet::new(), 0);
+    while let Some(asked) = asking.join_next().await {
+        let (id, tries) = asked.context("a caller ended")??;
+        ids.insert(id);
+        calls += tries;
+    }
+    say("all have an answer; the mail goes out");
+    let email = settled(&house.reach, ids.first().context("nobody got an answer")?).await?;
+    sink.settle(&BTreeMap::from([(marker.clone(), 1)]), Duration::from_millis(500), PATIENCE).await;
+    let mails = sink.arrived().get(&marker).copied().unwrap_or(0);
+    house.stop().await?;
+    Ok(Storm { callers, before, away, calls, ids, mails, email })
+}
+
+/// Something that only mails of this run hold.
+fn marker() -> String {
+    let hex: String = fresh_secret().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    format!("{PREFIX}{hex}-demo")
+}
+
+/// Waits until an email needs nothing more.
+async fn settled(reach: &Reach, id: &str) -> anyhow::Result<Value> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let email = Client::find(reach)?.get(&format!("/v1/emails/{id}")).await?;
+        let under_way = matches!(email["state"].as_str(), Some("queued" | "sending" | "scheduled"));
+        if !under_way || Instant::now() > end {
+            return Ok(email);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Callers that want the same thing.
+struct Crowd {
+    reach: Reach,
+    body: Arc<Value>,
+    /// How many have an answer.
+    answers: watch::Sender<usize>,
+}
+
+impl Crowd {
+    fn new(reach: Reach, marker: &str) -> Self {
+        let order = marker.trim_start_matches(PREFIX).trim_end_matches("-demo");
+        let body = json!({
+            "from": "shop@mailonce.test",
+            "to": "ada@example.com",
+            "subject": format!("Your order {order}"),
+            "text": format!("Thank you for your order.\n\n{marker}"),
+            "intent": { "type": "order.confirmation", "entity": format!("order_{order}") },
+        });
+        Self { reach, body: Arc::new(body), answers: watch::Sender::new(0) }
+    }
+
+    /// Lets so many callers begin at the same moment. Each gives the id it was told, and how often it asked.
+    fn gather(&self, asking: &mut JoinSet<anyhow::Result<(String, u32)>>, callers: u32) {
+        let start = Arc::new(Barrier::new(callers as usize));
+        for _ in 0..callers {
+            let (reach, body, answers) = (self.reach.clone(), Arc::clone(&self.body), self.answers.clone());
+            let start = Arc::clone(&start);
+            asking.spawn(async move {
+                start.wait().await;
+                let told = insist(&reach, &body).await;
+                answers.send_modify(|answers| *answers += 1);
+                told
+            });
+        }
+    }
+
+    async fn answered(&self, count: usize) -> anyhow::Result<()> {
+        let mut answers = self.answers.subscribe();
+        let waiting = answers.wait_for(|answers| *answers >= count);
+        tokio::time::timeout(PATIENCE, waiting).await.context("nobody gets an answer")?.context("the callers left")?;
+        Ok(())
+    }
+}
+
+/// Asks until there is an answer, as an agent does.
+async fn insist(reach: &Reach, body: &Value) -> anyhow::Result<(String, u32)> {
+    let end = Instant::now() + PATIENCE;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let asked = async { Client::find(reach)?.ask(Method::POST, "/v1/emails", None, Some(body)).await };
+        match asked.await {
+            Ok((_, answer)) => return Ok((answer["id"].as_str().unwrap_or_default().to_owned(), tries)),
+            Err(error) if Instant::now() > end => return Err(error),
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+/// The mailonce of the storm.
+struct House {
+    reach: Reach,
+    config: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl House {
+    /// A folder with a configuration that hands mail to a port of this machine.
+    fn new(data: &Path, relay: u16) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+        let config = data.join("storm.toml");
+        let relay = format!(
+            "[[transports]]\nname = \"counter\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {relay}\ntls = \"none\"\n"
+        );
+        std::fs::write(&config, relay).with_context(|| format!("writing {}", config.display()))?;
+        let reach = Reach { url: None, api_key: None, data: data.to_owned(), ca_file: None };
+        Ok(Self { reach, config, log: data.join("storm.log"), child: None })
+    }
+
+    /// Starts it, and waits until it serves.
+    async fn start(&mut self, handoff: &str) -> anyhow::Result<()> {
+        let file = self.reach.data.join(DEV_FILE);
+        if file.exists() {
+            std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
+        }
+        let log = std::fs::File::create(&self.log).with_context(|| format!("writing {}", self.log.display()))?;
+        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MAILONCE_")) {
+            command.env_remove(name);
+        }
+        command.args(["dev", "--http", "127.0.0.1:0", "--smtp", "off", "--config"]).arg(&self.config);
+        command.arg("--data").arg(&self.reach.data).env("MAILONCE_HANDOFF", handoff).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.child = Some(command.spawn().context("starting it")?);
+        let end = Instant::now() + PATIENCE;
+        while !self.serves().await {
+            let ended = self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+            if ended || Instant::now() > end {
+                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+                let next = "see that nothing else uses this folder, or choose another --data";
+                return Err(
+                    Trouble::new("not_started", format!("its mailonce did not start: {}", said.trim()), next).into()
+                );
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    async fn serves(&self) -> bool {
+        match Client::find(&self.reach) {
+            Ok(client) => client.get("/v1/emails?limit=1").await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    /// Ends it as a power cut would.
+    async fn kill(&mut self) -> anyhow::Result<()> {
+        match self.child.take() {
+            Some(mut child) => child.kill().await.context("killing it"),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks it to end, and waits.
+    async fn stop(&mut self) -> anyhow::Result<()> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        if let Some(id) = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
+            rustix::process::kill_process(id, rustix::process::Signal::TERM).context("stopping it")?;
+        }
+        tokio::time::timeout(PATIENCE, child.wait()).await.context("it does not stop")?.context("stopping it")?;
+        Ok(())
+    }
+}
+
+impl Storm {
+    /// Whether it went as promised.
+    fn held(&self) -> bool {
+        self.ids.len() == 1 && self.mails == 1
+    }
+
+    fn show(&self, out: &Out, data: &Path) {
+        let id = self.ids.first().cloned().unwrap_or_default();
+        let place = data.display().to_string();
+        if out.is_json() {
+            return out.value(&json!({
+                "held": self.held(),
+                "callers": self.callers,
+                "calls": self.calls,
+                "answered_before_kill": self.before,
+                "away_ms": self.away.as_millis() as u64,
+                "emails": self.ids.len(),
+                "mails": self.mails,
+                "email": id,
+                "state": self.email["state"],
+                "data": place,
+            }));
+        }
+        let (callers, calls, emails, mails) = (self.callers, self.calls, self.ids.len(), self.mails);
+        let verdict = format!("{callers} callers, {calls} calls, {emails} email, {mails} mail");
+        out.line("");
+        out.line(&if self.held() { out.good(&verdict) } else { out.bad(&verdict) });
+        out.line("");
+        emails::timeline(out, &self.email);
+        out.line("");
+        out.line("Its ledger stays. To look around in it:");
+        out.line(&format!("  mailonce dev --data {place} --http 127.0.0.1:0 --smtp off"));
+        out.line(&format!("  mailonce emails show {id} --data {place}"));
+    }
+}

@@ -1,0 +1,133 @@
+//! Tables that fit: columns side by side, the long ones cut, and a block for each row where even that is too wide.
+
+use unicode_width::UnicodeWidthChar as _;
+
+/// Between two columns.
+const GAP: usize = 2;
+/// What is left of a column that is cut, at the least.
+const LEAST: usize = 12;
+
+/// The lines of a table. Heads that begin with `~` name columns that may be cut.
+pub(super) fn lay(
+    heads: &[&str],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+    quiet: impl Fn(&str) -> String,
+) -> String {
+    let names: Vec<&str> = heads.iter().map(|head| head.trim_start_matches('~')).collect();
+    let widest = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0);
+    let mut widths: Vec<usize> = names.iter().enumerate().map(|(at, name)| columns(name).max(widest(at))).collect();
+    let elastic: Vec<usize> =
+        (0..heads.len()).filter(|at| heads.get(*at).is_some_and(|head| head.starts_with('~'))).collect();
+    if !fit(&mut widths, &elastic, width) {
+        return blocks(&names, rows, quiet);
+    }
+    let head = line(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &widths);
+    let body = rows.iter().map(|row| format!("{}\n", line(row, &widths)));
+    std::iter::once(format!("{}\n", quiet(&head))).chain(body).collect()
+}
+
+/// Takes from the widest elastic columns until all fit. False when they cannot.
+fn fit(widths: &mut [usize], elastic: &[usize], width: Option<usize>) -> bool {
+    let Some(room) = width else { return true };
+    loop {
+        let wanted = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        if wanted <= room {
+            return true;
+        }
+        let widest = elastic.iter().copied().max_by_key(|at| widths.get(*at).copied().unwrap_or(0));
+        match widest.and_then(|at| widths.get_mut(at)).filter(|width| **width > LEAST) {
+            Some(width) => *width -= 1,
+            None => return false,
+        }
+    }
+}
+
+/// One row, padded but at its end.
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let mut line = String::new();
+    for (cell, width) in cells.iter().zip(widths) {
+        let cell = cut(cell, *width);
+        let pad = width.saturating_sub(columns(&cell)) + GAP;
+        line.push_str(&cell);
+        line.extend(std::iter::repeat_n(' ', pad));
+    }
+    line.trim_end().to_owned()
+}
+
+/// Each row as names and values.
+fn blocks(names: &[&str], rows: &[Vec<String>], quiet: impl Fn(&str) -> String) -> String {
+    let width = names.iter().map(|name| columns(name)).max().unwrap_or(0);
+    let block = |row: &Vec<String>| {
+        let fact = |(name, cell): (&&str, &String)| format!("{}  {cell}\n", quiet(&format!("{name:width$}")));
+        names.iter().zip(row).map(fact).collect::<String>()
+    };
+    rows.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// A cell with an ellipsis where it was cut. Colours are never cut: what has them is short.
+fn cut(cell: &str, width: usize) -> String {
+    if columns(cell) <= width {
+        return cell.to_owned();
+    }
+    let (mut kept, mut used) = (String::new(), 1);
+    for c in cell.chars() {
+        used += c.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        kept.push(c);
+    }
+    format!("{}…", kept.trim_end())
+}
+
+/// Columns of a terminal that a text takes, without its colours.
+fn columns(text: &str) -> usize {
+    let (mut count, mut colour) = (0, false);
+    for c in text.chars() {
+        match c {
+            '\x1b' => colour = true,
+            'm' if colour => colour = false,
+            _ if colour => {}
+            c => count += c.width().unwrap_or(0),
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Vec<String>> {
+        [["0123456789", "sent", "A subject that is rather long"], ["9876543210", "\x1b[32mok\x1b[0m", "短い件名"]]
+            .map(|row| row.map(str::to_owned).to_vec())
+            .to_vec()
+    }
+
+    const HEADS: &[&str] = &["id", "state", "~subject"];
+
+    #[test]
+    fn columns_stand_below_each_other_whatever_is_in_them() {
+        let laid = lay(HEADS, &rows(), None, str::to_owned);
+        assert_eq!(
+            laid,
+            "id          state  subject\n0123456789  sent   A subject that is rather long\n\
+             9876543210  \x1b[32mok\x1b[0m     短い件名\n"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut_where_it_may_be() {
+        let laid = lay(HEADS, &rows(), Some(36), str::to_owned);
+        assert!(laid.lines().all(|line| columns(line) <= 36), "{laid}");
+        assert!(laid.contains("0123456789  sent   A subject that i…"), "{laid}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_a_block_for_each_row() {
+        let laid = lay(HEADS, &rows(), Some(20), str::to_owned);
+        assert!(laid.starts_with("id       0123456789\nstate    sent\nsubject  A subject"), "{laid}");
+        assert!(laid.contains("long\n\nid       9876543210\n"), "{laid}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Pictures of what verbs print, kept in `snapshots`, one file for each verb.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use crate::{
+    binary::{Desk, Ran},
+    plain::Plain,
+};
+
+/// Pictures that are taken in one walk through the verbs.
+pub(crate) struct Album {
+    plain: Plain,
+    pages: BTreeMap<String, String>,
+}
+
+/// How a picture is taken.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct How<'a> {
+    /// Variables of the environment.
+    pub(crate) env: &'a [(&'a str, &'a str)],
+    /// Every number is another each time.
+    pub(crate) numbers: bool,
+    /// Only so many lines of stdout are kept.
+    pub(crate) lines: Option<usize>,
+    /// It prints something that is no JSON for everybody.
+    pub(crate) raw: bool,
+}
+
+pub(crate) fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cli/snapshots")
+}
+
+/// What is in a file that holds the pictures of a verb.
+pub(crate) fn file_name(verb: &str) -> String {
+    format!("{}.txt", verb.replace(' ', "-"))
+}
+
+impl Album {
+    pub(crate) fn new() -> Self {
+        Self { plain: Plain::default(), pages: BTreeMap::new() }
+    }
+
+    /// Runs words for people and then for machines, and keeps both under the verb. `{n}` in a word is 1 and then 2.
+    /// Gives back what machines were told.
+    pub(crate) async fn take(&mut self, desk: &Desk, verb: &str, words: &[&str], how: How<'_>) -> Ran {
+        self.run(desk, verb, words, "--plain", how).await;
+        self.run(desk, verb, words, "--json", how).await
+    }
+
+    async fn run(&mut self, desk: &Desk, verb: &str, words: &[&str], form: &str, how: How<'_>) -> Ran {
+        let number = if form == "--json" { "2" } else { "1" };
+        let words: Vec<String> = words.iter().map(|word| word.replace("{n}", number)).collect();
+        let mut all: Vec<&str> = words.iter().map(String::as_str).collect();
+        all.push(form);
+        let ran = desk.run_with(&all, how.env).await;
+        if form == "--json" && !how.raw {
+            for line in ran.out.lines() {
+                assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "jq cannot read {all:?}: {ran:?}");
+            }
+            let told = ran.err.lines().filter(|line| line.contains("\"code\""));
+            told.for_each(|line| drop(serde_json::from_str::<serde_json::Value>(line).unwrap()));
+        }
+        self.add(desk, verb, &all.join(" "), &ran, how);
+        ran
+    }
+
+    /// Keeps a picture.
+    pub(crate) fn add(&mut self, desk: &Desk, verb: &str, words: &str, ran: &Ran, how: How<'_>) {
+        let folder = desk.path().display().to_string();
+        let places = [(folder.as_str(), "DESK"), (env!("CARGO_BIN_EXE_mailonce"), "MAILONCE")];
+        let mut plain = |text: &str| self.plain.of(text, &places, how.numbers);
+        let mut out = plain(&ran.out);
+        if let Some(most) = how.lines {
+            out = out.lines().take(most).map(|line| format!("{line}\n")).chain(["…\n".to_owned()]).collect();
+        }
+        let (words, err) = (plain(words), plain(&ran.err));
+        let part = |name: &str, text: &str| if text.is_empty() { String::new() } else { format!("--- {name}\n{text}") };
+        let page =
+            format!("$ mailonce {words}\n{}{}--- exit {}\n\n", part("stdout", &out), part("stderr", &err), ran.code);
+        self.pages.entry(verb.to_owned()).or_default().push_str(&page);
+    }
+
+    /// Compares with what is kept, or keeps this from now on.
+    pub(crate) fn close(self) {
+        let bless = std::env::var_os("MAILONCE_BLESS").is_some();
+        let mut wrong = Vec::new();
+        for (verb, page) in &self.pages {
+            let path = folder().join(file_name(verb));
+            let kept = std::fs::read_to_string(&path).unwrap_or_default();
+            if bless {
+                std::fs::write(&path, page).unwrap();
+            } else if kept != *page {
+                wrong.push(format!("{}\n{}", path.display(), difference(&kept, page)));
+            }
+        }
+        assert!(wrong.is_empty(), "not as in the album (MAILONCE_BLESS=1 keeps it):\n{}", wrong.join("\n"));
+        let files: BTreeSet<String> =
+            std::fs::read_dir(folder()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        let pages: BTreeSet<String> = self.pages.keys().map(|verb| file_name(verb)).collect();
+        assert_eq!(files, pages, "a picture without a verb, or a verb without a picture");
+    }
+}
+
+/// The lines that differ, old and new.
+fn difference(kept: &str, page: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (kept.lines().collect(), page.lines().collect());
+    let missing = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}"));
+    let more = new.iter().filter(|line| !old.contains(line)).map(|line| format!("+ {line}"));
+    missing.chain(more).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,95 @@
+//! Backup and restore: a copy of a ledger in use is whole, and what comes back does not act on its own.
+
+use serde_json::json;
+use std::{os::unix::fs::PermissionsExt as _, time::Duration};
+
+use crate::binary::{Desk, send_words};
+
+#[tokio::test]
+async fn a_copy_of_a_ledger_in_use_holds_what_was_acknowledged_before() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    for number in 0..5 {
+        desk.run(&send_words(&format!("before-{number}"), "x")).await.exits(4);
+    }
+    // Others go on meanwhile.
+    let (during, copied) = tokio::join!(
+        async {
+            for number in 0..5 {
+                desk.run(&send_words(&format!("during-{number}"), "x")).await.exits(4);
+            }
+        },
+        desk.run(&["backup", "copy.db"]),
+    );
+    let ((), told) = (during, copied.exits(0).json());
+    assert!(told["emails"].as_u64().unwrap() >= 5, "{told}");
+    let mode = std::fs::metadata(desk.path().join("copy.db")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "others can read the copy");
+    server.terminate().await;
+
+    desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.exits(0);
+    let back = desk.path().join("back");
+    let env = [("MAILONCE_DATA", back.to_str().unwrap())];
+    let server = desk.dev(&env).await;
+    for number in 0..5 {
+        let again = desk.run_with(&send_words(&format!("before-{number}"), "x"), &env).await.exits(0).json();
+        assert_eq!(again["dedupe"]["outcome"], "replayed");
+    }
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_restored_ledger_rests_over_restarts_until_somebody_lets_it_go_on() {
+    let desk = Desk::new();
+    let server = desk.dev(&[("MAILONCE_HANDOFF", "paused")]).await;
+    let id = desk.run(&send_words("k", "x")).await.exits(4).json()["id"].as_str().unwrap().to_owned();
+    desk.run(&["backup", "copy.db"]).await.exits(0);
+    server.terminate().await;
+
+    // Somebody has to say what becomes of the mail that waits.
+    let ran = desk.run(&["restore", "copy.db", "--data", "back"]).await.exits(64);
+    assert!(ran.err.contains("--hold") && ran.err.contains("--run"), "{}", ran.err);
+    assert!(!desk.path().join("back/ledger.db").exists());
+    let told = desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.exits(0).json();
+    assert_eq!((&told["waiting"], &told["handoff"]), (&json!(1), &json!("held")));
+    desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.exits(5);
+
+    let back = desk.path().join("back");
+    let env = [("MAILONCE_DATA", back.to_str().unwrap())];
+    let state = async || desk.run_with(&["emails", "show", &id], &env).await.exits(0).json()["state"].clone();
+    for _ in 0..2 {
+        let server = desk.dev(&env).await;
+        assert!(server.greeting.contains("Hand-off is paused") || back.join("hold").exists());
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        assert_eq!(state().await, "queued");
+        server.kill().await;
+    }
+    let server = desk.dev(&env).await;
+    desk.run_with(&["resume"], &env).await.exits(0);
+    for _ in 0..200 {
+        if state().await == "sent" && !back.join("hold").exists() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(state().await, "sent");
+    assert!(!back.join("hold").exists(), "the next start would rest again");
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn readers_of_events_are_told_that_another_history_began() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    desk.run(&send_words("k", "x")).await.exits(4);
+    let seen = desk.run(&["tail", "--after", "0", "--limit", "1"]).await.exits(0).json();
+    desk.run(&["backup", "copy.db"]).await.exits(0);
+    server.terminate().await;
+    desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.exits(0);
+    let back = desk.path().join("back");
+    let env = [("MAILONCE_DATA", back.to_str().unwrap())];
+    let server = desk.dev(&env).await;
+    let ran = desk.run_with(&["tail", "--after", seen["cursor"].as_str().unwrap(), "--limit", "1"], &env).await;
+    assert!(ran.err.contains("cursor_reset"), "{ran:?}");
+    server.terminate().await;
+}

@@ -1,0 +1,112 @@
+//! Output with everything that is another each time replaced by something that is not, as wide as before where tables
+//! depend on it.
+
+use std::collections::BTreeMap;
+
+/// Remembers ids, so that the same one is the same in every picture.
+#[derive(Default)]
+pub(crate) struct Plain {
+    ids: BTreeMap<String, usize>,
+}
+
+impl Plain {
+    /// The text without what changes. `numbers` blots out every number.
+    pub(crate) fn of(&mut self, text: &str, places: &[(&str, &str)], numbers: bool) -> String {
+        let mut text = text.to_owned();
+        for (place, name) in places {
+            text = text.replace(place, name);
+        }
+        let text = replaced(&text, uuid, |id| {
+            let next = self.ids.len() + 1;
+            let number = *self.ids.entry(id.to_owned()).or_insert(next);
+            format!("00000000-0000-7000-8000-{number:012}")
+        });
+        let text =
+            replaced(&text, |rest| mask(rest, "dddd-dd-ddTdd:dd:dd.dddZ"), |_| "2026-01-01T00:00:00.000Z".into());
+        let text = replaced(&text, |rest| mask(rest, "dddd-dd-dd dd:dd:ddZ"), |_| "2026-01-01 00:00:00Z".into());
+        let text = replaced(&text, port, |_| "127.0.0.1:PORT".into());
+        let text = replaced(&text, secret, |word| format!("{}SECRET", word.split_inclusive('_').next().unwrap()));
+        let text = replaced(&text, |rest| digits_before(rest, " ms"), |_| "N".into());
+        let text = replaced(&text, |rest| digits_before(rest, " GiB free"), |_| "N".into());
+        let text = replaced(&text, message_id, |_| "<MESSAGE-ID@".into());
+        if numbers { replaced(&text, digits, |_| "N".into()) } else { text }
+    }
+}
+
+/// Replaces what a look at the rest finds, from left to right.
+fn replaced(text: &str, find: impl Fn(&str) -> Option<usize>, mut with: impl FnMut(&str) -> String) -> String {
+    let (mut out, mut rest, mut inside) = (String::new(), text, false);
+    while let Some(next) = rest.chars().next() {
+        match find(rest).filter(|length| *length > 0 && !inside) {
+            Some(length) => {
+                out.push_str(&with(&rest[..length]));
+                rest = &rest[length..];
+            }
+            None => {
+                out.push(next);
+                inside = next.is_ascii_alphanumeric();
+                rest = &rest[next.len_utf8()..];
+            }
+        }
+    }
+    out
+}
+
+/// `d` is a digit, everything else itself.
+fn mask(rest: &str, mask: &str) -> Option<usize> {
+    let fits = rest.len() >= mask.len()
+        && rest
+            .bytes()
+            .zip(mask.bytes())
+            .all(|(byte, mask)| if mask == b'd' { byte.is_ascii_digit() } else { byte == mask });
+    fits.then_some(mask.len())
+}
+
+fn uuid(rest: &str) -> Option<usize> {
+    let bytes = rest.as_bytes().get(..36)?;
+    let fits = |(at, byte): (usize, &u8)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    bytes.iter().enumerate().all(fits).then_some(36)
+}
+
+fn digits(rest: &str) -> Option<usize> {
+    let length = rest.bytes().take_while(u8::is_ascii_digit).count();
+    (length > 0).then_some(length)
+}
+
+fn digits_before(rest: &str, end: &str) -> Option<usize> {
+    let length = digits(rest)?;
+    rest[length..].starts_with(end).then_some(length)
+}
+
+fn port(rest: &str) -> Option<usize> {
+    let after = rest.strip_prefix("127.0.0.1:")?;
+    Some("127.0.0.1:".len() + digits(after)?)
+}
+
+fn secret(rest: &str) -> Option<usize> {
+    let prefix = ["mo_", "whsec_", "lt_"].into_iter().find(|prefix| rest.starts_with(prefix))?;
+    let length = rest[prefix.len()..].bytes().take_while(|b| b.is_ascii_alphanumeric() || b"+/=-_".contains(b)).count();
+    (length >= 4).then_some(prefix.len() + length)
+}
+
+fn message_id(rest: &str) -> Option<usize> {
+    let after = rest.strip_prefix('<')?;
+    let length = after.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b)).count();
+    (length >= 16 && after[length..].starts_with('@')).then_some(length + 2)
+}
+
+#[test]
+fn what_changes_is_replaced_and_nothing_else() {
+    let mut plain = Plain::default();
+    let text =
+        "01a1dd04-e2b4-7000-af60-cd6d40218a11 at 2026-11-15T18:01:30.123Z by 127.0.0.1:6245, 12 ms, key invoice-17";
+    let seen = plain.of(text, &[], false);
+    assert_eq!(
+        seen,
+        "00000000-0000-7000-8000-000000000001 at 2026-01-01T00:00:00.000Z by 127.0.0.1:PORT, N ms, key invoice-17"
+    );
+    assert_eq!(plain.of("x 17 mo_abcdefgh", &[], true), "x N mo_SECRET");
+}
