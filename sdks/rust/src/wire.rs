@@ -203,6 +203,18 @@ pub struct BatchError {
     pub message: String,
 }
 
+/// What a caller calls its own call: for correlation, it decides nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Call {
+    /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// From `traceparent` (W3C Trace Context).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
 /// How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caps {
@@ -274,6 +286,8 @@ pub struct Email {
     pub answers: Option<String>,
     #[serde(default)]
     pub bcc: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Call>,
     #[serde(default)]
     pub cc: Vec<String>,
     /// How many envelopes are in which state.
@@ -322,6 +336,8 @@ pub struct EmailDetail {
     pub answers: Option<String>,
     #[serde(default)]
     pub bcc: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Call>,
     #[serde(default)]
     pub cc: Vec<String>,
     /// How many envelopes are in which state.
@@ -1418,6 +1434,8 @@ pub struct Shown {
 #[non_exhaustive]
 pub struct Suppressed {
     pub at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Call>,
     /// The id of the API key it came with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
