@@ -8,8 +8,9 @@
 //! | `http` | the door at `/mcp`: who may knock, and the page on which a person decides |
 //! | `tools` | the ten tools, their schemas and their answers |
 //! | `stdio` | `mailonce mcp`: carries lines to the door and back |
-//! | `install` | `mailonce mcp install`: tells clients where the tools are |
+//! | `install`, `clients` | `mailonce mcp install`: tells clients where the tools are |
 
+mod clients;
 pub(crate) mod http;
 pub(crate) mod install;
 mod message;

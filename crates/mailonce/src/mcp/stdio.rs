@@ -132,7 +132,7 @@ async fn carry(reach: &Reach, request: &Request, line: Vec<u8>) -> Value {
     }
 }
 
-async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyhow::Result<Answer> {
+pub(super) async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyhow::Result<Answer> {
     // Found anew each time: `dev` may have come back at another place.
     let client = Client::find(reach)?;
     let mut headers = vec![
