@@ -6,11 +6,13 @@
 //! | `message` | JSON-RPC: requests, notifications, faults |
 //! | `revision` | which revision of the protocol a request speaks |
 //! | `http` | the door at `/mcp`: who may knock, and the page on which a person decides |
+//! | `elicit` | the protocol's own request for input: leads a person to that page |
 //! | `tools` | the ten tools, their schemas and their answers |
 //! | `stdio` | `mailonce mcp`: carries lines to the door and back |
 //! | `install`, `clients` | `mailonce mcp install`: tells clients where the tools are |
 
 mod clients;
+mod elicit;
 pub(crate) mod http;
 pub(crate) mod install;
 mod message;
@@ -46,13 +48,21 @@ async fn answer(desk: &Desk<'_>, revision: Revision, request: &Request) -> Resul
         (Revision::Handshake, "ping") => Map::new(),
         (Revision::Stateless, "server/discover") => discovered(),
         (_, "tools/list") => listed(desk, revision, &request.params)?,
-        (_, "tools/call") => tools::call(desk, &request.params).await?,
+        (_, "tools/call") => called(desk, revision, &request.params).await?,
         (_, method) => return Err(Fault::no_method(method)),
     };
     Ok(match revision {
         Revision::Handshake => Value::Object(result),
         Revision::Stateless => stamped(result),
     })
+}
+
+/// Calls a tool. Where it left something to a person, the client is asked first to lead them there.
+async fn called(desk: &Desk<'_>, revision: Revision, params: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+    let (result, page) = tools::call(desk, params).await?;
+    // Older revisions would have to ask back over a connection of their own, and we keep none.
+    let page = page.filter(|_| revision == Revision::Stateless);
+    Ok(page.and_then(|page| elicit::instead(params, &page)).unwrap_or(result))
 }
 
 fn server_info() -> Value {
@@ -99,7 +109,7 @@ fn listed(desk: &Desk<'_>, revision: Revision, params: &Map<String, Value>) -> R
 
 /// What every result of the stateless revision carries.
 fn stamped(mut result: Map<String, Value>) -> Value {
-    result.insert("resultType".into(), json!("complete"));
+    result.entry("resultType").or_insert_with(|| json!("complete"));
     result.insert("_meta".into(), json!({ "io.modelcontextprotocol/serverInfo": server_info() }));
     Value::Object(result)
 }
