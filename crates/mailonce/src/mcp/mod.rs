@@ -20,11 +20,13 @@ mod revision;
 pub(crate) mod stdio;
 mod tools;
 
+use axum::http::{HeaderName, HeaderValue};
+use mailonce_core::call::CallMark;
 use mailonce_engine::Caller;
 use serde_json::{Map, Value, json};
 
 use crate::api::App;
-use message::{Fault, Request};
+use message::{Fault, Incoming, Request};
 use revision::{HANDSHAKE, Revision, STATELESS};
 
 /// How long a client may keep the list of tools, in milliseconds: it changes with releases and credentials alone.
@@ -39,6 +41,35 @@ const INSTRUCTIONS: &str = "Email that happens once. Name what a mail is about b
 pub(crate) struct Desk<'a> {
     app: &'a App,
     caller: &'a Caller,
+}
+
+/// A request as it is understood before anybody is asked.
+#[derive(Debug)]
+pub struct Understood {
+    /// To be given back as it came.
+    pub id: Value,
+    /// What is asked for.
+    pub method: String,
+    /// What its caller calls it.
+    pub call: Option<CallMark>,
+    /// What is answered when its headers are those that `mailonce mcp` makes of it and they do not agree with it.
+    pub refused: Option<Value>,
+}
+
+/// Reads one message; `None` when nobody waits for an answer, and the answer itself when it is no message. For rigs that
+/// bring hostile bytes.
+pub fn read_message(bytes: &[u8]) -> Result<Option<Understood>, Value> {
+    let request = match message::read(bytes).map_err(|fault| fault.told(&Value::Null))? {
+        Incoming::Request(request) => request,
+        Incoming::Told => return Ok(None),
+    };
+    let headers = stdio::routing(&request.method, &request.params);
+    let headers = headers
+        .into_iter()
+        .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(&value).ok()?)));
+    let refused = revision::of(&request, &headers.collect()).err().map(|fault| fault.told(&request.id));
+    let call = revision::marked(&request.params, None);
+    Ok(Some(Understood { id: request.id, method: request.method, call, refused }))
 }
 
 /// The answer to a request.

@@ -144,7 +144,7 @@ pub(super) async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyh
 }
 
 /// Headers that repeat what a stateless request says.
-fn routing(method: &str, params: &Map<String, Value>) -> Vec<(&'static str, String)> {
+pub(super) fn routing(method: &str, params: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let version = meta(params).and_then(|meta| meta.get(VERSION_KEY)).and_then(Value::as_str);
     let Some(version) = version else { return Vec::new() };
     let plain = |text: &&str| text.chars().all(|c| c.is_ascii_graphic());
