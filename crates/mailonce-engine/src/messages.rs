@@ -29,6 +29,9 @@ pub enum View {
     /// For models: only what a person would have read, fenced, secrets hidden.
     #[default]
     Min,
+    /// The same for a model that has the credential of somebody else: secrets are hidden whoever asks, since several
+    /// models may share one credential, and only taking a code gives it to one of them.
+    Model,
     /// The text as it is, secrets hidden.
     Plain,
     /// Everything, HTML made harmless. Needs the scope `secrets`.
@@ -151,7 +154,8 @@ impl Engine {
         let body = match self.bytes_of(&message).await? {
             None => Body::Gone,
             Some(raw) => {
-                let hidden = !caller.key.may(Scope::Secrets) && !artifacts.iter().all(|one| may_see(caller, one));
+                let unseen = || !caller.key.may(Scope::Secrets) && !artifacts.iter().all(|one| may_see(caller, one));
+                let hidden = view == View::Model || unseen();
                 let domains = self.inbox(caller, message.inbox).await?.about.link_domains;
                 let nonce = self.nonce();
                 let drawn = tokio::task::spawn_blocking(move || draw(&raw, view, hidden, domains, &nonce)).await;
@@ -248,7 +252,7 @@ pub(crate) fn draw(raw: &[u8], view: View, hidden: bool, domains: Vec<String>, n
     let links = link::links(&parsed, page.as_ref(), &Policy { allow: domains, sender });
     let found = if hidden { artifact::find(&parsed, page.as_ref(), &links) } else { Found::default() };
     match view {
-        View::Min => Body::Min { view: minimise::view(&parsed, page.as_ref(), &found, nonce), links },
+        View::Min | View::Model => Body::Min { view: minimise::view(&parsed, page.as_ref(), &found, nonce), links },
         View::Plain => {
             let text = minimise::visible(&parsed, page.as_ref());
             Body::Plain { text: if hidden { artifact::hide(&text, &found) } else { text } }

@@ -11,6 +11,7 @@
 //! | [`hook`] | webhooks of providers, and the tags of return paths |
 //! | [`wire`] | what next hops say, over a socket of this machine |
 //! | [`api`] | bodies of our own API |
+//! | [`mcp`] | messages of models' clients |
 //! | [`mutate`] | how a seed is bent |
 //! | [`drive`] | bending seeds until the time is up |
 //! | [`seeds`] | what is bent |
@@ -21,6 +22,7 @@ pub mod drive;
 pub mod hook;
 pub mod layout;
 pub mod mail;
+pub mod mcp;
 pub mod mutate;
 pub mod seeds;
 pub mod wire;
@@ -105,6 +107,7 @@ pub const TARGETS: &[Target] = &[
     slow("wire_brevo", |bytes| wire::http(Vendor::Brevo, bytes), seeds::answers),
     slow("wire_http", |bytes| wire::http(Vendor::Other, bytes), seeds::answers),
     quick("api_send", api::send, seeds::bodies),
+    quick("mcp_message", mcp::message, seeds::messages),
 ];
 
 /// The target of a name.

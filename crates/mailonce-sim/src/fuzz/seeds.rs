@@ -221,6 +221,23 @@ pub fn answers() -> Vec<Vec<u8>> {
 }
 
 /// Bodies of `POST /v1/emails`.
+/// Messages of models' clients, in both ways to speak.
+pub fn messages() -> Vec<Vec<u8>> {
+    let stateless = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}, "claudecode/toolUseId": "toolu_1",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"});
+    written(vec![
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+            "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "send_email", "arguments": {"to":
+            "user@example.com", "subject": "s", "text": "t", "type": "t", "entity": "e"}, "_meta": stateless}}),
+        json!({"jsonrpc": "2.0", "id": -7, "method": "tools/call", "params": {"name": "ask_human", "arguments": null,
+            "inputResponses": {"decision": {"action": "accept"}}, "_meta": {"dev.mailonce/call-id": "ü"}}}),
+        json!({"jsonrpc": "2.0", "id": 18_446_744_073_709_551_615_u64, "method": "server/discover", "params": null}),
+    ])
+}
+
+/// Bodies of `POST /v1/emails`.
 pub fn bodies() -> Vec<Vec<u8>> {
     written(vec![
         json!({"from": "Agent <agent@example.com>", "to": "user@example.com", "subject": "Hi", "text": "hello"}),

@@ -23,6 +23,10 @@ pub(crate) struct DevFile {
 
 /// The name of that file.
 pub(crate) const DEV_FILE: &str = "dev.json";
+/// Where `dev` keeps its key for the next time, also while it does not run.
+pub(crate) const DEV_KEY: &str = "dev.key";
+/// Where a server is when nobody says.
+pub(crate) const USUAL_URL: &str = "http://127.0.0.1:6245";
 
 /// A server and the credential for it.
 pub(crate) struct Client {
@@ -66,7 +70,7 @@ impl Client {
             (Some(url), None) => {
                 (url.clone(), dev().context("no API key: set MAILONCE_API_KEY or pass --api-key")?.api_key)
             }
-            (None, Some(key)) => (dev().map_or_else(|_| "http://127.0.0.1:6245".into(), |dev| dev.url), key.clone()),
+            (None, Some(key)) => (dev().map_or_else(|_| USUAL_URL.into(), |dev| dev.url), key.clone()),
             (None, None) => {
                 let dev =
                     dev().context("no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY")?;

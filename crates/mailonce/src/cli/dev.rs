@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    client::{DEV_FILE, DevFile},
+    client::{DEV_FILE, DEV_KEY, DevFile},
     configured, env,
     out::{Out, say},
 };
@@ -91,7 +91,7 @@ fn store_word(config: &Config) -> &'static str {
 
 /// The key of `dev`: the one that `MAILONCE_API_KEY` fixes, the one from last time, or a fresh one.
 pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<String> {
-    let kept = data.join("dev.key");
+    let kept = data.join(DEV_KEY);
     let last = std::fs::read_to_string(&kept).ok();
     let about = about("dev", Scope::ALL.to_vec());
     let made = engine.first_api_key("default", about, env("MAILONCE_API_KEY").or(last)).await;

@@ -29,6 +29,6 @@ enum McpVerb {
 pub(super) async fn mcp(out: &Out, args: McpArgs) -> anyhow::Result<ExitCode> {
     match args.verb {
         None => stdio::run(args.reach).await,
-        Some(McpVerb::Install(args)) => install::install(out, &args),
+        Some(McpVerb::Install(args)) => install::install(out, &args).await,
     }
 }

@@ -102,7 +102,7 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, Turned
         }
     };
     let revision = revision::of(&request, &parts.headers).map_err(|fault| Turned::by(fault, request.id.clone()))?;
-    caller.call = revision::marked(&request.params, door::call_mark(&parts.headers)?);
+    caller.call = revision::marked(&request.params, door::call_mark(&parts.headers).unwrap_or_default());
     match answer(&Desk { app, caller: &caller }, revision, &request).await {
         Ok(result) => Ok(Json(message::result(&request.id, &result)).into_response()),
         Err(fault) if revision == Revision::Stateless => Err(Turned::by(fault, request.id)),

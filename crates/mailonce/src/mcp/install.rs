@@ -1,35 +1,28 @@
 //! `mailonce mcp install`: tells the usual clients where the tools are, after showing what it would write.
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum as _};
 use serde_json::{Map, Value, json};
 use std::{
-    io::{IsTerminal as _, Write as _},
+    fs::{self, Permissions},
+    io::{ErrorKind, IsTerminal as _, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
-use crate::cli::{Reach, Usage, env, out::Out, out::say};
+use super::{
+    clients::{Client, Command},
+    message::Request,
+    stdio,
+};
+use crate::cli::{Reach, Usage, env, exit, out::Out, out::say};
 
-/// A client that can be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
-    /// Claude Code, for the project in this folder
-    ClaudeCode,
-    /// Claude Desktop
-    ClaudeDesktop,
-    /// Cursor
-    Cursor,
-    /// Visual Studio Code, for the project in this folder
-    Vscode,
-    /// Windsurf
-    Windsurf,
-    /// Gemini CLI
-    Gemini,
-    /// Codex CLI
-    Codex,
-}
+/// How long a look at the server may take. It only says what is still to be done.
+const LOOK: Duration = Duration::from_secs(3);
+/// A file that its owner alone reads.
+const PRIVATE: u32 = 0o600;
 
 /// Whom to tell.
 #[derive(Debug, Args)]
@@ -51,102 +44,15 @@ struct Change {
     text: String,
 }
 
-impl Client {
-    /// Where the client keeps its servers, and what must be there for it to be one of this machine.
-    fn place(self, home: &Path, here: &Path) -> (PathBuf, PathBuf) {
-        let support = if cfg!(target_os = "macos") { "Library/Application Support/Claude" } else { ".config/Claude" };
-        match self {
-            Self::ClaudeCode => (here.join(".mcp.json"), home.join(".claude")),
-            Self::ClaudeDesktop => (home.join(support).join("claude_desktop_config.json"), home.join(support)),
-            Self::Cursor => (home.join(".cursor/mcp.json"), home.join(".cursor")),
-            Self::Vscode => (here.join(".vscode/mcp.json"), here.join(".vscode")),
-            Self::Windsurf => (home.join(".codeium/windsurf/mcp_config.json"), home.join(".codeium/windsurf")),
-            Self::Gemini => (home.join(".gemini/settings.json"), home.join(".gemini")),
-            Self::Codex => (home.join(".codex/config.toml"), home.join(".codex")),
-        }
-    }
-
-    fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
-    /// The file with our server in it. Everything else that it says stays.
-    fn written(self, old: &str, command: &Command) -> anyhow::Result<String> {
-        if self == Self::Codex {
-            return command.toml(old);
-        }
-        let mut file: Map<String, Value> = if old.trim().is_empty() {
-            Map::new()
-        } else {
-            serde_json::from_str(old).context("it holds more than plain JSON; add the server by hand")?
-        };
-        let servers = if self == Self::Vscode { "servers" } else { "mcpServers" };
-        let all = file.entry(servers).or_insert_with(|| json!({}));
-        let all = all.as_object_mut().with_context(|| format!("`{servers}` is no object"))?;
-        let mut server = command.json();
-        if self == Self::Vscode {
-            server["type"] = json!("stdio");
-        }
-        all.insert("mailonce".into(), server);
-        Ok(format!("{}\n", serde_json::to_string_pretty(&file)?))
-    }
+/// What is to be done, and whom it cannot be done for.
+#[derive(Default)]
+struct Plan {
+    changes: Vec<Change>,
+    left: Vec<(Client, PathBuf, String)>,
 }
 
-/// How a client starts us.
-struct Command {
-    program: String,
-    arguments: Vec<String>,
-    environment: Vec<(&'static str, String)>,
-}
-
-impl Command {
-    /// The server that the flags name, else the `dev` of this folder, whose key stays in its own file.
-    fn of(reach: &Reach, here: &Path) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?.display().to_string();
-        let mut arguments = vec!["mcp".to_owned()];
-        let mut environment = Vec::new();
-        if reach.url.is_none() && reach.api_key.is_none() {
-            arguments.extend(["--data".to_owned(), here.join(&reach.data).display().to_string()]);
-        }
-        environment.extend(reach.url.clone().map(|url| ("MAILONCE_URL", url)));
-        environment.extend(reach.api_key.clone().map(|key| ("MAILONCE_API_KEY", key)));
-        environment
-            .extend(reach.ca_file.as_ref().map(|file| ("MAILONCE_CA_FILE", here.join(file).display().to_string())));
-        Ok(Self { program, arguments, environment })
-    }
-
-    fn json(&self) -> Value {
-        let mut server = json!({ "command": self.program, "args": self.arguments });
-        if !self.environment.is_empty() {
-            let environment: Map<String, Value> =
-                self.environment.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-            server["env"] = Value::Object(environment);
-        }
-        server
-    }
-
-    /// A table at the end of the file. One that is there is not touched.
-    fn toml(&self, old: &str) -> anyhow::Result<String> {
-        if old.contains("[mcp_servers.mailonce]") {
-            anyhow::bail!("it has a server named mailonce; change it by hand");
-        }
-        // Texts of JSON without control characters are texts of TOML.
-        let quoted = |text: &str| json!(text).to_string();
-        let arguments: Vec<String> = self.arguments.iter().map(|text| quoted(text)).collect();
-        let pairs: Vec<String> =
-            self.environment.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
-        let environment = if pairs.is_empty() { String::new() } else { format!("env = {{ {} }}\n", pairs.join(", ")) };
-        let (program, arguments) = (quoted(&self.program), arguments.join(", "));
-        let line_end = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
-        let table = format!("[mcp_servers.mailonce]\ncommand = {program}\nargs = [{arguments}]\n{environment}");
-        let text = format!("{old}{line_end}\n{table}");
-        toml::from_str::<toml::Table>(&text).context("it is no TOML; add the server by hand")?;
-        Ok(text)
-    }
-}
-
-/// Shows what would be written, asks, and writes.
-pub(crate) fn install(out: &Out, args: &InstallArgs) -> anyhow::Result<ExitCode> {
+/// Shows what would be written, asks, and writes. A client whose file cannot be changed keeps no other from it.
+pub(crate) async fn install(out: &Out, args: &InstallArgs) -> anyhow::Result<ExitCode> {
     let home = env("HOME").map(PathBuf::from).ok_or_else(|| Usage("HOME is not set".into()))?;
     let here = std::env::current_dir().context("finding this folder")?;
     let command = Command::of(&args.reach, &here)?;
@@ -156,46 +62,105 @@ pub(crate) fn install(out: &Out, args: &InstallArgs) -> anyhow::Result<ExitCode>
     } else {
         args.clients.clone()
     };
+    let server = json!({ "mcpServers": { "mailonce": command.json() } });
     if clients.is_empty() {
         say("No client was found here. Name one with --client, or give yours this server:");
-        out.line(&serde_json::to_string_pretty(&json!({ "mcpServers": { "mailonce": command.json() } }))?);
+        out.line(&serde_json::to_string_pretty(&server)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let mut changes = Vec::new();
+    let mut plan = Plan::default();
     for client in clients {
-        let path = client.place(&home, &here).0;
-        let old = match std::fs::read_to_string(&path) {
-            Ok(old) => old,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
-        };
-        let text = client.written(&old, &command).with_context(|| path.display().to_string())?;
-        if text == old {
-            say(&format!("{}: {} has it already", client.name(), path.display()));
-        } else {
-            changes.push(Change { client, path, text });
+        plan.add(client, client.place(&home, &here).0, &command);
+    }
+    plan.show(&server, command.secret())?;
+    let mut written = Vec::new();
+    if !plan.changes.is_empty() && (args.yes || agreed()?) {
+        written = plan.write(&here, command.secret().is_some());
+        if let Some(next) = still_missing(&args.reach).await {
+            say(&next);
         }
+        say("Start the client anew, then ask it: what is the newest mail in my inbox?");
     }
-    show(&changes, args.reach.api_key.as_deref());
-    if changes.is_empty() || !(args.yes || agreed()?) {
-        return Ok(ExitCode::SUCCESS);
-    }
-    for Change { client, path, text } in &changes {
-        write(path, text)?;
-        if args.reach.api_key.is_some() && path.starts_with(&here) {
-            say(&format!("{} holds your key: keep it out of version control", path.display()));
-        }
-        out.line(&format!("{} {}", client.name(), path.display()));
-    }
-    say("Start the client anew, then ask it: what is the newest mail in my inbox?");
-    Ok(ExitCode::SUCCESS)
+    tell(out, &written, &plan.left);
+    Ok(if plan.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-/// Prints the files as they would be, without secrets.
-fn show(changes: &[Change], secret: Option<&str>) {
-    for Change { client, path, text } in changes {
+impl Plan {
+    fn add(&mut self, client: Client, path: PathBuf, command: &Command) {
+        // A file that is a link to another stays one.
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let old = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            read => read.context("it cannot be read"),
+        };
+        match old.and_then(|old| Ok((client.written(&old, command)?, old))) {
+            Ok((text, old)) if text == old => say(&format!("{}: {} has it already", client.name(), path.display())),
+            Ok((text, _)) => self.changes.push(Change { client, path, text }),
+            Err(error) => self.leave(client, path, &error),
+        }
+    }
+
+    fn leave(&mut self, client: Client, path: PathBuf, error: &anyhow::Error) {
+        let why = format!("{error:#}");
+        say(&format!("{}: {} is left as it is: {why}", client.name(), path.display()));
+        self.left.push((client, path, why));
+    }
+
+    /// Prints where something would be written and what, without secrets: ours, or those that a file has already.
+    fn show(&self, server: &Value, secret: Option<&str>) -> anyhow::Result<()> {
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        for Change { client, path, .. } in &self.changes {
+            say(&format!("{}: {}", client.name(), path.display()));
+        }
+        let text = serde_json::to_string_pretty(server)?;
         let shown = secret.map_or_else(|| text.clone(), |secret| text.replace(secret, "…"));
-        say(&format!("{}: {} would hold\n\n{shown}", client.name(), path.display()));
+        say(&format!("would each get this server, in their own form; everything else stays:\n\n{shown}\n"));
+        Ok(())
+    }
+
+    /// Writes the files. Those that were written.
+    fn write(&mut self, here: &Path, secret: bool) -> Vec<(Client, PathBuf)> {
+        let mut written = Vec::new();
+        for Change { client, path, text } in std::mem::take(&mut self.changes) {
+            match write(&path, &text, secret) {
+                Ok(()) => {
+                    if secret && path.starts_with(here) {
+                        say(&format!("{} holds your key: keep it out of version control", path.display()));
+                    }
+                    written.push((client, path));
+                }
+                Err(error) => self.leave(client, path, &error),
+            }
+        }
+        written
+    }
+}
+
+fn tell(out: &Out, written: &[(Client, PathBuf)], left: &[(Client, PathBuf, String)]) {
+    if !out.is_json() {
+        return written.iter().for_each(|(client, path)| out.line(&format!("{} {}", client.name(), path.display())));
+    }
+    let written: Vec<Value> =
+        written.iter().map(|(client, path)| json!({ "client": client.name(), "path": path })).collect();
+    let left: Vec<Value> =
+        left.iter().map(|(client, path, why)| json!({ "client": client.name(), "path": path, "why": why })).collect();
+    out.value(&json!({ "written": written, "left": left }));
+}
+
+/// What stands between a client and its first call, as far as it can be seen from here.
+async fn still_missing(reach: &Reach) -> Option<String> {
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    let request = Request { id: json!(1), method: "ping".into(), params: Map::new() };
+    let asked = stdio::ask(reach, &request, ping.to_string().into_bytes());
+    match tokio::time::timeout(LOOK, asked).await {
+        Ok(Ok(answer)) if answer.status == 200 => None,
+        Ok(Ok(answer)) if answer.status == 401 => Some(
+            "The server does not know this key: set MAILONCE_API_KEY to one that it knows, and install again.".into(),
+        ),
+        Ok(Ok(answer)) => Some(format!("The server answers {} at /mcp: is it a mailonce?", answer.status)),
+        Ok(Err(_)) | Err(_) => Some("Nothing answers there now: start the server before you use a client.".into()),
     }
 }
 
@@ -210,17 +175,29 @@ fn agreed() -> anyhow::Result<bool> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-/// Writes beside the file and puts it in its place, so that a half-written one is never read.
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes beside the file and puts it in its place, so that a half-written one is never read. What holds a key is for
+/// its owner alone, whatever it was before.
+fn write(path: &Path, text: &str, secret: bool) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let fresh = folder.join(format!(".{name}.mailonce"));
-    // It may hold a key: nobody else reads a new file, and an old one stays as it was.
-    let mode = std::fs::metadata(path).map_or(0o600, |about| about.permissions().mode());
-    let opened = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&fresh);
+    let was = fs::metadata(path).ok().map(|about| about.permissions().mode() & 0o777);
+    let mode = was.filter(|_| !secret).unwrap_or(PRIVATE);
+    if let Err(error) = fs::remove_file(&fresh)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error).with_context(|| format!("removing {}", fresh.display()));
+    }
+    let opened = fs::OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&fresh);
     opened
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes()).and_then(|()| file.set_permissions(Permissions::from_mode(mode)))
+        })
         .with_context(|| format!("writing {}", fresh.display()))?;
-    std::fs::rename(&fresh, path).with_context(|| format!("writing {}", path.display()))
+    fs::rename(&fresh, path).with_context(|| format!("writing {}", path.display()))?;
+    if let Some(was) = was.filter(|was| secret && was & 0o077 != 0) {
+        say(&format!("{} holds your key: only you can read it now (its mode was {was:o})", path.display()));
+    }
+    Ok(())
 }

@@ -6,10 +6,13 @@
 //! | `message` | JSON-RPC: requests, notifications, faults |
 //! | `revision` | which revision of the protocol a request speaks |
 //! | `http` | the door at `/mcp`: who may knock, and the page on which a person decides |
+//! | `elicit` | the protocol's own request for input: leads a person to that page |
 //! | `tools` | the ten tools, their schemas and their answers |
 //! | `stdio` | `mailonce mcp`: carries lines to the door and back |
-//! | `install` | `mailonce mcp install`: tells clients where the tools are |
+//! | `install`, `clients` | `mailonce mcp install`: tells clients where the tools are |
 
+mod clients;
+mod elicit;
 pub(crate) mod http;
 pub(crate) mod install;
 mod message;
@@ -17,11 +20,13 @@ mod revision;
 pub(crate) mod stdio;
 mod tools;
 
+use axum::http::{HeaderName, HeaderValue};
+use mailonce_core::call::CallMark;
 use mailonce_engine::Caller;
 use serde_json::{Map, Value, json};
 
 use crate::api::App;
-use message::{Fault, Request};
+use message::{Fault, Incoming, Request};
 use revision::{HANDSHAKE, Revision, STATELESS};
 
 /// How long a client may keep the list of tools, in milliseconds: it changes with releases and credentials alone.
@@ -38,6 +43,35 @@ pub(crate) struct Desk<'a> {
     caller: &'a Caller,
 }
 
+/// A request as it is understood before anybody is asked.
+#[derive(Debug)]
+pub struct Understood {
+    /// To be given back as it came.
+    pub id: Value,
+    /// What is asked for.
+    pub method: String,
+    /// What its caller calls it.
+    pub call: Option<CallMark>,
+    /// What is answered when its headers are those that `mailonce mcp` makes of it and they do not agree with it.
+    pub refused: Option<Value>,
+}
+
+/// Reads one message; `None` when nobody waits for an answer, and the answer itself when it is no message. For rigs that
+/// bring hostile bytes.
+pub fn read_message(bytes: &[u8]) -> Result<Option<Understood>, Value> {
+    let request = match message::read(bytes).map_err(|fault| fault.told(&Value::Null))? {
+        Incoming::Request(request) => request,
+        Incoming::Told => return Ok(None),
+    };
+    let headers = stdio::routing(&request.method, &request.params);
+    let headers = headers
+        .into_iter()
+        .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(&value).ok()?)));
+    let refused = revision::of(&request, &headers.collect()).err().map(|fault| fault.told(&request.id));
+    let call = revision::marked(&request.params, None);
+    Ok(Some(Understood { id: request.id, method: request.method, call, refused }))
+}
+
 /// The answer to a request.
 async fn answer(desk: &Desk<'_>, revision: Revision, request: &Request) -> Result<Value, Fault> {
     let result = match (revision, request.method.as_str()) {
@@ -45,13 +79,21 @@ async fn answer(desk: &Desk<'_>, revision: Revision, request: &Request) -> Resul
         (Revision::Handshake, "ping") => Map::new(),
         (Revision::Stateless, "server/discover") => discovered(),
         (_, "tools/list") => listed(desk, revision, &request.params)?,
-        (_, "tools/call") => tools::call(desk, &request.params).await?,
+        (_, "tools/call") => called(desk, revision, &request.params).await?,
         (_, method) => return Err(Fault::no_method(method)),
     };
     Ok(match revision {
         Revision::Handshake => Value::Object(result),
         Revision::Stateless => stamped(result),
     })
+}
+
+/// Calls a tool. Where it left something to a person, the client is asked first to lead them there.
+async fn called(desk: &Desk<'_>, revision: Revision, params: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+    let (result, page) = tools::call(desk, params).await?;
+    // Older revisions would have to ask back over a connection of their own, and we keep none.
+    let page = page.filter(|_| revision == Revision::Stateless);
+    Ok(page.and_then(|page| elicit::instead(params, &page)).unwrap_or(result))
 }
 
 fn server_info() -> Value {
@@ -98,7 +140,7 @@ fn listed(desk: &Desk<'_>, revision: Revision, params: &Map<String, Value>) -> R
 
 /// What every result of the stateless revision carries.
 fn stamped(mut result: Map<String, Value>) -> Value {
-    result.insert("resultType".into(), json!("complete"));
+    result.entry("resultType").or_insert_with(|| json!("complete"));
     result.insert("_meta".into(), json!({ "io.modelcontextprotocol/serverInfo": server_info() }));
     Value::Object(result)
 }

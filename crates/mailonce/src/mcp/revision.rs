@@ -37,6 +37,11 @@ pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get("_meta").and_then(Value::as_object)
 }
 
+/// What a stateless request says that its client can do.
+pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    meta(params)?.get(CAPABILITIES_KEY)?.as_object()
+}
+
 /// What the caller calls this call: in the message itself, else in its headers. What cannot be kept is passed over,
 /// because a model cannot mend what its client says.
 pub(super) fn marked(params: &Map<String, Value>, told: Option<CallMark>) -> Option<CallMark> {

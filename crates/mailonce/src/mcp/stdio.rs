@@ -132,7 +132,7 @@ async fn carry(reach: &Reach, request: &Request, line: Vec<u8>) -> Value {
     }
 }
 
-async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyhow::Result<Answer> {
+pub(super) async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyhow::Result<Answer> {
     // Found anew each time: `dev` may have come back at another place.
     let client = Client::find(reach)?;
     let mut headers = vec![
@@ -144,7 +144,7 @@ async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyhow::Result<
 }
 
 /// Headers that repeat what a stateless request says.
-fn routing(method: &str, params: &Map<String, Value>) -> Vec<(&'static str, String)> {
+pub(super) fn routing(method: &str, params: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let version = meta(params).and_then(|meta| meta.get(VERSION_KEY)).and_then(Value::as_str);
     let Some(version) = version else { return Vec::new() };
     let plain = |text: &&str| text.chars().all(|c| c.is_ascii_graphic());

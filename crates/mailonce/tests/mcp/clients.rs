@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::{
     io::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -57,31 +57,97 @@ fn node(program: &Path, code: &str, home: &Path) -> Command {
     command
 }
 
+/// Code for a Python with the official client of PyPI.
+fn python(code: &str) -> Command {
+    let mut command = Command::new(packages::python("mcp-pypi", &["mcp==2.3.0"]));
+    command.args(["-c", code]);
+    command
+}
+
+/// The folder with the official clients of npm.
+fn npm() -> PathBuf {
+    let packages = ["@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0", "gpt-tokenizer@4.0.0"];
+    packages::npm("mcp-npm", &packages)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_official_clients_of_npm_call_every_tool() {
-    let packages = ["@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0", "gpt-tokenizer@4.0.0"];
-    let home = packages::npm("mcp-npm", &packages);
+    let home = npm();
     let town = Town::open().await;
     exercise(&town, &NODE, node(Path::new("node"), include_str!("clients/client.mjs"), &home)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_official_client_of_pypi_calls_every_tool() {
-    let python = packages::python("mcp-pypi", &["mcp==2.3.0"]);
     let town = Town::open().await;
-    let mut command = Command::new(python);
-    command.args(["-c", include_str!("clients/client.py")]);
-    exercise(&town, &PYTHON, command).await;
+    exercise(&town, &PYTHON, python(include_str!("clients/client.py"))).await;
+}
+
+/// Lets clients ask for mails that a person must approve. Only what a person decided by a key of their own may leave.
+async fn leads_to_the_page(command: Command, count: usize) {
+    let town = Town::open().await;
+    town.asks_first().await;
+    let told = json!({
+        "url": format!("{}/mcp", town.server.url), "key": town.agent().await, "person": town.server.api_key,
+        "binary": env!("CARGO_BIN_EXE_mailonce"),
+    });
+    let tags = run(command, told).await;
+    assert_eq!(tags.len(), count, "{tags:?}");
+    for tag in tags {
+        let expected = usize::from(tag == "http-decided");
+        assert_eq!(town.settled(&format!("ann-{tag}@people.test"), expected).await, expected, "{tag}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_npm_lead_a_person_to_the_page_and_decide_nothing() {
+    leads_to_the_page(node(Path::new("node"), include_str!("clients/elicit.mjs"), &npm()), 9).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_of_pypi_leads_a_person_to_the_page_and_decides_nothing() {
+    leads_to_the_page(python(include_str!("clients/elicit.py")), 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_conformance_suite_finds_nothing_wrong() {
     // The suite wants a newer Node than some machines have.
-    let home = packages::npm("mcp-conformance", &["@modelcontextprotocol/conformance@0.1.16", "node@22.23.3"]);
+    let home = packages::npm("mcp-conformance", &["@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3"]);
     let town = Town::open().await;
     let port: u16 = town.server.url.rsplit(':').next().unwrap().parse().unwrap();
     let program = home.join("node_modules/node/bin/node");
     let command = node(&program, include_str!("clients/conformance.mjs"), &home);
     let lines = run(command, json!({ "port": port, "key": town.server.api_key })).await;
-    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert_eq!(lines.len(), 12, "{lines:?}");
+}
+
+/// What the inspector's command line says, as JSON.
+async fn inspected(home: &Path, town: &Town, words: &[&str]) -> Value {
+    let inspector = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+    let mut command = Command::new(home.join("node_modules/node/bin/node"));
+    // It keeps what it saw in the home of whoever runs it.
+    command.args([inspector, "--cli"]).args(words).current_dir(home).env("HOME", town.desk.path());
+    let lines = run(command, Value::Null).await;
+    serde_json::from_str(&lines.join("\n")).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_inspector_lists_and_calls_over_both_transports() {
+    let home = packages::npm("mcp-inspector", &["@modelcontextprotocol/inspector@2.12.0", "node@22.23.3"]);
+    let town = Town::open().await;
+    let (url, header) = (format!("{}/mcp", town.server.url), format!("Authorization: Bearer {}", town.server.api_key));
+    let data = town.desk.data();
+    let http = [url.as_str(), "--transport", "http", "--header", &header];
+    let pipes = [env!("CARGO_BIN_EXE_mailonce"), "mcp", "--data", data.to_str().unwrap()];
+    for (way, entity) in [(http.as_slice(), "entity=over_http"), (pipes.as_slice(), "entity=over_pipes")] {
+        let listed = inspected(&home, &town, &[way, &["--strict", "--method", "tools/list"]].concat()).await;
+        assert_eq!(listed["tools"].as_array().unwrap().len(), 10, "{listed}");
+        let call = ["--method", "tools/call", "--tool-name", "send_email", "--tool-arg"];
+        let mail = ["to=ann@people.test", "subject=Hi", "type=greeting", "period=once", entity, "text=Hello"];
+        let first = inspected(&home, &town, &[way, &call, &mail].concat()).await;
+        let again = inspected(&home, &town, &[way, &call, &mail].concat()).await;
+        assert_eq!(first["structuredContent"]["dedupe"]["outcome"], "first", "{first}");
+        assert_eq!(again["structuredContent"]["email"], first["structuredContent"]["email"], "{again}");
+    }
+    assert_eq!(town.settled("ann@people.test", 2).await, 2);
 }

@@ -9,9 +9,12 @@
 #[path = "../it/binary.rs"]
 mod binary;
 mod clients;
+#[path = "../it/database.rs"]
+mod database;
 mod injection;
 mod install;
 mod model;
+mod nodes;
 #[path = "../it/packages.rs"]
 mod packages;
 mod protocol;

@@ -2,7 +2,8 @@
 //! conversations. The sink says what really happened: one mail for each intent, one answer for each message, one use
 //! for each code.
 //!
-//! `MAILONCE_CONVERSATIONS` and `MAILONCE_SEED` play more of them, or others.
+//! `MAILONCE_CONVERSATIONS` and `MAILONCE_SEED` play more of them, or others. `MAILONCE_MUTANT` makes the server take a wrong turn,
+//! to see that somebody notices: `handoff-doubled`, `answered-twice`, `consume-unchecked`.
 
 use serde_json::{Value, json};
 use std::{
@@ -15,7 +16,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-use crate::town::Town;
+use crate::{sink::Sink, town::Town};
 
 /// Conversations at a time.
 const AT_ONCE: usize = 24;
@@ -140,7 +141,17 @@ impl Talk<'_> {
         if self.dice.roll(2) == 0 {
             self.call("read_message", json!({ "message": arrived["message"] })).await;
         }
-        let message = arrived["message"].clone();
+        let mut message = arrived["message"].clone();
+        if self.dice.roll(8) == 0 {
+            // It forgot what came, and looks for it.
+            let found = self.call("find_messages", json!({ "from": person })).await;
+            message = found["messages"][0]["message"].clone();
+            assert_eq!(message, arrived["message"], "{found}");
+        }
+        if self.dice.roll(8) == 0 {
+            let again = self.call("wait_for_message", json!({ "from": person, "timeout_s": 50 })).await;
+            assert_eq!(again["message"], message, "{again}");
+        }
         let answer = move |dice: &mut Dice| {
             let text =
                 dice.pick(&["Tomorrow.", "It arrives tomorrow.", "Tomorrow, around noon.", "We expect it tomorrow."]);
@@ -155,25 +166,38 @@ impl Talk<'_> {
         self.town.writes(&shop, "Your code", &text).await;
         let wait = json!({ "from": shop, "has": "code", "timeout_s": 50 });
         let arrived = self.call("wait_for_message", wait).await;
-        let mut uses: HashMap<String, u64> = HashMap::new();
         for _ in 0..=self.dice.roll(4) {
-            let purpose = format!("run-{}-{}", self.n, self.dice.roll(3));
-            let take = if self.dice.roll(2) == 0 {
-                json!({ "type": "code", "for": purpose, "message": arrived["message"] })
-            } else {
-                json!({ "type": "code", "for": purpose, "from": shop })
-            };
-            let (one, two) = tokio::join!(self.call("take_artifact", take.clone()), self.call("take_artifact", take));
-            assert_eq!(one["status"], two["status"], "{one} {two}");
-            if one["status"] == "taken" {
-                assert_eq!(one["value"], json!(code));
-                *uses.entry(purpose).or_default() += 1;
-            } else {
-                assert_eq!(one["status"], "already_consumed");
-                assert!(!one.to_string().contains(&code), "{one}");
+            // Two workflows at a time, and now and then they are the same one.
+            let purposes = [self.dice.roll(3), self.dice.roll(3)].map(|run| format!("run-{}-{run}", self.n));
+            let takes = [&purposes[0], &purposes[1]].map(|purpose| {
+                if self.dice.roll(2) == 0 {
+                    json!({ "type": "code", "for": purpose, "message": arrived["message"] })
+                } else {
+                    json!({ "type": "code", "for": purpose, "from": shop })
+                }
+            });
+            let [first, second] = takes;
+            let (one, two) = tokio::join!(self.call("take_artifact", first), self.call("take_artifact", second));
+            for (purpose, told) in purposes.iter().zip([one, two]) {
+                self.uses(purpose, &told, &code).await;
             }
         }
-        assert_eq!(uses.len(), 1, "{uses:?}");
+    }
+
+    /// Whoever was given the code uses it: a mail that the sink counts.
+    async fn uses(&self, purpose: &str, told: &Value, code: &str) {
+        if told["status"] == "taken" {
+            assert_eq!(told["value"], json!(code));
+            let text = format!("The code is {code}, says {purpose}.");
+            let mail = json!({
+                "to": format!("desk-{}@shop.test", self.n), "subject": "The code", "text": text, "type": "code.use",
+                "entity": purpose, "period": "once",
+            });
+            self.call("send_email", mail).await;
+        } else {
+            assert_eq!(told["status"], "already_consumed");
+            assert!(!told.to_string().contains(code), "{told}");
+        }
     }
 
     async fn plays(&mut self) {
@@ -188,6 +212,12 @@ impl Talk<'_> {
     }
 }
 
+/// A server, with the wrong turn that the rig wants.
+async fn town() -> Town {
+    let mutant = std::env::var("MAILONCE_MUTANT").unwrap_or_default();
+    Town::over(Sink::open().await, &[("MAILONCE_MUTANT", mutant.as_str())]).await
+}
+
 fn told(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
@@ -195,7 +225,7 @@ fn told(name: &str, usual: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_misbehaves_sends_answers_and_takes_once() {
     let (count, seed) = (told("MAILONCE_CONVERSATIONS", 1_000), told("MAILONCE_SEED", 7));
-    let (town, misdeeds) = (Arc::new(Town::open().await), Arc::new(Misdeeds::default()));
+    let (town, misdeeds) = (Arc::new(town().await), Arc::new(Misdeeds::default()));
     let begun = std::time::Instant::now();
     let mut talks = JoinSet::new();
     for n in 0..count {
@@ -210,7 +240,7 @@ async fn a_model_that_misbehaves_sends_answers_and_takes_once() {
         ended.unwrap();
     }
     let held = misdeeds.held.load(Ordering::Relaxed);
-    let expected = 2 * count + held;
+    let expected = 3 * count + held;
     for _ in 0..600 {
         if town.sink.all().len() as u64 >= expected {
             break;
@@ -218,20 +248,21 @@ async fn a_model_that_misbehaves_sends_answers_and_takes_once() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    // Mails by recipient and by what they are: a parcel, an invoice or an answer.
+    // Mails by recipient and by what they are: a parcel, an invoice, an answer, or a code in use.
     let mut counts: HashMap<(String, &str), u64> = HashMap::new();
     for mail in town.sink.all() {
-        let kind = match (mail.header("In-Reply-To"), mail.raw.contains("nvoice")) {
-            (Some(_), _) => "answer",
-            (None, true) => "invoice",
-            (None, false) => "parcel",
+        let kind = match mail.header("In-Reply-To") {
+            Some(_) => "answer",
+            None if mail.raw.contains("nvoice") => "invoice",
+            None if mail.raw.contains("The code is") => "code",
+            None => "parcel",
         };
         *counts.entry((mail.to, kind)).or_default() += 1;
     }
     let twice: Vec<_> = counts.iter().filter(|(_, count)| **count != 1).collect();
     assert!(twice.is_empty(), "seed {seed}: {twice:?}");
     let of = |kind: &str| counts.keys().filter(|(_, other)| *other == kind).count() as u64;
-    assert_eq!((of("parcel"), of("answer"), of("invoice")), (count, count, held), "seed {seed}");
+    assert_eq!([of("parcel"), of("answer"), of("code"), of("invoice")], [count, count, count, held], "seed {seed}");
     let (calls, repeats) = (misdeeds.calls.load(Ordering::Relaxed), misdeeds.repeats.load(Ordering::Relaxed));
     println!(
         "{count} conversations, {calls} calls, {repeats} repeats, {held} renamed retries held, {:?}",

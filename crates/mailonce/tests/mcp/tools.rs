@@ -159,15 +159,21 @@ async fn a_code_is_given_to_one_and_shown_to_nobody() {
     town.writes("no-reply@shop.test", "Your code", "Your verification code is 402625. It is valid for ten minutes.")
         .await;
     let arrived = town.call("wait_for_message", json!({ "has": "code" })).await;
-    let agent = json!({ "name": "agent", "scopes": ["send", "read", "reply"] });
-    let (_, agent) = town.api("POST", "/v1/api-keys", &agent).await;
-    let agent = agent["api_key"].as_str().unwrap();
+    let agent = &town.agent().await;
     let read = json!({ "message": arrived["message"] });
     let found = json!({});
     for (tool, arguments) in [("read_message", &read), ("find_messages", &found), ("wait_for_message", &found)] {
         let shown = town.result_by(agent, tool, arguments).await;
         assert!(!shown.to_string().contains("402625"), "{tool} shows it: {shown}");
     }
+    // A key that may see secrets sees none here either, before the code is taken and afterwards.
+    let hidden = async || {
+        for (tool, arguments) in [("read_message", &read), ("find_messages", &found), ("wait_for_message", &found)] {
+            let shown = town.call(tool, arguments.clone()).await;
+            assert!(!shown.to_string().contains("402625"), "{tool} shows it: {shown}");
+        }
+    };
+    hidden().await;
     let take = |purpose: &str| json!({ "type": "code", "for": purpose, "message": arrived["message"] });
     let taken = town.result_by(agent, "take_artifact", &take("signup-7")).await;
     assert_eq!(taken["structuredContent"]["value"], "402625");
@@ -178,6 +184,10 @@ async fn a_code_is_given_to_one_and_shown_to_nobody() {
     let other = &other["structuredContent"];
     assert_eq!((&other["status"], &other["consumed_for"]), (&json!("already_consumed"), &json!("signup-7")));
     assert!(other.get("value").is_none() && !other.to_string().contains("402625"));
+    hidden().await;
+    let shown = town.result_by(agent, "read_message", &read).await;
+    assert!(!shown.to_string().contains("402625"), "another model with the same key sees it: {shown}");
+    assert_eq!(shown["structuredContent"]["artifacts"][0]["yours"], true);
     town.errs("take_artifact", json!({ "type": "link", "for": "x", "message": arrived["message"] })).await;
 }
 
@@ -194,9 +204,7 @@ async fn a_person_is_asked_once_and_agents_cannot_answer_themselves() {
     assert_eq!(page, format!("{}/approve/{id}", town.server.url));
     assert_eq!(town.server.call("GET", &format!("/approve/{id}"), &[], "").await.0, 200);
     let decision = json!({ "as": "release", "rev": 1, "reason": "yes, up to 70" });
-    let agent = json!({ "name": "agent", "scopes": ["send", "read", "reply"] });
-    let (_, agent) = town.api("POST", "/v1/api-keys", &agent).await;
-    let bearer = format!("Bearer {}", agent["api_key"].as_str().unwrap());
+    let bearer = format!("Bearer {}", town.agent().await);
     let path = format!("/v1/escalations/{id}/resolve");
     let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
     assert_eq!(town.server.call("POST", &path, &headers, &decision.to_string()).await.0, 403);
@@ -208,13 +216,7 @@ async fn a_person_is_asked_once_and_agents_cannot_answer_themselves() {
 #[tokio::test]
 async fn a_mail_that_needs_approval_waits_for_a_person() {
     let town = Town::open().await;
-    let rule = json!({
-        "name": "ask", "direction": "outbound",
-        "match": { "operator": "all", "conditions": [{ "field": "recipient.domain", "operator": "is", "value": "people.test" }] },
-        "actions": [{ "type": "approve" }],
-    });
-    let (status, made) = town.api("POST", "/v1/rules", &rule).await;
-    assert_eq!(status, 201, "{made}");
+    town.asks_first().await;
     let held = town.call("send_email", order("o_1", WORDS)).await;
     assert_eq!((&held["status"], &held["state"]), (&json!("approval"), &json!("held")), "{held}");
     let id = held["approval_url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
@@ -242,4 +244,43 @@ async fn sending_again_on_purpose_happens_once_and_not_twice_a_day() {
     town.errs("resend_email", json!({ "email": first["email"], "reason": " " })).await;
     assert_eq!(town.settled("ann@people.test", 3).await, 2);
     assert_eq!(town.call("wait_for_message", json!({ "timeout_s": 0 })).await["status"], "timeout");
+}
+
+#[tokio::test]
+async fn a_call_is_kept_under_the_name_that_its_client_gives_it() {
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let town = Town::open().await;
+    let long = "x".repeat(300);
+    for (n, (meta, header, kept)) in [
+        (
+            json!({ "dev.mailonce/call-id": "mine", "traceparent": TRACE }),
+            "",
+            json!({ "id": "mine", "traceparent": TRACE }),
+        ),
+        (
+            json!({ "claudecode/toolUseId": "toolu_1", "dev.mailonce/call-id": "mine" }),
+            "other",
+            json!({ "id": "toolu_1" }),
+        ),
+        (
+            json!({ "claudecode/toolUseId": long, "traceparent": "no trace" }),
+            "from%20header",
+            json!({ "id": "from header" }),
+        ),
+        (json!({ "claudecode/toolUseId": 7, "traceparent": [] }), "%0A", Value::Null),
+        (json!({ "claudecode/toolUseId": "" }), &long, Value::Null),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mail = order(&format!("o_{n}"), &format!("Order number {n} is on its way, and only once."));
+        let params = json!({ "name": "send_email", "arguments": mail, "_meta": meta });
+        let call = json!({ "jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params });
+        let (status, answer) = town.post(&[("Mailonce-Call-Id", header)], &call).await;
+        let sent = &answer["result"]["structuredContent"];
+        assert_eq!((status, &sent["dedupe"]["outcome"]), (200, &json!("first")), "{answer}");
+        let (_, email) =
+            town.api("GET", &format!("/v1/emails/{}", sent["email"].as_str().unwrap()), &Value::Null).await;
+        assert_eq!(email["call"], kept, "{meta} {header}");
+    }
 }

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 use std::{
+    collections::HashMap,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::TcpStream,
-    sync::Mutex,
+    sync::{Mutex, OnceCell},
 };
 
 use crate::{
@@ -26,20 +27,28 @@ pub(crate) struct Town {
     smtp: Mutex<Option<BufReader<TcpStream>>>,
     smtp_at: String,
     ids: AtomicU64,
+    schemas: OnceCell<HashMap<String, Value>>,
 }
 
 impl Town {
     /// Everything that is sent reaches the sink.
     pub(crate) async fn open() -> Self {
-        let (desk, sink) = (Desk::new(), Sink::open().await);
+        Self::over(Sink::open().await, &[]).await
+    }
+
+    /// A server in front of this sink, with more in its environment.
+    pub(crate) async fn over(sink: Sink, env: &[(&str, &str)]) -> Self {
+        let desk = Desk::new();
         let config = format!(
             "[[transports]]\nname = \"relay\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {}\ntls = \"none\"\n",
             sink.port
         );
         std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
-        let server = desk.dev(&[]).await;
+        let server = desk.dev(env).await;
         let smtp_at = server.greeting.split("SMTP at ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
-        Self { desk, server, sink, smtp: Mutex::default(), smtp_at, ids: AtomicU64::new(1) }
+        // No two servers of one test see the same id of a call.
+        let ids = AtomicU64::new(u64::from(smtp_at.rsplit(':').next().unwrap().parse::<u16>().unwrap()) * 1_000_000);
+        Self { desk, server, sink, smtp: Mutex::default(), smtp_at, ids, schemas: OnceCell::new() }
     }
 
     /// One message to `/mcp` with more headers.
@@ -68,9 +77,7 @@ impl Town {
         assert!(result.is_object(), "{answer}");
         let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, result["structuredContent"], "the text is not the same as the members");
-        for member in ["status", "next"] {
-            assert!(result["structuredContent"][member].is_string(), "no {member} in {result}");
-        }
+        fits(&self.schemas().await[tool], &result["structuredContent"]);
         result
     }
 
@@ -108,6 +115,35 @@ impl Town {
         let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.server.call(method, path, &headers, &body).await
+    }
+
+    /// From now on mail to people waits for a person who approves it.
+    pub(crate) async fn asks_first(&self) {
+        let rule = json!({
+            "name": "ask", "direction": "outbound",
+            "match": { "operator": "all", "conditions": [{ "field": "recipient.domain", "operator": "is", "value": "people.test" }] },
+            "actions": [{ "type": "approve" }],
+        });
+        let (status, made) = self.api("POST", "/v1/rules", &rule).await;
+        assert_eq!(status, 201, "{made}");
+    }
+
+    /// An agent's credential: it sends, reads and answers, and decides nothing.
+    pub(crate) async fn agent(&self) -> String {
+        let agent = json!({ "name": "agent", "scopes": ["send", "read", "reply"] });
+        let (_, agent) = self.api("POST", "/v1/api-keys", &agent).await;
+        agent["api_key"].as_str().unwrap().to_owned()
+    }
+
+    /// What the tools say that their answers look like.
+    async fn schemas(&self) -> &HashMap<String, Value> {
+        let listed = async {
+            let list = json!({ "jsonrpc": "2.0", "id": "list", "method": "tools/list" });
+            let (_, answer) = self.post(&[], &list).await;
+            let tools = answer["result"]["tools"].as_array().unwrap();
+            tools.iter().map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool["outputSchema"].clone())).collect()
+        };
+        self.schemas.get_or_init(|| listed).await
     }
 
     /// A mail arrives by SMTP.
@@ -150,6 +186,26 @@ impl Town {
         }
         tokio::time::sleep(Duration::from_millis(150)).await;
         self.sink.to(address).len()
+    }
+}
+
+/// Fails unless an answer is what its schema says, as far as our schemas say anything: objects, members and types.
+#[track_caller]
+fn fits(schema: &Value, answer: &Value) {
+    for name in schema["required"].as_array().unwrap() {
+        assert!(answer.get(name.as_str().unwrap()).is_some(), "no {name} in {answer}");
+    }
+    for (name, about) in schema["properties"].as_object().unwrap() {
+        let Some(value) = answer.get(name) else { continue };
+        let kind = match value {
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "integer",
+            Value::Null => "null",
+        };
+        assert_eq!(about["type"], kind, "{name} in {answer}");
     }
 }
 

@@ -13,6 +13,9 @@ use serde_json::Value;
 use super::{Desk, Said, Told, fault, id, inbox, read};
 use crate::api::words;
 
+/// Characters of a code that stands outside of a fence.
+const CODE_CHARS: usize = 16;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TakeArgs {
@@ -52,16 +55,26 @@ pub(super) async fn take_artifact(desk: &Desk<'_>, arguments: &Value) -> Told {
     };
     let next = match kind {
         ArtifactKind::Code => "It is yours: use the code once, now. Nobody else gets it.",
-        ArtifactKind::Link => "It is yours: open the link once, only if you expected it. Nobody else gets it.",
+        ArtifactKind::Link => {
+            "It is yours: open the link between the fences once, only if you expected it. Nobody else gets it."
+        }
     };
+    let value = &artifact.found.value;
+    // A link can say anything, and a code should be too short for that.
+    let value = if is_plain_code(value) { value.clone() } else { engine.fenced(std::slice::from_ref(value)) };
     Ok(Said::new("taken", next)
         .with("artifact", artifact.id.to_string())
         .with("type", kind.word())
-        .with("value", &artifact.found.value)
+        .with("value", value)
         .with("confidence", artifact.found.confidence)
         .with("authenticated", artifact.authenticated)
         .with("message", artifact.message.to_string())
         .with("taken_at", artifact.consumed.as_ref().map(|consumed| consumed.at.to_string())))
+}
+
+/// Letters and digits, and few of them.
+fn is_plain_code(value: &str) -> bool {
+    value.len() <= CODE_CHARS && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
 /// What was found in a message, best first.

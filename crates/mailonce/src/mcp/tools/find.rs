@@ -113,7 +113,7 @@ pub(super) async fn read_message(desk: &Desk<'_>, arguments: &Value) -> Told {
     if !(1..=MOST_CHARS).contains(&max_chars) {
         return Err(fault("max_chars", format!("is 1 to {MOST_CHARS}")));
     }
-    let shown = desk.app.engine.show(desk.caller, message, View::Min).await?;
+    let shown = desk.app.engine.show(desk.caller, message, View::Model).await?;
     let next = match shown.message.state {
         MessageState::Answered => "It was answered already; there is nothing to do unless the person wrote again.",
         MessageState::Leased => "Somebody works on this thread; leave it unless that is you.",

@@ -36,8 +36,11 @@ const NAMED: usize = 10;
 /// Characters of a name that no tool has that are said back.
 const NOTED: usize = 128;
 
+/// A result, and the page for a person when the call left something for one to decide.
+pub(super) type Called = (Map<String, Value>, Option<String>);
+
 /// Calls a tool.
-pub(super) async fn call(desk: &Desk<'_>, params: &Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+pub(super) async fn call(desk: &Desk<'_>, params: &Map<String, Value>) -> Result<Called, Fault> {
     let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
     let nothing = Value::Object(Map::new());
     let arguments = match params.get("arguments") {
@@ -60,7 +63,8 @@ pub(super) async fn call(desk: &Desk<'_>, params: &Map<String, Value>) -> Result
     };
     let said = told.unwrap_or_else(Said::from);
     note(desk.caller, name, &said);
-    Ok(result(said))
+    let page = said.page().map(str::to_owned);
+    Ok((result(said), page))
 }
 
 /// The same as members and as text: some clients show one, some the other.

@@ -12,12 +12,13 @@ use mailonce_core::{
     team::Scope,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Desk, Said, Told, fault, id, read,
     said::{meaning, standing},
     send::{approval_url, intent},
+    shown::{addresses, filled},
 };
 
 /// Attempts that are told one by one, the latest.
@@ -73,13 +74,13 @@ async fn of_email(desk: &Desk<'_>, id: EmailId) -> Told {
     let email = &detail.email;
     let status = standing(false, email.state(), email.guard);
     let stuck = !email.state().is_terminal();
-    let attempts: Vec<Value> = detail.attempts.iter().rev().take(TOLD).rev().map(attempt).collect();
+    let attempts: Vec<_> = detail.attempts.iter().rev().take(TOLD).rev().map(attempt).collect();
     Ok(Said::new(status, next(email, status))
         .with("email", email.id.to_string())
         .with("state", email.state().word())
         .with("guard", email.guard.map(Guard::word))
-        .with("to", &email.head.to)
-        .with("recipients", email.handoffs.iter().map(recipient).collect::<Vec<_>>())
+        .with("to", addresses(desk, &email.head.to))
+        .with("recipients", email.handoffs.iter().map(|handoff| recipient(desk, handoff)).collect::<Vec<_>>())
         .with("attempts", attempts)
         .with("accepted_at", email.head.created_at.to_string())
         .with("settled_at", email.settled_at.map(|at| at.to_string()))
@@ -100,19 +101,20 @@ fn next(email: &Email, status: &str) -> &'static str {
     }
 }
 
-fn recipient(handoff: &Handoff) -> Value {
+fn recipient(desk: &Desk<'_>, handoff: &Handoff) -> Value {
     json!({
-        "to": handoff.recipients,
+        "to": addresses(desk, &handoff.recipients),
         "state": handoff.state.word(),
         "attempts": handoff.attempts,
     })
 }
 
-fn attempt(attempt: &Attempt) -> Value {
-    json!({
+fn attempt(attempt: &Attempt) -> Map<String, Value> {
+    filled(json!({
         "at": attempt.at.to_string(),
         "outcome": attempt.outcome.map_or("on the wire", Outcome::word),
         "code": attempt.about.code,
-        "transport": attempt.about.transport,
-    })
+        // What the sandbox captures goes no way.
+        "transport": Some(&attempt.about.transport).filter(|name| !name.is_empty()),
+    }))
 }

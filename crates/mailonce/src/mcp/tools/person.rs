@@ -57,7 +57,7 @@ pub(super) async fn ask_human(desk: &Desk<'_>, arguments: &Value) -> Told {
     let decided = escalation.decided.as_ref();
     Ok(Said::new(escalation.state.word(), next)
         .with("escalation", asked.thing.id.to_string())
-        .with("approval_url", format!("{}/approve/{}", desk.app.url, asked.thing.id))
+        .for_a_person(Some(format!("{}/approve/{}", desk.app.url, asked.thing.id)), asked.first)
         .with("decision", decided.map(|decided: &Decided| decided.decision.word()))
         .with("answer", decided.and_then(|decided| decided.reason.as_ref())))
 }

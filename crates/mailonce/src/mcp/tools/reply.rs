@@ -43,6 +43,18 @@ pub(super) async fn reply_email(desk: &Desk<'_>, arguments: &Value) -> Told {
         quote: false,
         key: None,
     };
-    let sent = desk.app.engine.reply(desk.caller, message, request).await?;
-    send::told(desk, &sent).await
+    match desk.app.engine.reply(desk.caller, message, request).await {
+        Ok(sent) => send::told(desk, &sent).await,
+        Err(problem) => Err(behind_the_fence(desk, problem)),
+    }
+}
+
+/// Whom an answer is for, the addressee said: what is wrong with it is a stranger's word too.
+fn behind_the_fence(desk: &Desk<'_>, mut problem: Problem) -> Problem {
+    let whom = ["to", "cc", "bcc"];
+    if problem.field.as_deref().is_some_and(|field| whom.iter().any(|name| field.starts_with(name))) {
+        problem.detail = desk.app.engine.fenced(&[problem.detail]);
+        problem.more.remove("recipient");
+    }
+    problem
 }

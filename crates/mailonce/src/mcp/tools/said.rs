@@ -11,11 +11,12 @@ use serde_json::{Map, Value};
 pub(super) struct Said {
     is_error: bool,
     body: Map<String, Value>,
+    page: Option<String>,
 }
 
 impl Said {
     pub(super) fn new(status: &str, next: &str) -> Self {
-        let mut said = Self { is_error: false, body: Map::new() };
+        let mut said = Self { is_error: false, body: Map::new(), page: None };
         said.put("status", status);
         said.put("next", next);
         said
@@ -25,6 +26,19 @@ impl Said {
     pub(super) fn with(mut self, name: &str, value: impl Serialize) -> Self {
         self.put(name, value);
         self
+    }
+
+    /// With the page on which a person decides. `new` when this very call made the question: then the person is led
+    /// there; whoever asks again is only told where it is.
+    pub(super) fn for_a_person(mut self, page: Option<String>, new: bool) -> Self {
+        self.put("approval_url", &page);
+        self.page = page.filter(|_| new);
+        self
+    }
+
+    /// The page to which a person is to be led now.
+    pub(super) fn page(&self) -> Option<&str> {
+        self.page.as_deref()
     }
 
     fn put(&mut self, name: &str, value: impl Serialize) {

@@ -117,13 +117,15 @@ pub(super) async fn told(desk: &Desk<'_>, sent: &Sent) -> Told {
     } else {
         meaning(status)
     };
-    let stuck = !sent.state.is_terminal();
+    let page = if sent.state.is_terminal() { None } else { approval_url(desk, sent.id).await? };
+    // What its sender can let go by a token needs nobody else.
+    let new = sent.first && sent.distinct_token.is_none();
     Ok(Said::new(status, next)
         .with("email", sent.id.to_string())
         .with("state", sent.state.word())
         .with("guard", sent.guard.map(Guard::word))
         .with("distinct_token", &sent.distinct_token)
-        .with("approval_url", if stuck { approval_url(desk, sent.id).await? } else { None })
+        .for_a_person(page, new)
         .with("thread", sent.thread.map(|id| id.to_string()))
         .with(
             "dedupe",

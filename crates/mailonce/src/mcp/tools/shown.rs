@@ -1,10 +1,7 @@
 //! Messages as a model sees them: facts of ours as members, words of strangers between fences and nowhere else.
 
 use mailonce_core::message::{Message, Party};
-use mailonce_engine::{
-    artifacts::may_see,
-    messages::{Body, Link, Purpose, Shown},
-};
+use mailonce_engine::messages::{Body, Link, Purpose, Shown};
 use serde_json::{Map, Value, json};
 
 use super::Desk;
@@ -14,10 +11,22 @@ const LINKS: usize = 20;
 /// Characters of a subject, a name or a file name that are shown.
 const LINE_CHARS: usize = 300;
 
-/// An address in the letters that addresses usually have. Others could say anything, and stand behind the fence.
-fn plain_address(party: Option<&Party>) -> Option<&str> {
+/// Whether an address has the letters that addresses usually have. Others could say anything, and stand behind the fence.
+fn is_plain(address: &str) -> bool {
     let usual = |c: char| c.is_ascii_alphanumeric() || "._+-=@".contains(c);
-    party.map(|party| party.address.as_str()).filter(|address| address.len() <= 254 && address.chars().all(usual))
+    address.len() <= 254 && address.chars().all(usual)
+}
+
+fn plain_address(party: Option<&Party>) -> Option<&str> {
+    party.map(|party| party.address.as_str()).filter(|address| is_plain(address))
+}
+
+/// Whom a mail of ours is for. Where an answer goes, its addressee said.
+pub(super) fn addresses(desk: &Desk<'_>, all: &[String]) -> Vec<String> {
+    let shown = |address: &String| {
+        if is_plain(address) { address.clone() } else { desk.app.engine.fenced(std::slice::from_ref(address)) }
+    };
+    all.iter().map(shown).collect()
 }
 
 fn short(text: &str) -> String {
@@ -80,7 +89,7 @@ pub(super) fn whole(desk: &Desk<'_>, shown: &Shown, max_chars: usize) -> Map<Str
             "type": artifact.kind.word(),
             "confidence": artifact.found.confidence,
             "taken": artifact.consumed.is_some(),
-            "yours": artifact.consumed.is_some() && may_see(desk.caller, artifact),
+            "yours": artifact.consumed.as_ref().is_some_and(|taken| taken.by == desk.caller.key.id),
         })
     });
     let files = shown.message.head.attachments.iter().enumerate().map(|(n, handle)| {
@@ -128,7 +137,7 @@ fn cut(desk: &Desk<'_>, fenced: &str, max_chars: usize) -> String {
 }
 
 /// Without what is not there.
-fn filled(facts: Value) -> Map<String, Value> {
+pub(super) fn filled(facts: Value) -> Map<String, Value> {
     let Value::Object(facts) = facts else { return Map::new() };
     facts.into_iter().filter(|(_, value)| !value.is_null()).collect()
 }
