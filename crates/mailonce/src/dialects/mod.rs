@@ -187,6 +187,40 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     (status, axum::Json(body)).into_response()
 }
 
+/// A problem with a field that the dialect calls otherwise.
+pub(crate) fn renamed(mut problem: Problem, (ours, theirs): (&str, &str)) -> Problem {
+    if problem.field.as_deref() == Some(ours) {
+        if let Some(rest) = problem.detail.strip_prefix(ours) {
+            problem.detail = format!("{theirs}{rest}");
+        }
+        problem.field = Some(theirs.to_owned());
+    }
+    problem
+}
+
+/// A path such as `[2].to[0]` without the number of its item.
+pub(crate) fn own_path(path: &str) -> &str {
+    match path.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((_, own)) => own.strip_prefix('.').unwrap_or(own),
+        None => path,
+    }
+}
+
+/// The words about an item of a batch, `item 2: ` apart.
+pub(crate) fn own_words(detail: &str) -> (&str, &str) {
+    let end = detail.find(": ").filter(|_| detail.starts_with("item ")).map_or(0, |at| at + 2);
+    detail.split_at(end)
+}
+
+/// What is said about a field that is not what it is to be: `is a number` says what it must be.
+pub(crate) fn must(text: &str) -> String {
+    let is_wish = ["is a ", "is an "].iter().any(|start| text.starts_with(start));
+    match text.strip_prefix("is").filter(|_| is_wish) {
+        Some(rest) => format!("must be{rest}"),
+        None => text.to_owned(),
+    }
+}
+
 /// A message is answered once: other words for it are not sent, and that is said.
 pub(crate) fn stands(sent: Sent) -> Result<Sent, Problem> {
     if sent.guard == Some(Guard::AlreadyAnswered) && sent.payload_differs {

@@ -183,3 +183,33 @@ async fn another_team_finds_nothing() {
     let (_, listed) = server.call("GET", "/compat/agentmail/v0/inboxes", &other, "").await;
     assert_eq!(listed["count"], 0, "{listed}");
 }
+
+#[tokio::test]
+async fn what_is_wrong_is_said_in_words_that_the_answer_has() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let send = format!("{INBOX}/messages/send");
+    let many = json!({ "to": vec!["a@example.com"; 60], "text": "x" }).to_string();
+    for (method, path, body, told, field) in [
+        ("POST", send.as_str(), "7", "invalid type: integer `7`, expected an object", json!([])),
+        ("POST", &send, r#"{"to":7}"#, "to: invalid type: integer `7`, expected an address or a list", json!(["to"])),
+        ("POST", &send, &many, "to names 60 recipients with cc and bcc; at most 50 fit one email", json!(["to"])),
+        ("POST", &format!("{INBOX}/messages/batch-get"), "{}", "missing field `message_ids`", json!(["message_ids"])),
+        ("POST", &format!("{INBOX}/drafts"), r#"{"send_at":"x"}"#, "send_at must be a time", json!(["send_at"])),
+        ("GET", &format!("{INBOX}/threads?limit=0"), "", "limit must be a number from 1 to 100", json!(["limit"])),
+        ("GET", &format!("{INBOX}/drafts?ascending=x"), "", "ascending must be true or false", json!(["ascending"])),
+    ] {
+        let (status, answer) = call(&server, method, path, &[], body).await;
+        let (message, fix) = (answer["message"].as_str().unwrap(), answer["fix"].as_str().unwrap());
+        assert!(status == 400 && message.starts_with(told), "{path}: {answer}");
+        assert_eq!(answer["errors"][0]["path"], field, "{answer}");
+        // A fix names no member that this answer lacks.
+        assert!(!fix.contains("`field`") && !fix.contains("/v1/") && fix.contains("errors"), "{answer}");
+    }
+    let (_, made) = call(&server, "POST", "/v1/api-keys", &[], r#"{"name":"look","scopes":["read"]}"#).await;
+    let bearer = format!("Bearer {}", made["api_key"].as_str().unwrap());
+    let (status, answer) =
+        server.call("POST", &send, &[("Authorization", &bearer)], r#"{"to":"a@example.com","text":"x"}"#).await;
+    assert_eq!((status, &answer["name"]), (403, &json!("ForbiddenError")), "{answer}");
+    assert_eq!(answer["message"], "this call needs the scope `send`");
+}

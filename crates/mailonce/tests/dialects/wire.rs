@@ -334,7 +334,10 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
             mail_with(json!({ "to": vec!["a@example.com"; 51] })),
             "The `to` field names 51 recipients with cc and bcc; at most 50 fit one email.",
         ),
-        (mail_with(json!({ "headers": { "Date": "x" } })), "The `headers` field"),
+        (
+            mail_with(json!({ "headers": { "Date": "x" } })),
+            "The `headers.Date` field is written by mailonce and cannot be set.",
+        ),
     ] {
         let answer = world.call(post(&resend("/emails")).json(&body)).await;
         let said = answer.body["message"].as_str().unwrap();
@@ -342,7 +345,8 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
     }
     for (body, told) in [
         (json!(7), "invalid type: integer `7`, expected an object"),
-        (mail_with(json!({ "scheduledAt": "soon" })), "scheduledAt "),
+        (mail_with(json!({ "scheduledAt": "soon" })), "scheduledAt must be an ISO 8601 time with an offset"),
+        (json!([7]), "a list where an object is expected"),
         (mail_with(json!({ "scheduledAt": 7 })), "scheduledAt: invalid type: integer `7`, expected a string"),
         (mail_with(json!({ "replyTo": "x" })), "replyTo"),
     ] {
@@ -350,4 +354,29 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
         let said = envelope(&answer, 400, "BAD_REQUEST");
         assert!(said.starts_with(told) && !said.contains("struct"), "{said}");
     }
+    let id = uuid::Uuid::from_u128(7);
+    for (path, body, status, told) in [
+        (
+            "/emails/batch",
+            json!([mail_with(json!({ "scheduled_at": "soon" }))]),
+            422,
+            "item 0: The `scheduled_at` field must be an RFC 3339 time",
+        ),
+        ("/emails/batch", json!([7]), 422, "item 0: invalid type: integer `7`, expected an object"),
+        (
+            "/emails",
+            mail_with(json!({ "attachments": [{ "content": "?" }] })),
+            422,
+            "The `attachments[0].content` field is not base64",
+        ),
+        ("/emails", mail_with(json!({ "tags": [{ "value": "x" }] })), 422, "Missing `tags[0].name` field."),
+        ("/inboxes", json!({ "email_address": "x" }), 422, "The `email_address` field has no local part"),
+        ("/webhooks", json!({ "endpoint": "x", "events": ["email.sent"] }), 422, "The `endpoint` field is no address"),
+        ("/api-keys", json!({ "name": "n", "domain_id": id }), 404, "Domain not found"),
+    ] {
+        let answer = world.call(post(&resend(path)).json(&body)).await;
+        let said = answer.body["message"].as_str().unwrap();
+        assert!(answer.status == status && said.starts_with(told), "{path}: {}", answer.text);
+    }
+    assert_eq!(error(&world.get(&resend(&format!("/emails/{id}"))).await, 404, "not_found"), "Email not found");
 }

@@ -356,11 +356,11 @@ async fn create(call: &Call, inbox: &Inbox) -> Answer {
     let body: DraftBody = call.parse()?;
     let mut about = AboutDraft::of(inbox.id, call.engine.now());
     if body.in_reply_to.is_some() && body.forward_of.is_some() {
-        return Err(fault("in_reply_to", "and forward_of are not given together").into());
+        return Err(fault("in_reply_to", "cannot be given together with forward_of").into());
     }
     let people = [&body.to, &body.cc, &body.bcc].iter().any(|list| list.as_ref().is_some_and(|l| !l.0.is_empty()));
     if body.reply_all == Some(true) && (people || body.in_reply_to.is_none()) {
-        return Err(fault("reply_all", "is for answers, and without to, cc and bcc").into());
+        return Err(fault("reply_all", "is only for drafts with in_reply_to, and without to, cc and bcc").into());
     }
     words("client_id", body.client_id.as_deref().unwrap_or_default())?;
     about.client_id.clone_from(&body.client_id);

@@ -4,7 +4,7 @@ use axum::{http::StatusCode, response::Response};
 use mailonce_core::problem::{Code, Problem};
 use serde_json::{Value, json};
 
-use crate::dialects::json as as_json;
+use crate::dialects::{json as as_json, must};
 
 /// A caller without a credential.
 pub(super) fn nobody() -> Response {
@@ -59,7 +59,7 @@ fn is_nobody(problem: &Problem) -> bool {
 fn errors(problem: &Problem) -> Vec<Value> {
     let one = |field: &str, message: &str| {
         let path: Vec<&str> = field.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
-        json!({ "path": path, "message": message })
+        json!({ "path": path, "message": must(message) })
     };
     let listed = problem.more.get("faults").and_then(Value::as_array);
     match listed {
@@ -69,15 +69,19 @@ fn errors(problem: &Problem) -> Vec<Value> {
                 one(fault["field"].as_str().unwrap_or_default(), fault["message"].as_str().unwrap_or_default())
             })
             .collect(),
-        None => vec![one(problem.field.as_deref().unwrap_or_default(), &problem.detail)],
+        None => vec![one(problem.field.as_deref().unwrap_or_default(), &message(problem))],
     }
 }
 
 /// What is wrong. A value of the wrong type is named by its field.
 fn message(problem: &Problem) -> String {
-    match problem.field.as_deref().filter(|field| !field.is_empty()) {
-        Some(field) if problem.code == Code::InvalidType => format!("{field}: {}", problem.detail),
-        _ => problem.detail.clone(),
+    let Some(field) = problem.field.as_deref().filter(|field| !field.is_empty()) else { return problem.detail.clone() };
+    match problem.detail.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) => format!("{field} {}", must(rest)),
+        None if problem.code == Code::InvalidType && !problem.detail.starts_with("missing field") => {
+            format!("{field}: {}", problem.detail)
+        }
+        None => problem.detail.clone(),
     }
 }
 

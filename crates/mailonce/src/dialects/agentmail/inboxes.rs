@@ -131,7 +131,7 @@ fn paused(status: Option<&str>) -> Result<Option<bool>, Problem> {
         None => Ok(None),
         Some("paused") => Ok(Some(true)),
         Some("active") => Ok(Some(false)),
-        Some(_) => Err(fault("status", "is active or paused")),
+        Some(_) => Err(fault("status", "must be active or paused")),
     }
 }
 

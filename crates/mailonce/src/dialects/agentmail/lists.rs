@@ -25,7 +25,7 @@ struct NewBody {
 pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> Answer {
     let [direction, kind, rest @ ..] = rest else { return Err(no_route(call).into()) };
     let (Some(direction), Some(kind)) = (ListDirection::parse(direction), ListType::parse(kind)) else {
-        let detail = "a list is send, receive or reply, and allow or block";
+        let detail = "a list must be of send, receive or reply, and of allow or block";
         return Err(Problem::field(Code::InvalidQuery, "direction", detail).into());
     };
     let inbox = match inbox {

@@ -262,7 +262,7 @@ fn check_ids(ids: &[String], most: usize) -> Result<(), Problem> {
     if (1..=most).contains(&ids.len()) {
         return Ok(());
     }
-    Err(fault("message_ids", &format!("holds 1 to {most} ids")))
+    Err(fault("message_ids", &format!("must hold 1 to {most} ids")))
 }
 
 /// The mails that are there, in the order of their ids.

@@ -50,7 +50,7 @@ impl Query {
         match self.one(name).unwrap_or("false").to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" | "" => Ok(false),
-            _ => Err(fault(name, format!("{name} is true or false"))),
+            _ => Err(fault(name, format!("{name} must be true or false"))),
         }
     }
 
@@ -94,7 +94,7 @@ impl Query {
     /// Where the page before ended: numbers, as [`token`] wrote them.
     pub(super) fn page<const N: usize>(&self) -> Result<Option<[u128; N]>, Problem> {
         let Some(text) = self.one("page_token") else { return Ok(None) };
-        let wrong = || fault("page_token", "page_token is the next_page_token of another page");
+        let wrong = || fault("page_token", "page_token must be the next_page_token of another page");
         let numbers = text.split('-').map(|part| u128::from_str_radix(part, 36).ok());
         let numbers: Vec<u128> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;
         numbers.try_into().map(Some).map_err(|_count| wrong())

@@ -64,7 +64,7 @@ impl FileBody {
             return Err(fault("url", "is not fetched by mailonce; give the content as base64"));
         }
         if self.content_disposition.as_deref().is_some_and(|word| !["inline", "attachment"].contains(&word)) {
-            return Err(fault("content_disposition", "is inline or attachment"));
+            return Err(fault("content_disposition", "must be inline or attachment"));
         }
         let content = self.content.ok_or_else(|| fault("content", "is missing"))?;
         let Self { filename, content_type, content_id, .. } = self;

@@ -50,10 +50,14 @@ pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> 
     let mut about = about(&name, scopes);
     if let Some(domain) = domain_id {
         let domain: DomainId = id(&domain)?;
-        about.senders = vec![format!("@{}", app.engine.domain(&guest.caller, domain).await?.name)];
+        about.senders = vec![format!("@{}", app.engine.domain(&guest.caller, domain).await.map_err(no_domain)?.name)];
     }
     let made = app.engine.create_api_key(&guest.caller, about, asked).await?;
     Ok(json(StatusCode::CREATED, &MadeBody { id: made.id.to_string(), token: made.secret }))
+}
+
+fn no_domain(problem: Problem) -> Problem {
+    if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Domain not found") } else { problem }
 }
 
 #[derive(Serialize)]

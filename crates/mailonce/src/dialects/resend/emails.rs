@@ -5,7 +5,8 @@ use mailonce_core::{
     content::Content,
     email::{Email, EmailState},
     handoff::State as HandoffState,
-    schedule::Schedule,
+    problem::{Code, Problem},
+    schedule::{Schedule, ScheduleError},
     team::Scope,
 };
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,10 @@ use super::{
     refuse::{missing, unfit},
     thing,
 };
-use crate::{api::App, dialects::pages};
+use crate::{
+    api::App,
+    dialects::{must, pages},
+};
 
 #[derive(Serialize)]
 struct TagBody {
@@ -118,10 +122,15 @@ impl EmailBody {
     }
 }
 
+/// The dialect's sentence for an email that is not there.
+fn in_words(problem: Problem) -> Problem {
+    if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Email not found") } else { problem }
+}
+
 /// `GET /emails/{id}`.
 pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
     guest.caller.need(Scope::Read)?;
-    let view = app.engine.email_view(&guest.caller, id(&name)?).await?;
+    let view = app.engine.email_view(&guest.caller, id(&name)?).await.map_err(in_words)?;
     Ok(json(StatusCode::OK, &EmailBody::of(&app, &view.detail.email).with(view.content)))
 }
 
@@ -143,9 +152,10 @@ pub(super) async fn reschedule(State(app): State<App>, guest: Guest, Named(name,
     guest.caller.need(Scope::Send)?;
     let email = id(&name)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| missing("scheduled_at"))?;
-    let wrong = |error| unfit("scheduled_at", format!("Invalid `scheduled_at` field: it {error}."));
+    let wrong =
+        |error: ScheduleError| unfit("scheduled_at", format!("The `scheduled_at` field {}.", must(&error.to_string())));
     let schedule = Schedule::parse(&text).map_err(wrong)?;
-    let email = app.engine.reschedule(&guest.caller, email, &schedule).await?;
+    let email = app.engine.reschedule(&guest.caller, email, &schedule).await.map_err(in_words)?;
     Ok(thing("email", email.id))
 }
 
@@ -153,6 +163,6 @@ pub(super) async fn reschedule(State(app): State<App>, guest: Guest, Named(name,
 pub(super) async fn cancel(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
     guest.caller.need(Scope::Send)?;
     let asked = guest.asked("cancel", &name, b"");
-    let email = app.engine.cancel(&guest.caller, id(&name)?, asked).await?;
+    let email = app.engine.cancel(&guest.caller, id(&name)?, asked).await.map_err(in_words)?;
     Ok(thing("email", email.id))
 }

@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     api::{App, wire::words},
-    dialects::pages::{FEW, Rows},
+    dialects::{
+        pages::{FEW, Rows},
+        renamed,
+    },
 };
 
 /// An inbox. Unread is what nobody answered or put aside, as far as the latest messages tell.
@@ -110,7 +113,8 @@ pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> 
     let about = AboutInbox { agent: name, name: from_name, ..AboutInbox::default() };
     let address = Some(email_address.ok_or_else(|| missing("email_address"))?);
     let new = NewInbox { address, about, ..NewInbox::default() };
-    let made = app.engine.create_inbox(&guest.caller, new, asked).await?;
+    let in_words = |problem| renamed(problem, ("address", "email_address"));
+    let made = app.engine.create_inbox(&guest.caller, new, asked).await.map_err(in_words)?;
     Ok(thing("inbox", made.thing.id))
 }
 

@@ -5,6 +5,7 @@ use mailonce_core::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::json;
+use crate::dialects::{must, own_path, own_words};
 
 /// The member of a problem that says that a field was not there at all.
 pub(super) const MISSING: &str = "missing";
@@ -46,6 +47,7 @@ pub(super) fn refused(problem: &Problem) -> Response {
 fn class(problem: &Problem) -> (u16, &'static str) {
     match problem.code {
         _ if problem.more.contains_key(MISSING) => (422, "missing_required_field"),
+        Code::InvalidType if is_absent(problem) => (422, "missing_required_field"),
         _ if problem.more.contains_key(FILE) => (422, "invalid_attachment"),
         Code::InvalidKey => (400, "invalid_idempotency_key"),
         Code::KeyMismatch | Code::AlreadyAnswered => (409, "invalid_idempotent_request"),
@@ -80,36 +82,42 @@ pub(super) fn message(problem: &Problem) -> String {
         Code::WrongScope => format!("This API key is restricted: {}.", problem.detail),
         Code::Internal => "An unexpected error occurred.".into(),
         Code::SenderNotVerified => format!("{}. Please, add and verify your domain.", problem.detail),
-        Code::InvalidType if !problem.more.contains_key(MISSING) => {
-            let place = problem.field.as_deref().map(|field| format!("Invalid `{field}` field: ")).unwrap_or_default();
-            format!("{place}{}", problem.detail)
+        Code::InvalidType if is_absent(problem) => format!("Missing `{}` field.", own_path(field)),
+        Code::InvalidType if !problem.more.contains_key(MISSING) && !own_path(field).is_empty() => {
+            format!("Invalid `{}` field: {}", own_path(field), problem.detail)
         }
         Code::InvalidField if is_address(field) => format!(
             "Invalid `{}` field. The email address needs to follow the `email@example.com` or `Name <email@example.com>` format.",
             name_of(field)
         ),
-        _ => sentence(name_of(field), field, &problem.detail),
+        _ => sentence(field, &problem.detail),
     }
 }
 
 /// Words about a field as a sentence about it, where they begin with its path; others as they are.
-fn sentence(name: &str, path: &str, detail: &str) -> String {
-    match detail.strip_prefix(path).and_then(|rest| rest.strip_prefix(' ')) {
-        Some(rest) if !path.is_empty() => format!("The `{name}` field {rest}."),
+fn sentence(path: &str, detail: &str) -> String {
+    let ((item, words), path) = (own_words(detail), own_path(path));
+    match words.strip_prefix(path).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) if !path.is_empty() => {
+            format!("{item}The `{path}` field {}.", must(rest.trim_end_matches('.')))
+        }
         _ => detail.to_owned(),
     }
 }
 
+/// Whether a member of something is not there.
+fn is_absent(problem: &Problem) -> bool {
+    own_words(&problem.detail).1.starts_with("missing field")
+}
+
 /// The field of a path such as `[2].to[0]`.
 fn name_of(path: &str) -> &str {
-    let own = path.split_once("].").map_or(path, |(_, own)| own);
-    own.split('[').next().unwrap_or(own)
+    own_path(path).split('[').next().unwrap_or_default()
 }
 
 /// Whether a path names one address.
 fn is_address(path: &str) -> bool {
-    let own = path.split_once("].").map_or(path, |(_, own)| own);
-    own == "from" || (own.ends_with(']') && ADDRESSES.contains(&name_of(path)))
+    own_path(path) == "from" || (own_path(path).ends_with(']') && ADDRESSES.contains(&name_of(path)))
 }
 
 #[cfg(test)]
@@ -149,6 +157,11 @@ mod tests {
         assert!(told.starts_with("Invalid `to` field. The email address needs to follow"), "{told}");
         let many = message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to", "names no recipient")]));
         assert_eq!(many, "The `to` field names no recipient.");
+        let file =
+            Problem::from(vec![mailonce_core::problem::FieldError::new("attachments[0].content", "is no base64.")]);
+        assert_eq!(message(&file), "The `attachments[0].content` field is no base64.");
+        let time = Problem::field(Code::InvalidField, "[1].scheduled_at", "item 1: scheduled_at is a time");
+        assert_eq!(message(&time), "item 1: The `scheduled_at` field must be a time.");
         assert!(is_address("[2].from") && !is_address("attachments[0]") && !is_address("[0].subject"));
     }
 }

@@ -22,7 +22,10 @@ use super::{
 };
 use crate::{
     api::App,
-    dialects::pages::{FEW, Rows},
+    dialects::{
+        pages::{FEW, Rows},
+        renamed,
+    },
 };
 
 #[derive(Serialize)]
@@ -97,6 +100,11 @@ struct SecretBody {
     signing_secret: String,
 }
 
+/// The dialect calls the address of a webhook `endpoint`.
+fn of_endpoint(problem: Problem) -> Problem {
+    renamed(problem, ("url", "endpoint"))
+}
+
 /// `POST /webhooks`.
 pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
     guest.caller.need(Scope::Admin)?;
@@ -105,7 +113,7 @@ pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> 
     let url = Some(endpoint.ok_or_else(|| missing("endpoint"))?);
     let (tongue, events) = wanted(events.ok_or_else(|| missing("events"))?)?;
     let wish = EndpointWish { url, events: Some(events), tongue: Some(tongue), ..EndpointWish::default() };
-    let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await?;
+    let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await.map_err(of_endpoint)?;
     let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
     Ok(json(StatusCode::CREATED, &body))
 }
@@ -150,7 +158,7 @@ pub(super) async fn change(State(app): State<App>, guest: Guest, Named(name, ..)
     let (tongue, events) = events.map(wanted).transpose()?.unzip();
     if url.is_some() || events.is_some() {
         let wish = EndpointWish { url, events, tongue, ..EndpointWish::default() };
-        app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await?;
+        app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await.map_err(of_endpoint)?;
     }
     if let Some(state) = state.filter(|state| *state != endpoint.state) {
         app.engine.set_endpoint_state(&guest.caller, endpoint.id, state, None).await?;

@@ -5,6 +5,7 @@ use mailonce_core::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::json;
+use crate::dialects::{must, own_path, own_words};
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
@@ -57,8 +58,10 @@ fn message(problem: &Problem) -> String {
         Code::TooLate | Code::NotScheduled => "Email already processed".into(),
         Code::Internal => "something unexpected happened".into(),
         Code::InvalidType => {
-            let place = problem.field.as_deref().map(|field| format!("{}: ", camel(field))).unwrap_or_default();
-            format!("{place}{}", problem.detail)
+            let field = own_path(problem.field.as_deref().unwrap_or_default());
+            let (item, words) = own_words(&problem.detail);
+            let is_named = !field.is_empty() && !words.starts_with("missing field");
+            if is_named { format!("{item}{}: {words}", camel(field)) } else { problem.detail.clone() }
         }
         _ => named(problem),
     }
@@ -66,9 +69,10 @@ fn message(problem: &Problem) -> String {
 
 /// The words of a problem, with its field called as the dialect calls it.
 fn named(problem: &Problem) -> String {
-    let field = problem.field.as_deref().unwrap_or_default();
-    match problem.detail.strip_prefix(field) {
-        Some(rest) if !field.is_empty() => format!("{}{rest}", camel(field)),
+    let field = own_path(problem.field.as_deref().unwrap_or_default());
+    let (item, words) = own_words(&problem.detail);
+    match words.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) if !field.is_empty() => format!("{item}{} {}", camel(field), must(rest)),
         _ => problem.detail.clone(),
     }
 }

@@ -7,6 +7,7 @@ use mailonce_core::{
     key::Key,
     problem::{Code, Problem},
     team::Scope,
+    time::Time,
     ttl::Ttl,
 };
 use mailonce_engine::{Caller, Engine, send::SendRequest};
@@ -113,6 +114,9 @@ impl SendBody {
         }
         if self.text.as_deref().unwrap_or_default().is_empty() && self.html.as_deref().unwrap_or_default().is_empty() {
             return Err(bad("text", "Either text or html is required"));
+        }
+        if self.scheduled_at.as_deref().is_some_and(|at| Time::parse(at).is_none()) {
+            return Err(bad("scheduledAt", "scheduledAt is an ISO 8601 time with an offset"));
         }
         let files = self.attachments.as_deref().unwrap_or_default();
         if files.len() > FILES {

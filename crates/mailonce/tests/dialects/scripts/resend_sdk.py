@@ -122,7 +122,7 @@ def receives(mode):
     call("Inboxes.update", {"id": inbox, "from_name": "Other"})
     assert call("Inboxes.remove", inbox)["deleted"] is True
     inbox = "agent@mailonce.test"
-    thread = next(one["id"] for one in call("InboxThreads.list", inbox)["data"] if one["subject"] == "A question for python")
+    thread = next(one["id"] for one in call("InboxThreads.list", inbox, {"folders": ["inbox", "archive"]})["data"] if one["subject"] == "A question for python")
     assert call("InboxThreads.get", inbox, thread)["object"] == "inbox_thread"
     question = call("InboxThreadEmails.list", inbox, thread)["data"][-1]["id"]
     path = {"inbox_id": inbox, "thread_id": thread, "email_id": question}
