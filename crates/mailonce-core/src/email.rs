@@ -276,6 +276,8 @@ pub enum Refusal {
     StaleRev,
     /// Its outcome is not unknown.
     NotUnknown,
+    /// Another email answered its message since.
+    Replaced,
 }
 
 /// How long after one resend the next version may be made, in milliseconds (1 a day).

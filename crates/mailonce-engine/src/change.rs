@@ -174,6 +174,7 @@ pub(crate) fn refused(refusal: Refusal, email: &Email) -> Problem {
         Refusal::BudgetSpent => (Code::BudgetSpent, "it was already sent again today"),
         Refusal::StaleRev => (Code::StaleRev, "it changed since you looked"),
         Refusal::NotUnknown => (Code::NotUnknown, "nothing about it is unknown"),
+        Refusal::Replaced => (Code::AlreadyAnswered, "another email answered its message since"),
     };
     let state = email.state().word();
     Problem::new(code, format!("email {} is {state}: {why}", email.id)).with("state", state).with("rev", email.rev)

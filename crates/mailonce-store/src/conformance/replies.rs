@@ -6,7 +6,7 @@ use mailonce_core::{
         turn::{ANSWERS, Slot},
     },
     dispatch::Choice,
-    email::{Email, EmailState, Guard},
+    email::{Email, EmailState, Guard, Refusal},
     id::{EmailId, MessageId},
     message::MessageState,
     port::{
@@ -116,6 +116,25 @@ pub(super) async fn a_message_is_open_again_when_its_answer_surely_never_left(st
     assert_eq!(state().await, MessageState::Answered, "its next version may leave");
     let _gone = cancelled(&store, second.id, T0).await;
     assert_eq!(state().await, MessageState::Unanswered);
+}
+
+pub(super) async fn an_answer_that_another_replaced_is_not_sent_again(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    let first = went(answer(&store, reply(&message), T0).await);
+    let first = cancelled(&store, first.id, T0).await;
+    let second = went(answer(&store, reply(&message), T0).await);
+    let again = |of: &Email| {
+        let mut wish = next_version(of).wish(T0);
+        wish.head.answers = of.head.answers;
+        wish
+    };
+
+    let refused = store.resend(again(&first), None, T0).await.unwrap();
+
+    assert_eq!(refused, Once::Done(Resend::Refused(Refusal::Replaced, first)));
+    let second = cancelled(&store, second.id, T0).await;
+    let resent = store.resend(again(&second), None, T0).await.unwrap();
+    assert!(matches!(resent, Once::Done(Resend::First(_))), "{resent:?}");
 }
 
 pub(super) async fn a_message_stays_answered_while_one_of_its_answers_stands(store: Ledger) {

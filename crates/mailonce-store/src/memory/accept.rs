@@ -1,7 +1,7 @@
 //! Accepting: who is the first of a key.
 
 use mailonce_core::{
-    email::{Email, Guard},
+    email::{Email, Guard, Refusal},
     id::{EmailId, TeamId},
     key::KeyHash,
     mutant,
@@ -126,6 +126,9 @@ impl World {
         }
         if let Err(refusal) = previous.may_resend(now) {
             return Once::Done(Resend::Refused(refusal, previous.clone()));
+        }
+        if !self.still_answers(previous) {
+            return Once::Done(Resend::Refused(Refusal::Replaced, previous.clone()));
         }
         let answer = match self.accept(wish, now) {
             Accept::First(email) => Resend::First(email),

@@ -94,6 +94,16 @@ impl World {
         Answered::First(email, ground.thread.clone())
     }
 
+    /// Whether an email is still a version of what answered its message. True when it answers none.
+    pub(super) fn still_answers(&self, email: &Email) -> bool {
+        let Some(message) = email.head.answers.and_then(|id| self.message(email.team, id)) else { return true };
+        let is_version = |first: EmailId| {
+            let next = |id: &EmailId| self.emails.get(id).and_then(|email| email.resent_as);
+            std::iter::successors(Some(first), next).any(|id| id == email.id)
+        };
+        mutant!("replaced-answer-resent") || message.marks.turn.answers.iter().any(|(_, first)| is_version(*first))
+    }
+
     /// Whose turn the message is that an email answers, now that the email is another.
     pub(super) fn turn_over(&mut self, before: &Email, after: &Email, now: Time) {
         let Some(mut message) = answer::turns(before, after).and_then(|id| self.message(after.team, id)) else {

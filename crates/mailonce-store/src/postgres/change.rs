@@ -16,7 +16,7 @@ use super::{
     Ledger,
     accept::bound_in,
     careful::{load, load_more, lock_emails, lock_scopes, read_many},
-    conversation::{likeness, turn_over},
+    conversation::{likeness, still_answers, turn_over},
     ground::{Ground, Scoped, scopes_of, scopes_of_wish},
     row::{Scope, read_emails},
     trouble::{Tried, Trouble},
@@ -101,7 +101,11 @@ impl Ledger {
         load_more(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
         likeness::hold(&tx, &mut ground, std::iter::once(wish)).await?;
         let before = ground.of_team(wish.team, previous);
-        let answer = ground.resend(wish.clone(), operation, now);
+        let replaced = match &before {
+            Some(email) => !still_answers(&tx, &mut ground, email).await?,
+            None => false,
+        };
+        let answer = ground.resend(wish.clone(), operation, replaced, now);
         if let (Some(before), Once::Done(Resend::First(email))) = (&before, &answer) {
             turn_over(&tx, &mut ground, (before, email), now).await?;
         }

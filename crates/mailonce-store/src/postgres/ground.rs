@@ -4,7 +4,7 @@
 //! core's; the order in which they are asked is the model's.
 
 use mailonce_core::{
-    email::{Email, Guard},
+    email::{Email, Guard, Refusal},
     event::NewEvent,
     handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
@@ -165,26 +165,36 @@ impl Ground {
     }
 
     /// Makes the next version of an email, once.
-    pub(super) fn resend(&mut self, wish: Wish, operation: Option<&Operation>, now: Time) -> Once<Resend> {
+    /// `replaced` says that another email answered its message since.
+    pub(super) fn resend(
+        &mut self,
+        wish: Wish,
+        operation: Option<&Operation>,
+        replaced: bool,
+        now: Time,
+    ) -> Once<Resend> {
         let Some(mut previous) = wish.head.resend_of.and_then(|id| self.of_team(wish.team, id)) else {
             return Once::Done(Resend::Missing);
         };
         if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
             return answer;
         }
-        let answer = self.next_version(&mut previous, wish, now);
+        let answer = self.next_version(&mut previous, wish, replaced, now);
         if let (Some(operation), Once::Done(Resend::First(_) | Resend::Repeated(_))) = (operation, &answer) {
             self.bind_operation(operation);
         }
         answer
     }
 
-    fn next_version(&mut self, previous: &mut Email, wish: Wish, now: Time) -> Once<Resend> {
+    fn next_version(&mut self, previous: &mut Email, wish: Wish, replaced: bool, now: Time) -> Once<Resend> {
         if let Some(email) = previous.resent_as.and_then(|id| self.of_team(wish.team, id)) {
             return Once::Done(Resend::Repeated(email));
         }
         if let Err(refusal) = previous.may_resend(now) {
             return Once::Done(Resend::Refused(refusal, previous.clone()));
+        }
+        if replaced {
+            return Once::Done(Resend::Refused(Refusal::Replaced, previous.clone()));
         }
         let answer = match self.accept(wish, now) {
             Accept::First(email) => Resend::First(email),

@@ -5,7 +5,7 @@
 
 use mailonce_core::{
     conversation::likeness::Likeness,
-    email::{Email, EmailState, Guard},
+    email::{Email, EmailState, Guard, Refusal},
     id::{self, TeamId},
     key::KeyHash,
     port::store::{Accept, Bound, Once, Operation, Resend, Result, StoreError, Wish},
@@ -373,6 +373,9 @@ fn next_version(
     }
     if let Err(refusal) = previous.may_resend(now) {
         return Ok(Once::Done(Resend::Refused(refusal, previous.clone())));
+    }
+    if !super::answer::still_answers(ledger, team, previous)? {
+        return Ok(Once::Done(Resend::Refused(Refusal::Replaced, previous.clone())));
     }
     let mut prepared = Prepared::new(wish, now)?;
     let said = accept(ledger, &mut prepared, now)?;

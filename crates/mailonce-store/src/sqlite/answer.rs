@@ -77,6 +77,22 @@ fn standing_version(ledger: &Ledger<'_>, (id, team): (TeamId, i64), first: Email
     Ok(Some(found))
 }
 
+/// Whether an email is still a version of what answered its message. True when it answers none.
+pub(super) fn still_answers(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<bool> {
+    let Some(id) = email.head.answers else { return Ok(true) };
+    let Some(message) = message::one(ledger.conn, email.team, team, id)? else { return Ok(true) };
+    for (_, first) in &message.marks.turn.answers {
+        let mut version = Some(*first);
+        while let Some(id) = version {
+            if id == email.id {
+                return Ok(true);
+            }
+            version = rows::email_by_id(ledger.conn, email.team, team, id)?.and_then(|email| email.resent_as);
+        }
+    }
+    Ok(false)
+}
+
 /// Whose turn the message is that an email answers, now that the email is another. The email is written already.
 pub(super) fn turn_over(ledger: &mut Ledger<'_>, team: i64, before: &Email, after: &Email, now: Time) -> Result<()> {
     let Some(id) = answer::turns(before, after) else { return Ok(()) };

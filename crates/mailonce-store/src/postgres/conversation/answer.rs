@@ -87,6 +87,28 @@ async fn standing_version(
     }
 }
 
+/// Whether an email is still a version of what answered its message. True when it answers none. Holds the message's
+/// thread, so that nothing else answers it meanwhile.
+pub(in crate::postgres) async fn still_answers(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    email: &Email,
+) -> Tried<bool> {
+    let Some(id) = email.head.answers else { return Ok(true) };
+    let Some((message, _)) = hold(tx, email.team, id).await? else { return Ok(true) };
+    for (_, first) in &message.marks.turn.answers {
+        let mut version = Some(*first);
+        while let Some(id) = version {
+            if id == email.id {
+                return Ok(true);
+            }
+            load_more(tx, ground, std::iter::once((email.team, id))).await?;
+            version = ground.of_team(email.team, id).and_then(|email| email.resent_as);
+        }
+    }
+    Ok(false)
+}
+
 /// Whose turn the message is that an email answers, now that the email is another. The ground holds the email as it is
 /// to be.
 pub(in crate::postgres) async fn turn_over(

@@ -18,7 +18,7 @@ pub(super) mod talk;
 mod thread;
 mod turn;
 
-pub(super) use answer::turn_over;
+pub(super) use answer::{still_answers, turn_over};
 
 use async_trait::async_trait;
 use mailonce_core::{
