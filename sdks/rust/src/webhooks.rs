@@ -107,7 +107,7 @@ impl Verifier {
 }
 
 fn forged(detail: &str) -> Error {
-    Error { status: 401, ..Error::here("bad_signature", detail, "Answer 401 and do not act on it.") }
+    Error::here("bad_signature", detail, "Answer 401 and do not act on it.").with_status(401)
 }
 
 /// What the headers of a request say, ours before those of the older name.
