@@ -1,7 +1,7 @@
 //! What a caller learns when a call did not do what it asked.
 
 use serde_json::{Map, Value};
-use std::fmt;
+use std::{fmt, ops::Deref};
 
 /// Whether the same call may be made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,12 @@ pub enum Retry {
 /// server have a page each under `/docs/errors`; the SDK adds `no_answer` (the call may or may not have arrived) and
 /// `no_problem` (whoever answered does not speak for the server).
 #[derive(Debug)]
+pub struct Error(Box<Fault>);
+
+/// What an [`Error`] says.
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct Error {
+pub struct Fault {
     /// The word to branch on.
     pub code: String,
     /// What happened this time.
@@ -41,7 +45,7 @@ pub struct Error {
 impl Error {
     /// A failure on this side of the wire.
     pub(crate) fn here(code: &str, detail: impl Into<String>, next: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Fault {
             code: code.to_owned(),
             detail: detail.into(),
             status: 0,
@@ -50,14 +54,25 @@ impl Error {
             field: None,
             details: Map::new(),
             cause: None,
-        }
+        }))
+    }
+
+    /// With the field at fault.
+    pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
+        self.0.field = Some(field.into());
+        self
+    }
+
+    /// With the status that it would be answered with.
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.0.status = status;
+        self
     }
 
     /// A field that cannot be what it is.
     pub(crate) fn invalid(field: impl Into<String>, detail: &str) -> Self {
         let field = field.into();
-        let said = Self::here("invalid_field", format!("{field} {detail}"), format!("Mend {field}."));
-        Self { field: Some(field), ..said }
+        Self::here("invalid_field", format!("{field} {detail}"), format!("Mend {field}.")).at(field)
     }
 
     /// Nobody can tell whether the call arrived.
@@ -66,7 +81,9 @@ impl Error {
         cause: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
         let next = "Make the same call again with the same key; whatever was accepted before will be found.";
-        Self { retry: Retry::Same, cause, ..Self::here("no_answer", detail, next) }
+        let mut error = Self::here("no_answer", detail, next);
+        (error.0.retry, error.0.cause) = (Retry::Same, cause);
+        error
     }
 
     /// The error of an answer that is no success. Whoever stands in between may not speak RFC 9457.
@@ -86,7 +103,7 @@ impl Error {
             _ if again => Retry::Same,
             _ => Retry::Never,
         };
-        Self {
+        Self(Box::new(Fault {
             code: said("code").unwrap_or_else(|| "no_problem".to_owned()),
             detail: said("detail").unwrap_or_else(|| format!("the server answered {status}")),
             status,
@@ -95,12 +112,20 @@ impl Error {
             field: said("field"),
             details,
             cause: None,
-        }
+        }))
     }
 
     /// Whether another try by itself may help: the server says so, or asks only for a slower pace.
     pub(crate) fn is_passing(&self) -> bool {
         self.retry == Retry::Same || self.status == 429
+    }
+}
+
+impl Deref for Error {
+    type Target = Fault;
+
+    fn deref(&self) -> &Fault {
+        &self.0
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
         "a key is 1 to 256 printable ASCII characters",
         "Take the key from your own task: the order, the run, the message you answer.",
     );
-    Err(Error { field: Some("Idempotency-Key".to_owned()), ..said })
+    Err(said.at("Idempotency-Key"))
 }
 
 /// The form in which addresses are compared: no name, ASCII letters lower-cased, domain as A-label.

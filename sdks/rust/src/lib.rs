@@ -28,7 +28,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 pub use call::Call;
 pub use emails::{EmailQuery, Emails};
-pub use error::{Error, Retry};
+pub use error::{Error, Fault, Retry};
 pub use events::{EventQuery, Events, Followed};
 pub use inboxes::{Inboxes, MessageQuery, WaitFor, Work, WorkError};
 pub use key::{bare_address, derive_key};

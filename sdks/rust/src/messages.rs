@@ -29,9 +29,9 @@ pub struct Download {
     pub content: Bytes,
 }
 
-fn download(answer: &Answer) -> Option<Download> {
+fn download(answer: &Answer) -> Download {
     let kind = answer.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    Some(Download { content_type: kind.unwrap_or("application/octet-stream").to_owned(), content: answer.body.clone() })
+    Download { content_type: kind.unwrap_or("application/octet-stream").to_owned(), content: answer.body.clone() }
 }
 
 impl Messages {
@@ -57,13 +57,13 @@ impl Messages {
     /// The bytes as they travelled. They are hostile.
     pub fn raw(&self, id: &str) -> Call<Download> {
         let parts = at(id).map(|id| Parts::get(format!("/v1/messages/{id}/raw")));
-        Call::reading(&self.caller, parts.map(any_kind), download)
+        Call::reading(&self.caller, parts.map(any_kind), |answer| Some(download(answer)))
     }
 
     /// The bytes of an attachment, by its `n`. They are hostile.
     pub fn attachment(&self, id: &str, n: u64) -> Call<Download> {
         let parts = at(id).map(|id| Parts::get(format!("/v1/messages/{id}/attachments/{n}")));
-        Call::reading(&self.caller, parts.map(any_kind), download)
+        Call::reading(&self.caller, parts.map(any_kind), |answer| Some(download(answer)))
     }
 
     /// What was found in it.

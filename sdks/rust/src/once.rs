@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    wire::{Addresses, Intent, Mail, Reply, Tag, TagPair, Ttl},
+    wire::{Addresses, Intent, Mail, Reply, Scalar, Tag, TagPair, Ttl},
 };
 use serde_json::Value;
 
@@ -253,5 +253,29 @@ impl From<(&str, &str)> for Tag {
 impl From<&str> for Ttl {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+impl From<&str> for Scalar {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<f64> for Scalar {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<i32> for Scalar {
+    fn from(number: i32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<bool> for Scalar {
+    fn from(truth: bool) -> Self {
+        Self::Truth(truth)
     }
 }

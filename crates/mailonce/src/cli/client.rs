@@ -105,7 +105,7 @@ impl Client {
     pub(super) fn told(&self, error: mailonce_sdk::Error) -> anyhow::Error {
         match error.status {
             // Only who speaks RFC 9457 is the server.
-            1.. if error.details.contains_key("code") => Told(Value::Object(error.details)).into(),
+            1.. if error.details.contains_key("code") => Told(Value::Object(error.details.clone())).into(),
             status @ 1.. => anyhow::anyhow!("{} answered {status} without saying why", self.place.url()),
             0 if error.code == "invalid_key" => Usage(error.to_string()).into(),
             0 => anyhow::Error::new(error).context(format!("no answer from {}", self.place.url())),

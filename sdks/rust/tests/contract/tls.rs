@@ -48,5 +48,5 @@ async fn a_server_whose_authority_is_known_is_believed_and_any_other_is_not() {
     let unknown = Client::builder().base_url(&url).api_key("key").max_retries(0).build().unwrap();
     let error = unknown.emails.list(&EmailQuery::default()).await.unwrap_err();
     assert_eq!(error.code, "no_answer");
-    assert!(error.cause.unwrap().to_string().contains("UnknownIssuer"));
+    assert!(error.cause.as_ref().unwrap().to_string().contains("UnknownIssuer"));
 }

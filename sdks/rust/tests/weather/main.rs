@@ -163,7 +163,8 @@ async fn a_loop_of_work_answers_each_message_once_and_the_stream_tells_of_each_o
         arrive(&desk, person, &["--text", "Help"]);
     }
     let (done, mut left) = (tokio::sync::Notify::new(), people.len());
-    let worked = mo.inboxes.work(&desk, &Work::default(), done.notified(), async |message, lease| {
+    let how = Work::default();
+    let worked = mo.inboxes.work(&desk, &how, done.notified(), async |message, lease| {
         mo.messages.reply(&message.id, &Reply::text("Coming.").lease(&lease.token)).await?;
         left -= 1;
         if left == 0 {
