@@ -246,9 +246,15 @@ fn connection(
 /// The file that keeps hand-off at rest over restarts.
 const HOLD_FILE: &str = "hold";
 
+/// Makes a folder that its owner alone can look into. One that is there stays as it is.
+pub fn own_folder(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 /// Keeps the hand-off of a data directory at rest over restarts, until somebody lets it go on.
 pub fn hold(data: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(data)?;
+    own_folder(data)?;
     let file = File::create(data.join(HOLD_FILE))?;
     file.sync_all()?;
     File::open(data)?.sync_all()

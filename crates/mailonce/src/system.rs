@@ -74,6 +74,12 @@ fn from_system(bytes: &mut [u8]) {
     }
 }
 
+/// A short name that nobody else has, of twelve hexadecimal digits.
+pub(crate) fn fresh_name() -> String {
+    let number = fresh_secret().iter().take(6).fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
+    format!("{number:012x}")
+}
+
 /// Thirty-two unpredictable bytes, for the secret of a new installation.
 pub(crate) fn fresh_secret() -> [u8; 32] {
     let mut secret = [0; 32];

@@ -18,7 +18,7 @@ use std::{
 use tokio::task::JoinSet;
 
 use super::{Reach, Usage, client::Client, exit, out::Out};
-use crate::{outside::authorities, system::fresh_secret};
+use crate::{outside::authorities, system::fresh_name};
 
 /// For the connection, and again for TLS.
 const CONNECT_TIME: Duration = Duration::from_secs(15);
@@ -63,7 +63,7 @@ pub(super) async fn bench(out: &Out, args: BenchArgs) -> anyhow::Result<ExitCode
         base,
         bearer: format!("Bearer {}", client.api_key),
         trust: dial::trust(&authorities(args.reach.ca_file.as_deref())?).context("setting up TLS")?,
-        name: fresh_secret().iter().take(6).map(|byte| format!("{byte:02x}")).collect(),
+        name: fresh_name(),
         replay: args.replay,
         count: args.count,
         next: AtomicU64::new(0),

@@ -29,7 +29,7 @@ use super::{
     prove::sink::{PREFIX, Sink},
     trouble::Trouble,
 };
-use crate::system::fresh_secret;
+use crate::{serve, system::fresh_name};
 
 /// How long anything of it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -79,7 +79,7 @@ pub(super) async fn demo(out: &Out, verb: DemoVerb) -> anyhow::Result<ExitCode> 
 
 async fn storm(data: &Path, callers: u32) -> anyhow::Result<Storm> {
     let sink = Sink::listen(([127, 0, 0, 1], 0).into()).await?;
-    say(&format!("a mailonce of its own starts in {}", data.display()));
+    say(&format!("a mailonce of its own starts in {}", data.strip_prefix(".").unwrap_or(data).display()));
     let mut house = House::new(data, sink.address().port())?;
     // Nothing leaves before the kill: whoever crashes between accept and hand-off finds the mail in the ledger.
     house.start("paused").await?;
@@ -113,8 +113,7 @@ async fn storm(data: &Path, callers: u32) -> anyhow::Result<Storm> {
 
 /// Something that only mails of this run hold.
 fn marker() -> String {
-    let hex: String = fresh_secret().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    format!("{PREFIX}{hex}-demo")
+    format!("{PREFIX}{}-demo", fresh_name())
 }
 
 /// Waits until an email needs nothing more.
@@ -200,7 +199,7 @@ struct House {
 impl House {
     /// A folder with a configuration that hands mail to a port of this machine.
     fn new(data: &Path, relay: u16) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+        serve::own_folder(data).with_context(|| format!("making {}", data.display()))?;
         let config = data.join("storm.toml");
         let relay = format!(
             "[[transports]]\nname = \"counter\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {relay}\ntls = \"none\"\n"
@@ -274,7 +273,7 @@ impl Storm {
 
     fn show(&self, out: &Out, data: &Path) {
         let id = self.ids.first().cloned().unwrap_or_default();
-        let place = data.display().to_string();
+        let place = data.strip_prefix(".").unwrap_or(data).display().to_string();
         if out.is_json() {
             return out.value(&json!({
                 "held": self.held(),
@@ -298,6 +297,6 @@ impl Storm {
         out.line("");
         out.line("Its ledger stays. To look around in it:");
         out.line(&format!("  mailonce dev --data {place} --http 127.0.0.1:0 --smtp off"));
-        out.line(&format!("  mailonce emails show {id} --data {place}"));
+        out.line(&format!("  mailonce emails show --data {place} {id}"));
     }
 }

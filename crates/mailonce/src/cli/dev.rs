@@ -123,7 +123,7 @@ fn leave_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::Path
 /// Writes a file that its owner alone can read.
 fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    serve::own_folder(folder).with_context(|| format!("making {}", folder.display()))?;
     let opened = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     opened.and_then(|mut file| file.write_all(bytes)).with_context(|| format!("writing {}", path.display()))
 }
@@ -156,8 +156,8 @@ id and "outcome":"replayed". One email, however often you ask.
   curl -si {url}/v1/emails \
     -H 'Authorization: Bearer {key}' \
     -H 'Content-Type: application/json' \
-    -d '{{"from":"agent@mailonce.test","to":"ada@example.com","subject":"Order 4821",
-         "text":"Thank you for your order.",
+    -d '{{"from":"agent@mailonce.test","to":"ada@example.com",
+         "subject":"Order 4821","text":"Thank you for your order.",
          "intent":{{"type":"order.confirmation","entity":"order_4821"}}}}'
 
 Next, in another terminal here: mailonce demo storm · mcp install ·

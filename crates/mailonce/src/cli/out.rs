@@ -109,7 +109,7 @@ pub(crate) fn text(value: &Value) -> String {
 /// A member in words; times to the second.
 pub(crate) fn field(value: &Value, name: &str) -> String {
     let found = text(&value[name]);
-    if name == "at" || name.ends_with("_at") { when(&found) } else { found }
+    if matches!(name, "at" | "now") || name.ends_with("_at") { when(&found) } else { found }
 }
 
 /// `2026-11-15T18:01:30.123Z` as people read it. Anything else stays.

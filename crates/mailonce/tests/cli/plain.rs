@@ -29,6 +29,8 @@ impl Plain {
         let text = replaced(&text, |rest| digits_before(rest, " ms"), |_| "N".into());
         let text = replaced(&text, |rest| digits_before(rest, " GiB free"), |_| "N".into());
         let text = replaced(&text, message_id, |_| "<MESSAGE-ID@".into());
+        let text = replaced(&text, nonce, |_| "mail NONCE".into());
+        let text = replaced(&text, random_address, |_| "RANDOM@".into());
         if numbers { replaced(&text, digits, |_| "N".into()) } else { text }
     }
 }
@@ -96,6 +98,18 @@ fn message_id(rest: &str) -> Option<usize> {
     let after = rest.strip_prefix('<')?;
     let length = after.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b)).count();
     (length >= 16 && after[length..].starts_with('@')).then_some(length + 2)
+}
+
+/// The number of a fence.
+fn nonce(rest: &str) -> Option<usize> {
+    let length = rest.strip_prefix("mail ")?.bytes().take_while(u8::is_ascii_hexdigit).count();
+    (length == 24).then_some("mail ".len() + length)
+}
+
+/// What stands before the @ of an address that nobody chose.
+fn random_address(rest: &str) -> Option<usize> {
+    let length = rest.bytes().take_while(|b| b.is_ascii_lowercase() || b.is_ascii_digit()).count();
+    (length == 12 && rest[length..].starts_with("@mailonce.test")).then_some(length + 1)
 }
 
 #[test]
