@@ -178,7 +178,7 @@ class BatchError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class CallMark:
     """What a caller calls its own call: for correlation, it decides nothing."""
 
     id: str | None = None
@@ -261,7 +261,7 @@ class Email:
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
-    call: Call | None = None
+    call: CallMark | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -306,7 +306,7 @@ class EmailDetail:
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
-    call: Call | None = None
+    call: CallMark | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -1128,7 +1128,7 @@ class Suppressed:
     channel: str
     reason: str
     """`key_replay payload_differs mismatch already_answered`"""
-    call: Call | None = None
+    call: CallMark | None = None
     caller: str | None = None
     """The id of the API key it came with."""
 
