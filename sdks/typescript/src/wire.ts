@@ -131,7 +131,7 @@ export interface BatchError {
 }
 
 /** What a caller calls its own call: for correlation, it decides nothing. */
-export interface Call {
+export interface CallMark {
   /** From `Mailonce-Call-Id`, or the `_meta` of a model's call. */
   id?: string | null;
   /** From `traceparent` (W3C Trace Context). */
@@ -186,7 +186,7 @@ export interface Email {
   /** The message it answers or passes on. */
   answers?: string | null;
   bcc?: string[];
-  call?: Call | null;
+  call?: CallMark | null;
   cc?: string[];
   /** How many envelopes are in which state. */
   counts: Record<string, number>;
@@ -217,7 +217,7 @@ export interface EmailDetail {
   /** The message it answers or passes on. */
   answers?: string | null;
   bcc?: string[];
-  call?: Call | null;
+  call?: CallMark | null;
   cc?: string[];
   /** How many envelopes are in which state. */
   counts: Record<string, number>;
@@ -966,7 +966,7 @@ export interface Shown {
 /** A call that was answered with an earlier email. */
 export interface Suppressed {
   at: string;
-  call?: Call | null;
+  call?: CallMark | null;
   /** The id of the API key it came with. */
   caller?: string | null;
   channel: string;

@@ -512,7 +512,7 @@ pub(crate) struct EmailBody {
     suppressed: u64,
     /// What its caller calls the call that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<CallBody>,
+    call: Option<CallMarkBody>,
 }
 
 impl EmailBody {
@@ -545,7 +545,7 @@ impl EmailBody {
             thread_id: email.head.thread.map(|id| id.to_string()),
             counts,
             suppressed: email.suppressed,
-            call: email.head.call.as_ref().map(CallBody::from),
+            call: email.head.call.as_ref().map(CallMarkBody::from),
         }
     }
 }
@@ -560,7 +560,7 @@ pub(crate) struct EmailPage {
 
 /// What a caller calls its own call: for correlation, it decides nothing.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct CallBody {
+pub(crate) struct CallMarkBody {
     /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -569,7 +569,7 @@ pub(crate) struct CallBody {
     traceparent: Option<String>,
 }
 
-impl From<&CallMark> for CallBody {
+impl From<&CallMark> for CallMarkBody {
     fn from(call: &CallMark) -> Self {
         Self { id: call.id.clone(), traceparent: call.traceparent.clone() }
     }
@@ -586,7 +586,7 @@ pub(crate) struct SuppressedBody {
     reason: &'static str,
     /// What its caller calls it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<CallBody>,
+    call: Option<CallMarkBody>,
 }
 
 impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedBody {
@@ -596,7 +596,7 @@ impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedBody {
             caller: call.caller.map(|id| id.to_string()),
             channel: call.channel.word(),
             reason: call.reason.word(),
-            call: call.call.as_ref().map(CallBody::from),
+            call: call.call.as_ref().map(CallMarkBody::from),
         }
     }
 }

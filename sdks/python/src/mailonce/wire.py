@@ -183,7 +183,7 @@ class BatchError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class CallMark:
     """What a caller calls its own call: for correlation, it decides nothing."""
 
     id: str | None = None
@@ -266,7 +266,7 @@ class Email:
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
-    call: Call | None = None
+    call: CallMark | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -311,7 +311,7 @@ class EmailDetail:
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
-    call: Call | None = None
+    call: CallMark | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -1135,7 +1135,7 @@ class Suppressed:
     channel: str
     reason: str
     """`key_replay payload_differs mismatch already_answered`"""
-    call: Call | None = None
+    call: CallMark | None = None
     caller: str | None = None
     """The id of the API key it came with."""
 
