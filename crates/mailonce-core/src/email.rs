@@ -422,6 +422,14 @@ impl Email {
         if self.head.resend_of.is_some() && recent { Err(Refusal::BudgetSpent) } else { Ok(()) }
     }
 
+    /// Takes it back while it is held, for a next version with other words. `None` when it is not held.
+    pub fn make_way(&mut self, now: Time) -> Option<NewEvent> {
+        if self.state() != EmailState::Held {
+            return None;
+        }
+        self.cancel(now).ok().flatten()
+    }
+
     /// Names the version that follows it.
     pub fn mark_resent(&mut self, as_email: EmailId, now: Time) -> NewEvent {
         self.resent_as = Some(as_email);

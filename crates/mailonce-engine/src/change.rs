@@ -1,12 +1,13 @@
 //! Changing what was accepted: taking back, moving, sending again on purpose.
 
 use mailonce_core::{
-    email::{Channel, Email, EmailHead, Refusal},
+    email::{Channel, Email, EmailHead, EmailState, Guard, Refusal},
     id::{ApiKeyId, EmailId},
     key::{Key, KeyName},
     port::store::{Bound, Care, Change, Envelope, Once, Resend, Wish},
     problem::{Code, Problem},
     schedule::Schedule,
+    team::Scope,
     time::Time,
 };
 
@@ -64,13 +65,16 @@ impl Engine {
         if envelopes.is_empty() && detail.email.resent_as.is_none() {
             return Err(Problem::new(Code::NotFound, "the body of this email cannot be read; send it anew"));
         }
+        let hold = self.check_resend(caller, &detail.email, &body).await?;
         let by = (Some(caller.key.id), caller.channel);
         let mut wish = self.next_version(by, &detail.email, body.into(), envelopes, now);
+        wish.care.hold = hold;
         wish.head.reason = reason;
         wish.head.call = caller.call.clone();
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {
                 self.ways.wake();
+                self.ask_about(&email).await;
                 Ok(self.resent(caller, &email, true))
             }
             Once::Done(Resend::Repeated(email)) => Ok(self.resent(caller, &email, false)),
@@ -82,6 +86,24 @@ impl Engine {
             }
             Once::Mismatch(bound) => Err(taken(&bound)),
         }
+    }
+
+    /// What stands against a next version: rules as for any mail, and for an agent's key what a person decided. `Some`
+    /// when it is to be held.
+    async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<Option<Guard>, Problem> {
+        let Some(content) = pack::unpack(body).filter(|_| email.resent_as.is_none()) else { return Ok(None) };
+        let approval = self.check_team_rules(caller.team.id, &content).await?;
+        if caller.need(Scope::Admin).is_ok() {
+            return Ok(approval);
+        }
+        let unsent = matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+        if email.head.answers.is_some() && !unsent && email.state().is_terminal() {
+            let detail = format!("the message was answered by email {}, which left", email.id);
+            return Err(Problem::new(Code::AlreadyAnswered, detail).with("email", email.id.to_string()));
+        }
+        // What was held and then taken back never passed its guard. Whoever may not release it may not send it either.
+        let rejected = email.guard.filter(|_| email.state() == EmailState::Cancelled);
+        Ok(approval.or(rejected))
     }
 
     /// The answer when the next version exists already, or cannot be made because the body is gone.

@@ -142,14 +142,14 @@ impl Engine {
             Mode::Off => Ok(Care { hold, ..Care::default() }),
             Mode::Flag => {
                 let flag = self.sounds_alike(team, content, now).then_some(Guard::LooksDuplicate);
-                Ok(Care { hold, flag, likeness: None })
+                Ok(Care { hold, flag, ..Care::default() })
             }
             Mode::Hold => {
                 let likeness = likeness_of(team, content);
                 let alike = Box::pin(self.look_alike(team, &likeness, content, (None, now))).await;
                 let alike = alike.map_err(unavailable)?;
                 let hold = hold.or(alike.map(|_| Guard::LooksDuplicate));
-                Ok(Care { hold, flag: None, likeness: Some(likeness) })
+                Ok(Care { hold, likeness: Some(likeness), ..Care::default() })
             }
         }
     }

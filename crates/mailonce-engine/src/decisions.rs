@@ -54,10 +54,7 @@ impl Engine {
                 self.release(team, email).await?;
             }
             Decision::Reject => self.take_back(team, email).await?,
-            Decision::Edit => {
-                self.take_back(team, email).await?;
-                self.send_edited(team, email, decided).await?;
-            }
+            Decision::Edit => self.send_edited(team, email, decided).await?,
             Decision::Sent => self.settle_doubt(team, email, Choice::Sent, decided).await?,
             Decision::Resend => self.settle_doubt(team, email, Choice::Resend, decided).await?,
             Decision::Abandon => self.settle_doubt(team, email, Choice::Abandon, decided).await?,
@@ -74,22 +71,24 @@ impl Engine {
         Ok(())
     }
 
-    /// The next version of an email that was taken back, with other words. The same again when it was made before.
+    /// The next version of a held email, with other words; the held one is taken back in the same commit, so that nobody
+    /// else answers between. The same again when it was made before.
     async fn send_edited(&self, team: TeamId, id: EmailId, decided: &Decided) -> Result<(), StoreError> {
         let Some(detail) = self.store.email_detail(team, id).await? else { return Ok(()) };
         let (email, edit) = (detail.email, decided.edit.clone().unwrap_or_default());
-        if email.resent_as.is_some() || email.state() != EmailState::Cancelled {
+        if email.resent_as.is_some() || !matches!(email.state(), EmailState::Held | EmailState::Cancelled) {
             return Ok(());
         }
         let Some(mut content) = detail.body.as_deref().and_then(pack::unpack) else {
-            tracing::error!(email = %id, "the body of a held email cannot be read; it stays taken back");
-            return Ok(());
+            tracing::error!(email = %id, "the body of a held email cannot be read; it is taken back");
+            return self.take_back(team, id).await;
         };
         apply(&mut content, edit);
         let body = pack::pack(&content);
         let envelopes = self.envelopes_again(&email, &body);
         let now = self.now();
         let mut wish = self.next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);
+        wish.care.takes_back = true;
         wish.digest = Digest::of(&content);
         wish.head.subject = content.subject;
         wish.head.reason = Some("a person gave it other words".into());

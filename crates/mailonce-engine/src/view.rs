@@ -76,6 +76,9 @@ impl Sent {
                 "Handed over, but nobody can tell whether it arrived; do not send again, resolve it."
             }
             (true, EmailState::Scheduled) => "Accepted and scheduled; it will be sent once, so do not send it again.",
+            (false, EmailState::Cancelled) if self.guard.is_some() => {
+                "Already accepted, held and then taken back; do not send it again unless a person says so."
+            }
             (true, _) => "Accepted; it will be sent once, so do not send it again.",
             (false, state) => next_of_replay(state),
         }

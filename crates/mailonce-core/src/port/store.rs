@@ -107,6 +107,8 @@ pub struct Care {
     /// Compared inside the transaction with the latest between the same people, and remembered for those to come.
     /// When one of them says the same, it is held.
     pub likeness: Option<Likeness>,
+    /// For a next version: the version before may be held still, and is taken back in the same commit.
+    pub takes_back: bool,
 }
 
 impl Wish {

@@ -205,7 +205,7 @@ impl Draft {
 
     fn care(&self, content: &Content) -> Care {
         let likeness = || Likeness::of(self.team, &content.from.address, &self.to, &content.subject, &self.text);
-        Care { hold: self.hold, flag: self.flag, likeness: self.compared.then(likeness) }
+        Care { hold: self.hold, flag: self.flag, likeness: self.compared.then(likeness), takes_back: false }
     }
 
     fn content(&self) -> Content {

@@ -425,6 +425,7 @@ macro_rules! engine {
                 a_slot_is_free_again_when_its_answer_surely_never_left
                 a_message_is_open_again_when_its_answer_surely_never_left
                 a_message_stays_answered_while_one_of_its_answers_stands
+                other_words_for_a_held_answer_leave_nobody_between
                 an_answer_that_another_replaced_is_not_sent_again
                 a_slot_stays_taken_while_its_answer_may_have_left
                 a_held_answer_keeps_its_slot

@@ -137,6 +137,25 @@ pub(super) async fn an_answer_that_another_replaced_is_not_sent_again(store: Led
     assert!(matches!(resent, Once::Done(Resend::First(_))), "{resent:?}");
 }
 
+pub(super) async fn other_words_for_a_held_answer_leave_nobody_between(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    let held = went(answer(&store, answers(&message, &keyless().held(Guard::Cap), T0), T0).await);
+    let mut wish = next_version(&held).wish(T0);
+    wish.head.answers = held.head.answers;
+    let too_soon = store.resend(wish.clone(), None, T0).await.unwrap();
+    assert_eq!(too_soon, Once::Done(Resend::Refused(Refusal::NotTerminal, held.clone())));
+
+    wish.care.takes_back = true;
+    let edited = store.resend(wish, None, T0).await.unwrap();
+
+    let Once::Done(Resend::First(edited)) = edited else { panic!("{edited:?}") };
+    assert_eq!(the(&store, held.id).await.state(), EmailState::Cancelled);
+    assert_eq!(the_message(&store, message.id).await.state, MessageState::Answered);
+    assert_eq!(before(answer(&store, reply(&message), T0).await).1.id, edited.id);
+    let told = kinds(&store).await;
+    assert!(!told.contains(&"message.reopened") && told.contains(&"email.cancelled"), "{told:?}");
+}
+
 pub(super) async fn a_message_stays_answered_while_one_of_its_answers_stands(store: Ledger) {
     let (_inbox, messages) = letters_in(&store, 2).await;
     let (message, other) = (&messages[0], &messages[1]);

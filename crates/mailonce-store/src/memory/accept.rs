@@ -124,6 +124,10 @@ impl World {
         if let Some(email) = previous.resent_as.and_then(|id| self.of_team(wish.team, id)) {
             return Once::Done(Resend::Repeated(email));
         }
+        let before = previous.clone();
+        if let Some(event) = wish.care.takes_back.then(|| previous.make_way(now)).flatten() {
+            self.save(previous, event);
+        }
         if let Err(refusal) = previous.may_resend(now) {
             return Once::Done(Resend::Refused(refusal, previous.clone()));
         }
@@ -140,7 +144,7 @@ impl World {
             self.save(previous, event);
         }
         if let Resend::First(email) = &answer {
-            self.turn_over(previous, email, now);
+            self.turn_over(&before, email, now);
         }
         Once::Done(answer)
     }

@@ -190,6 +190,9 @@ impl Ground {
         if let Some(email) = previous.resent_as.and_then(|id| self.of_team(wish.team, id)) {
             return Once::Done(Resend::Repeated(email));
         }
+        if let Some(event) = wish.care.takes_back.then(|| previous.make_way(now)).flatten() {
+            self.save(previous, event);
+        }
         if let Err(refusal) = previous.may_resend(now) {
             return Once::Done(Resend::Refused(refusal, previous.clone()));
         }

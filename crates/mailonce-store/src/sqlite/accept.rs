@@ -371,6 +371,12 @@ fn next_version(
     {
         return Ok(Once::Done(Resend::Repeated(email)));
     }
+    let before = previous.clone();
+    if let Some(event) = wish.care.takes_back.then(|| previous.make_way(now)).flatten() {
+        super::change::save(ledger, team, previous)?;
+        ledger.emit(team, &event);
+        ledger.note_changed(previous.clone());
+    }
     if let Err(refusal) = previous.may_resend(now) {
         return Ok(Once::Done(Resend::Refused(refusal, previous.clone())));
     }
@@ -392,7 +398,7 @@ fn next_version(
         ledger.note_changed(previous.clone());
     }
     if let Resend::First(email) = &answer {
-        super::answer::turn_over(ledger, team, previous, email, now)?;
+        super::answer::turn_over(ledger, team, &before, email, now)?;
     }
     Ok(Once::Done(answer))
 }

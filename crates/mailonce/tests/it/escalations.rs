@@ -136,6 +136,59 @@ over_every_engine! {
         assert_eq!(world.sent().await, 1);
     }
 
+    async fn an_agents_key_does_not_send_what_a_person_rejected(world) {
+        let world = world.with_inboxes().await;
+        world.post("/v1/inboxes", &json!({ "username": "a", "caps": { "per_window": 0 } })).await.is(201);
+        let message = world.hears(Letter::default()).await;
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["read", "reply", "send"] })).await;
+        let reply = || world.call(post(&reply_path(&message)).by(&agent).key("r1").json(&json!({ "text": "x" })));
+        let held = reply().await.is(202);
+        let asked = world.questions("reason=cap").await.remove(0);
+        world.decide(&asked, "reject").await.is(200);
+        assert!(word(&reply().await.is(200).body, "next").contains("unless a person says so"));
+        let again = format!("/v1/emails/{}/resend", held.word("id"));
+        let next = world.call(post(&again).by(&agent).json(&json!({}))).await.is(202);
+        assert_eq!((&next["state"], &next["guard"]), (&json!("held"), &json!("cap")));
+        assert_eq!(world.sent().await, 0);
+        let asked = world.questions("reason=cap&state=open").await.remove(0);
+        assert_eq!(asked["about"]["email"], next["id"]);
+        world.decide(&asked, "release").await.is(200);
+        assert_eq!(world.sent().await, 1);
+        let once_more = format!("/v1/emails/{}/resend", next.word("id"));
+        world.call(post(&once_more).by(&agent).json(&json!({}))).await.refused(409, "already_answered");
+    }
+
+    async fn a_rule_is_asked_before_a_mail_is_sent_again(world) {
+        let first = world.wish(&mail()).await.is(202);
+        assert_eq!(world.sent().await, 1);
+        let rule = json!({
+            "name": "stop", "direction": "outbound", "actions": [{ "type": "block" }],
+            "match": { "conditions": [{ "field": "subject", "operator": "contains", "value": "Order" }] },
+        });
+        world.post("/v1/rules", &rule).await.is(201);
+        world.post(&format!("/v1/emails/{}/resend", first.word("id")), &json!({})).await.refused(422, "blocked_by_rule");
+    }
+
+    async fn other_words_for_a_held_answer_are_the_only_answer(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.post("/v1/inboxes", &json!({ "username": "a", "caps": { "per_window": 0 } })).await.is(201);
+        let message = world.hears(Letter::default()).await;
+        world.reply(&message, "first").await.is(202);
+        let asked = world.questions("reason=cap").await.remove(0);
+        let caps = json!({ "caps": { "per_window": 9 } });
+        world.call(patch(&format!("/v1/inboxes/{}", inbox.word("id"))).json(&caps)).await.is(200);
+        let path = format!("/v1/escalations/{}/resolve", word(&asked, "id"));
+        let edit = json!({ "as": "edit", "rev": asked["rev"], "edit": { "text": "other words" } });
+        let reply = || world.reply(&message, "another");
+        let (one, edited, two, three) = tokio::join!(reply(), world.post(&path, &edit), reply(), reply());
+        edited.is(200);
+        for reply in [one, two, three] {
+            assert_eq!(reply.is(200)["guard"], "already_answered");
+        }
+        assert_eq!(world.sent().await, 1);
+        assert!(world.events().await.iter().all(|event| event["type"] != "message.reopened"));
+    }
+
     async fn what_answers_itself_is_closed(world) {
         let (email, asked) = held(&world).await;
         world.post(&format!("/v1/emails/{}/cancel", word(&email, "id")), &json!({})).await.is(200);
