@@ -11,12 +11,14 @@
 //! | [`hook`] | webhooks of providers, and the tags of return paths |
 //! | [`wire`] | what next hops say, over a socket of this machine |
 //! | [`api`] | bodies of our own API |
+//! | [`dialect`] | calls of the dialects: paths, queries and bodies |
 //! | [`mutate`] | how a seed is bent |
 //! | [`drive`] | bending seeds until the time is up |
 //! | [`seeds`] | what is bent |
 //! | [`layout`] | the files of `fuzz/` |
 
 pub mod api;
+pub mod dialect;
 pub mod drive;
 pub mod hook;
 pub mod layout;
@@ -105,6 +107,7 @@ pub const TARGETS: &[Target] = &[
     slow("wire_brevo", |bytes| wire::http(Vendor::Brevo, bytes), seeds::answers),
     slow("wire_http", |bytes| wire::http(Vendor::Other, bytes), seeds::answers),
     quick("api_send", api::send, seeds::bodies),
+    quick("api_dialect", dialect::call, seeds::calls),
 ];
 
 /// The target of a name.
