@@ -12,12 +12,14 @@
 //! | [`wire`] | what next hops say, over a socket of this machine |
 //! | [`api`] | bodies of our own API |
 //! | [`mcp`] | messages of models' clients |
+//! | [`dialect`] | calls of the dialects: paths, queries and bodies |
 //! | [`mutate`] | how a seed is bent |
 //! | [`drive`] | bending seeds until the time is up |
 //! | [`seeds`] | what is bent |
 //! | [`layout`] | the files of `fuzz/` |
 
 pub mod api;
+pub mod dialect;
 pub mod drive;
 pub mod hook;
 pub mod layout;
@@ -108,6 +110,7 @@ pub const TARGETS: &[Target] = &[
     slow("wire_http", |bytes| wire::http(Vendor::Other, bytes), seeds::answers),
     quick("api_send", api::send, seeds::bodies),
     quick("mcp_message", mcp::message, seeds::messages),
+    quick("api_dialect", dialect::call, seeds::calls),
 ];
 
 /// The target of a name.

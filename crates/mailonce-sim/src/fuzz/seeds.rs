@@ -250,3 +250,58 @@ pub fn bodies() -> Vec<Vec<u8>> {
             "distinct_token": "d"}),
     ])
 }
+
+/// Calls of the dialects: a line with method and path, and the body.
+pub fn calls() -> Vec<Vec<u8>> {
+    const INBOX: &str = "/compat/agentmail/v0/inboxes/agent@agents.test";
+    let call = |line: &str, body: serde_json::Value| [line.as_bytes(), b"\n", body.to_string().as_bytes()].concat();
+    let mail = json!({"from": "agent@agents.test", "to": ["a@x.example"], "subject": "Hi", "text": "x", "html": null,
+        "headers": {"X-Run": "42"}, "attachments": [{"filename": "a", "content": [97, 98]}, {"content": {"type":
+        "Buffer", "data": [1]}}], "tags": [{"name": "n", "value": "v"}], "scheduled_at": "in 1 hour"});
+    let later = json!({"scheduledAt": "2027-01-01T00:00:00Z", "from": "a@b.example", "to": "c@d.example", "subject":
+        "s", "text": "t", "replyTo": ["r@d.example"]});
+    let said = json!({"to": "a@x.example", "cc": [], "subject": "Hi", "text": "x", "labels": ["l"], "attachments":
+        [{"content": "YWJj", "content_type": "text/plain"}], "headers": {"X-A": "b"}, "track_opens": false});
+    vec![
+        call("POST /compat/resend/emails", mail.clone()),
+        call("POST /compat/resend/emails/batch", json!([mail])),
+        call("GET /compat/resend/emails?limit=2&after=01a1e06b-df5a-7000-ba6a-b6aec495c66e", json!({})),
+        call("GET /compat/resend/inboxes/agent@agents.test/threads?folders=inbox,sent&read=false&limit=3", json!({})),
+        call("POST /compat/resend/webhooks", json!({"endpoint": "https://a.example/", "events": ["email.sent"]})),
+        call("POST /compat/resend/api-keys", json!({"name": "k", "permission": "sending_access"})),
+        call("POST /compat/resend/domains", json!({"name": "d.example"})),
+        call("POST /compat/usesend/api/v1/emails", later.clone()),
+        call("POST /compat/usesend/api/v1/emails/batch", json!([later])),
+        call(
+            "GET /compat/usesend/api/v1/emails?page=2&limit=3&startDate=2026-01-01T00:00:00Z&endDate=2027-01-01T00:00:00Z",
+            json!({}),
+        ),
+        call(&format!("POST {INBOX}/messages/send"), said.clone()),
+        call(
+            &format!(
+                "GET {INBOX}/messages?labels=%5B%22unread%22%5D&before=2027-01-01T00:00:00Z&limit=3&ascending=true"
+            ),
+            json!({}),
+        ),
+        call(&format!("GET {INBOX}/messages/search?q=hello+ann"), json!({})),
+        call(&format!("POST {INBOX}/messages/%3C1@x.test%3E/reply"), json!({"text": "x", "reply_all": true})),
+        call(&format!("POST {INBOX}/messages/%3C1@x.test%3E/forward"), said),
+        call(
+            &format!("PATCH {INBOX}/messages/%3C1@x.test%3E"),
+            json!({"add_labels": "a", "remove_labels": ["unread"]}),
+        ),
+        call(&format!("POST {INBOX}/messages/batch-get"), json!({"message_ids": ["<1@x.test>"]})),
+        call(
+            &format!("POST {INBOX}/drafts"),
+            json!({"to": "a@x.example", "text": "x", "send_at": "2027-01-01T00:00:00Z", "client_id": "c"}),
+        ),
+        call(&format!("GET {INBOX}/drafts?labels=a&after=2026-01-01T00:00:00Z"), json!({})),
+        call("GET /compat/agentmail/v0/threads?senders=ann&page_token=0-0-0", json!({})),
+        call("POST /compat/agentmail/v0/inboxes", json!({"username": "u", "metadata": {"a": 1}, "client_id": "c"})),
+        call("POST /compat/agentmail/v0/lists/send/block", json!({"entry": "x.example", "reason": "r"})),
+        call(
+            "POST /compat/agentmail/v0/webhooks",
+            json!({"url": "https://a.example/", "event_types": ["message.sent"], "headers": {"X-A": "b"}}),
+        ),
+    ]
+}
