@@ -13,7 +13,7 @@ use crate::{
 
 /// Status and body, of an answer or a refusal.
 type Told = (u16, Value);
-type Said = Result<Told, Box<Told>>;
+type Said = Result<Told, Told>;
 
 const NOW: &str = "2026-11-15T10:00:00.000Z";
 
@@ -46,7 +46,7 @@ pub(crate) struct Desk {
     last: u64,
 }
 
-fn refused(status: u16, code: &str, detail: &str, more: &Value) -> Box<Told> {
+fn refused(status: u16, code: &str, detail: &str, more: &Value) -> Told {
     let mut problem = json!({
         "status": status, "code": code, "detail": detail, "title": code, "type": format!("/docs/errors/{code}"),
         "retry": "never", "next": format!("See /docs/errors/{code}."),
@@ -54,14 +54,14 @@ fn refused(status: u16, code: &str, detail: &str, more: &Value) -> Box<Told> {
     for (name, value) in more.as_object().into_iter().flatten() {
         problem[name] = value.clone();
     }
-    Box::new((status, problem))
+    (status, problem)
 }
 
-fn missing(what: &str) -> Box<Told> {
+fn missing(what: &str) -> Told {
     refused(404, "not_found", &format!("there is no {what}"), &Value::Null)
 }
 
-fn absent(what: &str) -> Box<Told> {
+fn absent(what: &str) -> Told {
     let next = json!({ "next": "Test this call against mailonce dev." });
     refused(501, "not_in_double", &format!("the double does not know {what}"), &next)
 }
@@ -407,13 +407,13 @@ impl Desk {
         })
     }
 
-    fn inbox(&self, id: &str) -> Result<&Value, Box<Told>> {
+    fn inbox(&self, id: &str) -> Result<&Value, Told> {
         let address = id.to_lowercase();
         let found = self.inboxes.iter().find(|one| one["id"] == id || one["address"] == address);
         found.ok_or_else(|| missing(&format!("inbox {id}")))
     }
 
-    fn message(&self, id: &str) -> Result<usize, Box<Told>> {
+    fn message(&self, id: &str) -> Result<usize, Told> {
         self.messages.iter().position(|one| one["id"] == id).ok_or_else(|| missing(&format!("message {id}")))
     }
 

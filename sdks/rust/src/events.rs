@@ -126,13 +126,11 @@ impl Followed {
             self.open = Some(self.opened().await?);
             return Ok(());
         };
-        match open.next(SILENCE).await {
-            Some(piece) => self.frames.add(&piece),
-            None => {
-                self.open = None;
-                self.again().await
-            }
+        if let Some(piece) = open.next(SILENCE).await {
+            return self.frames.add(&piece);
         }
+        self.open = None;
+        self.again().await
     }
 
     async fn opened(&self) -> Result<Following, Error> {
