@@ -74,13 +74,19 @@ pub(super) async fn restore(out: &Out, args: RestoreArgs) -> anyhow::Result<Exit
         ))
         .into());
     }
+    if config.data.join("ledger.db").exists() {
+        let detail = format!("there is a ledger in {} already", config.data.display());
+        return Err(
+            Trouble::new("ledger_exists", detail, "choose another --data, or move that ledger away first").into()
+        );
+    }
     let (file, data) = (args.file.clone(), config.data.clone());
     if args.hold {
         // First: a ledger that is in place must not be without it.
         serve::hold(&data).with_context(|| format!("writing into {}", data.display()))?;
     }
     let restored = long_work("putting it in place", move || Sqlite::restore(&file, &data, this_second())).await;
-    if restored.is_err() && args.hold && !config.data.join("ledger.db").exists() {
+    if restored.is_err() && args.hold {
         serve::let_go(&config.data).context("taking the mark back")?;
     }
     let contents = restored?;

@@ -15,6 +15,7 @@ use super::{
     client::{DEV_FILE, DEV_KEY, DevFile},
     configured, env,
     out::{Out, say},
+    trouble::Trouble,
 };
 use crate::{
     config::{Config, Flags, StoreAt},
@@ -72,7 +73,9 @@ pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     start_logs("info");
     let config = configured(flags)?;
     let engine = serve::open_engine(&config).await?;
-    serve::need_a_key(&engine).await?;
+    let next = "run `mailonce keys create` first, with the same --data or --store";
+    let keyless = |_none| Trouble::new("no_api_key", "there is no API key yet, so nobody could call it", next);
+    serve::need_a_key(&engine).await.map_err(keyless)?;
     let doors = serve::listen(&config).await?;
     let smtp = doors.smtp()?.map_or_else(|| "off".to_owned(), |at| at.to_string());
     tracing::info!(http = %doors.http()?, smtp, store = store_word(&config), handoff = config.handoff, "serving");

@@ -52,7 +52,9 @@ async fn a_restored_ledger_rests_over_restarts_until_somebody_lets_it_go_on() {
     assert!(!desk.path().join("back/ledger.db").exists());
     let told = desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.exits(0).json();
     assert_eq!((&told["waiting"], &told["handoff"]), (&json!(1), &json!("held")));
-    desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.exits(5);
+    // A ledger that is there is left alone, and is not made to rest either.
+    let ran = desk.run(&["restore", "copy.db", "--hold"]).await.exits(5);
+    assert!(ran.err.contains("ledger_exists") && !desk.data().join("hold").exists(), "{ran:?}");
 
     let back = desk.path().join("back");
     let env = [("MAILONCE_DATA", back.to_str().unwrap())];
