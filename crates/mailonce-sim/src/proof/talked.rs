@@ -14,7 +14,7 @@ impl Judge<'_, '_> {
             let taken = view.arrivals(id).iter().any(|arrival| arrival.taken);
             // One that is long forgotten is judged by what was seen of it.
             let unsent = |email: &&Email| matches!(&*email.state, "failed" | "cancelled");
-            let stands = view.by_id.get(**id).map_or_else(|| !self.is_unsent(id), |email| !unsent(&email));
+            let stands = view.by_id.get(**id).map_or_else(|| !self.is_unsent(id), |email| !unsent(email));
             taken || stands
         };
         let often = |(_, emails): &(&(&str, &str), &Vec<&str>)| emails.iter().filter(left).count() > 1;

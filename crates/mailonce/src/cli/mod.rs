@@ -267,9 +267,9 @@ async fn run(cli: Cli) -> ExitCode {
         }
         Verb::Migrate(flags) => admin::migrate(&out, &flags).await,
         Verb::Doctor(args) => doctor::doctor(&out, &args).await,
-        Verb::Completions { shell } => shell::completions(&out, shell),
+        Verb::Completions { shell } => Ok(shell::completions(&out, shell)),
         Verb::Man { verb } => shell::man(&out, &verb),
-        Verb::Commands => shell::commands(&out),
+        Verb::Commands => Ok(shell::commands(&out)),
         #[cfg(feature = "failpoints")]
         Verb::Failpoints => {
             out.raw(&mailonce_core::failpoint::POINTS.join("\n"));

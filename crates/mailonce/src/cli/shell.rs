@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use super::{Cli, Usage, out::Out};
 
 /// Prints the completions of a shell.
-pub(super) fn completions(out: &Out, shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+pub(super) fn completions(out: &Out, shell: clap_complete::Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "mailonce", &mut script);
     out.raw(&String::from_utf8_lossy(&script));
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 /// Prints a manual page, as roff.
@@ -30,7 +30,7 @@ pub(super) fn man(out: &Out, words: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints every verb with what it does.
-pub(super) fn commands(out: &Out) -> anyhow::Result<ExitCode> {
+pub(super) fn commands(out: &Out) -> ExitCode {
     let mut command = Cli::command();
     command.build();
     let mut verbs = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn commands(out: &Out) -> anyhow::Result<ExitCode> {
     } else {
         out.table(&["verb", "~what it does"], verbs.into_iter().map(|(verb, about)| vec![verb, about]).collect());
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 /// Collects what can be called: every leaf, and what can be called beside having verbs of its own.

@@ -46,7 +46,7 @@ impl Trouble {
                 ..Self::new("usage", whole, "`--help` behind the verb shows how it is called")
             };
         }
-        if error.chain().any(|cause| cause.is::<StoreError>()) {
+        if error.chain().any(<dyn std::error::Error>::is::<StoreError>) {
             let next = if whole.contains("another process") {
                 "stop the mailonce that runs on it, or choose another --data"
             } else {

@@ -39,16 +39,13 @@ impl Plain {
 fn replaced(text: &str, find: impl Fn(&str) -> Option<usize>, mut with: impl FnMut(&str) -> String) -> String {
     let (mut out, mut rest, mut inside) = (String::new(), text, false);
     while let Some(next) = rest.chars().next() {
-        match find(rest).filter(|length| *length > 0 && !inside) {
-            Some(length) => {
-                out.push_str(&with(&rest[..length]));
-                rest = &rest[length..];
-            }
-            None => {
-                out.push(next);
-                inside = next.is_ascii_alphanumeric();
-                rest = &rest[next.len_utf8()..];
-            }
+        if let Some(length) = find(rest).filter(|length| *length > 0 && !inside) {
+            out.push_str(&with(&rest[..length]));
+            rest = &rest[length..];
+        } else {
+            out.push(next);
+            inside = next.is_ascii_alphanumeric();
+            rest = &rest[next.len_utf8()..];
         }
     }
     out

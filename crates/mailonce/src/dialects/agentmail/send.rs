@@ -196,8 +196,8 @@ pub(super) async fn answered(call: &Call, sent: &Sent, labels: &[String]) -> Ans
 }
 
 fn told((message_id, thread): (&str, Uuid), state: EmailState, why: &str) -> Response {
-    let thread = thread.to_string();
     use EmailState::{Abandoned, Cancelled, Failed, Held, Unknown};
+    let thread = thread.to_string();
     if matches!(state, Held | Failed | Cancelled | Abandoned | Unknown) {
         return faults::rejected(why, (message_id, &thread), state.word());
     }
