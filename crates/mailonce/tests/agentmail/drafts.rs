@@ -112,7 +112,7 @@ async fn sends_changes_and_removals_of_a_scheduled_draft_race_to_one_end() {
     for round in 0..24 {
         let to = format!("race-{round}@example.com");
         // Every third draft is due while they race.
-        let wait = if round % 3 == 2 { Duration::from_millis(40) } else { Duration::from_secs(3600) };
+        let wait = if round % 3 == 2 { Duration::from_millis(40) } else { Duration::from_hours(1) };
         let body = json!({ "to": to, "subject": "Race", "text": "First", "send_at": ahead(wait) }).to_string();
         let (status, draft) = call(&server, "POST", &format!("{INBOX}/drafts"), &[], &body).await;
         assert_eq!(status, 200, "{draft}");
@@ -130,7 +130,7 @@ async fn a_draft_that_is_held_is_scheduled_and_one_that_left_is_a_conflict() {
     assert_eq!(status, 201, "{made}");
     let drafts = format!("{INBOX}/drafts");
     let create = |to: &str, wait: Duration| json!({ "to": to, "text": "x", "send_at": ahead(wait) }).to_string();
-    let (_, held) = call(&server, "POST", &drafts, &[], &create("boss@example.com", Duration::from_secs(60))).await;
+    let (_, held) = call(&server, "POST", &drafts, &[], &create("boss@example.com", Duration::from_mins(1))).await;
     assert_eq!((&held["send_status"], &held["labels"]), (&json!("scheduled"), &json!(["held"])), "{held}");
     let path = format!("{drafts}/{}", held["draft_id"].as_str().unwrap());
     let (status, _) = call(&server, "DELETE", &path, &[], "").await;
@@ -156,7 +156,7 @@ async fn a_schedule_that_is_refused_changes_nothing() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;
     let drafts = format!("{INBOX}/drafts");
-    let good = json!({ "to": "ann@example.com", "text": "x", "send_at": ahead(Duration::from_secs(600)) });
+    let good = json!({ "to": "ann@example.com", "text": "x", "send_at": ahead(Duration::from_mins(10)) });
     let (_, draft) = call(&server, "POST", &drafts, &[], &good.to_string()).await;
     let path = format!("{drafts}/{}", draft["draft_id"].as_str().unwrap());
     for bad in [json!({ "send_at": "3026-01-01T00:00:00Z" }), json!({ "to": ["no address"] }), json!({ "to": [] })] {

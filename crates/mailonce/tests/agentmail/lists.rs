@@ -119,7 +119,7 @@ async fn a_mail_is_reached_by_the_id_that_lists_show() {
         assert_eq!(name == *id, n < 2, "{row}");
         // As a package writes it that escapes only what no path can hold, and with everything escaped.
         let raw = name.replace('<', "%3C").replace('>', "%3E");
-        let escaped: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let escaped = id.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
         for name in [raw, escaped] {
             let (status, found) = call(&server, "GET", &format!("{INBOX}/messages/{name}"), &[], "").await;
             assert_eq!((status, &found["subject"]), (200, &json!(format!("Mail {n}"))), "{name}: {found}");
