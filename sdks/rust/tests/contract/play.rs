@@ -183,10 +183,12 @@ async fn messages(mo: &Client, method: &str, args: &Args<'_>) -> Result<Value, E
             Ok(json!({ "content_type": file.content_type, "text": String::from_utf8_lossy(&file.content) }))
         }
         "artifacts" => made!(args, mo.messages.artifacts(args.id())),
-        "reply" => match args.0["wait"].as_u64() {
-            Some(wait) => made!(args, mo.messages.reply(args.id(), &args.body()).wait(wait as u32)),
-            None => made!(args, mo.messages.reply(args.id(), &args.body())),
-        },
+        "reply" => {
+            if let Some(wait) = args.0["wait"].as_u64() {
+                return made!(args, mo.messages.reply(args.id(), &args.body()).wait(wait as u32));
+            }
+            made!(args, mo.messages.reply(args.id(), &args.body()))
+        }
         "forward" => made!(args, mo.messages.forward(args.id(), &args.body())),
         "ack" => made!(args, mo.messages.ack(args.id(), &args.body())),
         "nack" => made!(args, mo.messages.nack(args.id(), &args.body())),
