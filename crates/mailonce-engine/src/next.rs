@@ -55,6 +55,15 @@ pub struct Taken {
     pub message: Message,
     /// The lease.
     pub lease: LeaseView,
+    /// What people wrote in the thread since: an answer must name it in `seen`.
+    pub newer: Vec<MessageId>,
+}
+
+impl Taken {
+    fn new(message: Message, token: String, thread: &Thread) -> Self {
+        let newer = thread.unseen(message.seq, &[]).collect();
+        Self { message, lease: shown(token, thread), newer }
+    }
 }
 
 /// What was given, for whoever asks again under the same key.
@@ -161,7 +170,7 @@ impl Engine {
             let Some(thread) = thread else { continue };
             let named = thread.about.lease.as_ref().is_some_and(|lease| lease.message == Some(message.id));
             let token = tokens.iter().find(|token| named && thread.is_latest(&token_hash(token)));
-            given.extend(token.map(|token| Taken { message, lease: shown(token.clone(), &thread) }));
+            given.extend(token.map(|token| Taken::new(message, token.clone(), &thread)));
         }
         given.iter_mut().for_each(|taken| taken.message.state = MessageState::Leased);
         Ok(given)
@@ -190,11 +199,11 @@ impl Engine {
                 let mut messages = [message];
                 self.derive_states(team, &mut messages).await.map_err(unavailable)?;
                 let [message] = messages;
-                Ok(Taken { message, lease: shown(lease.to_owned(), &thread) })
+                Ok(Taken::new(message, lease.to_owned(), &thread))
             }
             // Said before: nobody took the thread since, and the message is as it was left.
             Settled::Stale(message, thread) if was_said(&message, &thread, how) => {
-                Ok(Taken { message, lease: shown(lease.to_owned(), &thread) })
+                Ok(Taken::new(message, lease.to_owned(), &thread))
             }
             Settled::Stale(_, thread) => Err(leased(&thread, now)),
             Settled::Missing => Err(no_such()),
@@ -214,5 +223,5 @@ fn was_said(message: &Message, thread: &Thread, how: Settling) -> bool {
 fn given(tokens: &[String], offer: Offer) -> Option<Taken> {
     let Offer { mut message, thread, token } = offer;
     message.state = MessageState::Leased;
-    Some(Taken { message, lease: shown(tokens.get(token)?.clone(), &thread) })
+    Some(Taken::new(message, tokens.get(token)?.clone(), &thread))
 }

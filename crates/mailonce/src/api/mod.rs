@@ -14,6 +14,7 @@ mod handoff;
 mod hooks;
 mod inboxes;
 mod keys;
+mod lists;
 pub(crate) mod messages;
 mod next;
 mod notices;
@@ -169,6 +170,8 @@ fn managing() -> OpenApiRouter<App> {
         .routes(routes!(notices::replay))
         .routes(routes!(rules::create, rules::list))
         .routes(routes!(rules::read, rules::change, rules::remove))
+        .routes(routes!(lists::add, lists::list))
+        .routes(routes!(lists::remove))
         .routes(routes!(settings::read, settings::change))
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::read, sources::remove))

@@ -77,11 +77,14 @@ pub(super) struct NextBody {
 pub(super) struct OfferBody {
     message: MessageBody,
     lease: LeaseBody,
+    /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
+    newer: Vec<String>,
 }
 
 impl OfferBody {
     fn of(app: &App, taken: Taken) -> Self {
-        Self { message: MessageBody::of(app, &taken.message), lease: LeaseBody::from(taken.lease) }
+        let newer = taken.newer.iter().map(ToString::to_string).collect();
+        Self { message: MessageBody::of(app, &taken.message), lease: LeaseBody::from(taken.lease), newer }
     }
 }
 
@@ -146,7 +149,7 @@ async fn settle(
     let body: SettleBody = body.parse()?;
     let how = how(&body)?;
     let taken = app.engine.settle_message(&door.caller, id, &body.lease, how).await?;
-    let OfferBody { message, lease } = OfferBody::of(&app, taken);
+    let OfferBody { message, lease, .. } = OfferBody::of(&app, taken);
     let lease = matches!(how, Settling::Extend { .. }).then_some(lease);
     Ok(Json(SettledBody { message, lease }).into_response())
 }

@@ -33,7 +33,8 @@ pub(super) enum Values {
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConditionBody {
-    /// `from.address from.domain from.tld recipient.address recipient.domain subject header.NAME auth.dmarc`.
+    /// `from.address from.domain from.tld recipient.address recipient.domain subject header.NAME auth.dmarc`; for mail that
+    /// goes out also `recipient.is_new recipient.is_outside has_attachments is_first`, whose value is `true` or `false`.
     field: String,
     /// `is is_not contains in_list`.
     operator: String,

@@ -297,6 +297,9 @@ async fn operating(album: &mut Album, desk: &Desk) {
     album.take(desk, "restore", &["restore", "copy1.db", "--data", "back1", "--hold"], usual).await;
     album.take(desk, "doctor", &["doctor", "--offline"], usual).await;
     album.take(desk, "dev", &["dev", "--http", "127.0.0.1:0"], usual).await;
+    let home = desk.path().to_str().unwrap().to_owned();
+    let at_home = How { env: &[("HOME", &home)], raw: true, ..usual };
+    album.take(desk, "mcp install", &["mcp", "install"], at_home).await;
     album.take(desk, "keys create", &["keys", "create"], usual).await;
     album.take(desk, "bench", &["bench", "--count", "20", "--connections", "2"], numbers).await;
     album.take(desk, "prove", &["prove", "--target", "http://127.0.0.1:1", "--key", "k"], usual).await;

@@ -109,7 +109,8 @@ over_every_engine! {
         // Another worker finds the thread busy, and the second message is not lost.
         assert!(next(&world, json!({ "holder": "two" })).await.is_empty());
         let lease = &taken[0]["lease"]["token"];
-        let body = json!({ "text": "To the first", "lease": lease, "seen": [second["id"]] });
+        assert_eq!(taken[0]["newer"], json!([second["id"]]));
+        let body = json!({ "text": "To the first", "lease": lease, "seen": taken[0]["newer"] });
         world.reply_with(&first, body).await.is(202);
         settle(&world, "ack", &taken[0], json!({})).await.is(200);
         let then = next(&world, json!({ "holder": "two" })).await.remove(0);

@@ -21,6 +21,31 @@ async fn first_message(world: &World, inbox: &str) -> Value {
 }
 
 over_memory_and_sqlite! {
+    async fn lists_stop_mail_both_ways_for_a_team_and_for_an_inbox(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        world.inbox("b").await;
+        let block = json!({ "entry": "Example.COM", "reason": "not now" });
+        let made = world.post("/v1/lists/send/block?inbox=a@agents.test", &block).await.is(201);
+        assert_eq!((&made["entry"], &made["inbox"]), (&json!("example.com"), &json!("a@agents.test")));
+        world.post("/v1/lists/send/block?inbox=a@agents.test", &block).await.is(200);
+        let from = |who: &str| mail_with(json!({ "from": format!("{who}@agents.test") }));
+        world.send("1", &from("a")).await.refused(422, "blocked_by_rule");
+        world.send("2", &from("b")).await.is(202);
+        assert_eq!(world.get("/v1/lists/send/block?inbox=a@agents.test").await.is(200).rows().len(), 1);
+        assert!(world.get("/v1/lists/send/block").await.is(200).rows().is_empty());
+        let path = "/v1/lists/send/block/example.com?inbox=a@agents.test";
+        world.call(delete(path)).await.is(200);
+        world.call(delete(path)).await.refused(404, "not_found");
+        world.send("3", &from("a")).await.is(202);
+        world.post("/v1/lists/send/allow", &json!({ "entry": "friends.example" })).await.is(201);
+        world.send("4", &from("b")).await.refused(422, "blocked_by_rule");
+        for path in ["/v1/lists/out/block", "/v1/lists/send/deny", "/v1/lists/send/block?inbox=nobody@agents.test"] {
+            world.post(path, &block).await.refused(404, "not_found");
+        }
+        world.post("/v1/lists/send/block", &json!({ "entry": "no entry" })).await.refused(422, "invalid_field");
+    }
+
     async fn rules_put_labels_and_folders_on_messages_and_the_message_says_so(world) {
         let world = world.with_inboxes().await;
         let inbox = world.inbox("a").await;

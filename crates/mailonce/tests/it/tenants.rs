@@ -109,6 +109,9 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("get", "/v1/rules/{id}", Kind::Named),
     ("patch", "/v1/rules/{id}", Kind::Named),
     ("delete", "/v1/rules/{id}", Kind::Named),
+    ("post", "/v1/lists/{direction}/{type}", Kind::Own),
+    ("get", "/v1/lists/{direction}/{type}", Kind::Own),
+    ("delete", "/v1/lists/{direction}/{type}/{entry}", Kind::Named),
     ("post", "/v1/sources", Kind::Own),
     ("get", "/v1/sources", Kind::Own),
     ("get", "/v1/sources/{id}", Kind::Named),
@@ -178,6 +181,7 @@ impl Owned {
         let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).word("id");
         let source = world.post("/v1/sources", &source("first")).await.is(201).word("id");
         world.post("/v1/suppressions", &json!({ "address": GONE })).await.is(201);
+        world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.is(201);
         let rule = world.post("/v1/rules", &rule("first")).await.is(201).word("id");
         let inbox = world.inbox("owned").await;
         let watch = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.is(201).word("id");
@@ -254,6 +258,7 @@ impl Owned {
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
+        let path = path.replace("{direction}/{type}", "receive/block").replace("{entry}", "stranger.example");
         path.replace("{id}", id).replace("{key}", &self.key).replace("{n}", "0").replace("{code}", "not_found")
     }
 
@@ -271,6 +276,7 @@ impl Owned {
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/rules") => call.json(&rule("own")),
+            ("post", "/v1/lists/{direction}/{type}") => call.json(&json!({ "entry": "own.example" })),
             ("patch", "/v1/rules/{id}") => call.json(&json!({ "rev": 1, "enabled": false })),
             ("post", "/v1/endpoints") => call.json(&json!({ "url": "https://own.example/in" })),
             ("patch", "/v1/endpoints/{id}") => call.json(&json!({ "events": ["email.sent"] })),
@@ -306,6 +312,7 @@ impl Owned {
             format!("/v1/domains/{}", self.domain),
             format!("/v1/sources/{}", self.source),
             format!("/v1/rules/{}", self.rule),
+            "/v1/lists/receive/block".into(),
             format!("/v1/endpoints/{}", self.endpoint),
             format!("/v1/notices/{}", self.notice),
             format!("/v1/suppressions/{GONE}"),

@@ -1,0 +1,154 @@
+//! Allow and block lists: whom mail may come from and go to, for the whole team or for one inbox.
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::request::Parts,
+    response::IntoResponse,
+};
+use mailonce_core::{
+    list::{ListDirection, ListEntry, ListName, ListType},
+    problem::{Code, Problem},
+    team::Scope,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Answer, App, QueryOf,
+    door::{Door, RawBody},
+    inboxes::inbox_of,
+    problem::Refused,
+    records::made,
+};
+
+/// Which list, and who on it.
+pub(super) struct ListPath {
+    direction: ListDirection,
+    kind: ListType,
+    entry: String,
+}
+
+impl FromRequestParts<App> for ListPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let missing = |detail: String| Problem::new(Code::NotFound, detail);
+        let Path(mut words) = Path::<HashMap<String, String>>::from_request_parts(parts, app)
+            .await
+            .map_err(|rejection| missing(rejection.body_text()))?;
+        let mut word = |name: &str| words.remove(name).unwrap_or_default();
+        let (direction, kind, entry) = (word("direction"), word("type"), word("entry"));
+        let list = ListDirection::parse(&direction).zip(ListType::parse(&kind));
+        let (direction, kind) = list.ok_or_else(|| {
+            missing(format!("there is no list {direction}/{kind}; it is send, receive or reply, and allow or block"))
+        })?;
+        Ok(Self { direction, kind, entry })
+    }
+}
+
+impl ListPath {
+    async fn list(&self, app: &App, door: &Door, query: &ListQuery) -> Result<ListName, Problem> {
+        let inbox = match &query.inbox {
+            Some(text) => Some(inbox_of(app, door, text).await?),
+            None => None,
+        };
+        let inbox = inbox.map(|inbox| (inbox.id, inbox.address));
+        Ok(ListName { inbox, direction: self.direction, kind: self.kind })
+    }
+}
+
+/// Whose list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// An inbox by id or address; the list of the whole team without one.
+    inbox: Option<String>,
+}
+
+/// Somebody to put on a list.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewListEntryBody {
+    /// An address or a domain.
+    entry: String,
+    /// Why, for people.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// Somebody on a list.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ListEntryBody {
+    /// An address or a domain.
+    entry: String,
+    /// `send`, `receive` or `reply`.
+    direction: &'static str,
+    /// `allow` or `block`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The address of the inbox whose list it is; null for the team's.
+    inbox: Option<String>,
+    reason: Option<String>,
+    created_at: String,
+}
+
+impl From<ListEntry> for ListEntryBody {
+    fn from(entry: ListEntry) -> Self {
+        Self {
+            direction: entry.list.direction.word(),
+            kind: entry.list.kind.word(),
+            inbox: entry.list.inbox.map(|(_, address)| address),
+            entry: entry.entry,
+            reason: entry.reason,
+            created_at: entry.created_at.to_string(),
+        }
+    }
+}
+
+/// Everybody on a list.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ListEntryPage {
+    data: Vec<ListEntryBody>,
+}
+
+/// Put somebody on a list. Whoever is on it already stays.
+#[utoipa::path(post, path = "/v1/lists/{direction}/{type}", tag = "rules", request_body = NewListEntryBody,
+    params(("direction" = String, Path), ("type" = String, Path), ListQuery),
+    responses((status = 201, description = "Put on the list", body = ListEntryBody),
+        (status = 200, description = "Was on it", body = ListEntryBody)))]
+pub(super) async fn add(
+    State(app): State<App>,
+    door: Door,
+    path: ListPath,
+    query: QueryOf<ListQuery>,
+    body: RawBody,
+) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let NewListEntryBody { entry, reason } = body.parse()?;
+    let list = path.list(&app, &door, &query.0).await?;
+    let put = app.engine.add_to_list(&door.caller, list, &entry, reason).await?;
+    Ok(made(put.first, Json(ListEntryBody::from(put.thing))))
+}
+
+/// Everybody on a list, in the order of their names.
+#[utoipa::path(get, path = "/v1/lists/{direction}/{type}", tag = "rules",
+    params(("direction" = String, Path), ("type" = String, Path), ListQuery),
+    responses((status = 200, description = "Everybody on it", body = ListEntryPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, path: ListPath, query: QueryOf<ListQuery>) -> Answer {
+    let list = path.list(&app, &door, &query.0).await?;
+    let entries = app.engine.list_entries(&door.caller, &list).await?;
+    Ok(Json(ListEntryPage { data: entries.into_iter().map(ListEntryBody::from).collect() }).into_response())
+}
+
+/// Take somebody off a list.
+#[utoipa::path(delete, path = "/v1/lists/{direction}/{type}/{entry}", tag = "rules",
+    params(("direction" = String, Path), ("type" = String, Path), ("entry" = String, Path), ListQuery),
+    responses((status = 200, description = "Taken off", body = ListEntryBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, path: ListPath, query: QueryOf<ListQuery>) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let list = path.list(&app, &door, &query.0).await?;
+    let gone = app.engine.remove_from_list(&door.caller, &list, &path.entry).await?;
+    Ok(Json(ListEntryBody::from(gone)).into_response())
+}
