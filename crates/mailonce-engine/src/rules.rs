@@ -144,6 +144,12 @@ impl Engine {
         view(&self.own_record(caller, RecordKind::Rule, id).await?)
     }
 
+    /// One rule, for whoever is about to change it and may not be one who reads.
+    pub async fn rule_to_change(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
+        caller.need(Scope::Admin)?;
+        view(&self.own_record(caller, RecordKind::Rule, id).await?)
+    }
+
     /// Changes a rule as it was seen.
     pub async fn change_rule(
         &self,
@@ -166,7 +172,7 @@ impl Engine {
             }
             Once::Done(RecordChange::Missing) => Err(records::missing(kind, &id.to_string())),
             // No key was given.
-            Once::Repeated(_) | Once::Mismatch(_) => self.rule(caller, id).await,
+            Once::Repeated(_) | Once::Mismatch(_) => self.rule_to_change(caller, id).await,
         }
     }
 

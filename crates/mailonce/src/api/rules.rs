@@ -239,7 +239,7 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
         (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let mut rule = app.engine.rule(&door.caller, rule_id(&id)?).await?;
+    let mut rule = app.engine.rule_to_change(&door.caller, rule_id(&id)?).await?;
     let RulePatchBody { rev, priority, enabled, matching, actions: what } = body.parse()?;
     if let Some(matching) = matching {
         (rule.about.together, rule.about.conditions) = conditions(matching)?;
