@@ -172,8 +172,13 @@ impl Engine {
             let detail = format!("the token belongs to email {id}, which has another key or none");
             return Err(Problem::new(Code::KeyMismatch, detail).with("original", id.to_string()));
         }
-        if !fields.iter().all(|field| field.forgiven()) {
-            return Err(mismatch(named.name.as_ref(), &glimpse, &fields));
+        if email.head.answers != named.answers {
+            let detail = format!("the token belongs to email {id}, which does not answer the same message");
+            return Err(Problem::new(Code::KeyMismatch, detail).with("original", id.to_string()));
+        }
+        // Without a name of its own, other words are another mail, and those of the held one would go instead.
+        if !fields.is_empty() && (named.name.is_none() || !named.forgives(&fields)) {
+            return Err(another_mail(&glimpse, &fields));
         }
         let Some(released) = self.release(team, id).await.map_err(unavailable)? else { return Ok(None) };
         self.close_moot(&released).await;
@@ -531,6 +536,14 @@ fn mismatch(name: Option<&KeyName>, original: &Glimpse, fields: &[Field]) -> Pro
         .with("differs", fields)
         .with("original", original.id.to_string())
         .with("key", key)
+}
+
+/// A token of a held email came with another mail.
+fn another_mail(held: &Glimpse, fields: &[Field]) -> Problem {
+    let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    let detail =
+        format!("the token belongs to another mail: email {}, which differs in: {}", held.id, fields.join(", "));
+    Problem::new(Code::KeyMismatch, detail).with("differs", fields).with("original", held.id.to_string())
 }
 
 fn bound_elsewhere(name: Option<&KeyName>) -> Problem {

@@ -23,7 +23,14 @@ over_every_engine! {
         let mut meant = again.clone();
         meant["distinct_token"] = json!(token);
         let other_people = mail_with(json!({ "to": "x@y.test", "distinct_token": token }));
-        world.wish(&other_people).await.refused(422, "key_mismatch");
+        let refused = world.wish(&other_people).await.refused(422, "key_mismatch");
+        assert!(refused.body.get("key").is_none() && !refused.text.contains("``"), "{}", refused.text);
+        let mut other_words = said("Your refund", "Hi Ann, your money is on its way back.");
+        other_words["distinct_token"] = json!(token);
+        let refused = world.wish(&other_words).await.refused(422, "key_mismatch");
+        assert!(refused.word("detail").starts_with("the token belongs to another mail"), "{}", refused.text);
+        assert_eq!((&refused["original"], &refused["differs"]), (&held["id"], &json!(["subject", "text"])));
+        assert_eq!(world.email(&held.word("id")).await["state"], "held", "nothing was released");
         let mut forged = meant.clone();
         forged["distinct_token"] = json!(format!("{}0", &token[..token.len() - 1]));
         if forged["distinct_token"] != meant["distinct_token"] {
