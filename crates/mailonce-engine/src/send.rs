@@ -159,7 +159,12 @@ impl Engine {
 
     /// Its sender says that a held look-alike is meant: that very email goes, and never another. `None` when the token
     /// names none.
-    async fn send_distinct(&self, caller: &Caller, named: &Named, token: &str) -> Result<Option<Sent>, Problem> {
+    pub(crate) async fn send_distinct(
+        &self,
+        caller: &Caller,
+        named: &Named,
+        token: &str,
+    ) -> Result<Option<Sent>, Problem> {
         let team = caller.team.id;
         let Some(id) = self.by_distinct_token(team, token) else { return Ok(None) };
         let found = self.store.email(team, id).await.map_err(unavailable)?;

@@ -206,7 +206,7 @@ pub struct BatchError {
 /// What a caller calls its own call: for correlation, it decides nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Call {
+pub struct CallMark {
     /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -287,7 +287,7 @@ pub struct Email {
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<Call>,
+    pub call: Option<CallMark>,
     #[serde(default)]
     pub cc: Vec<String>,
     /// How many envelopes are in which state.
@@ -337,7 +337,7 @@ pub struct EmailDetail {
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<Call>,
+    pub call: Option<CallMark>,
     #[serde(default)]
     pub cc: Vec<String>,
     /// How many envelopes are in which state.
@@ -565,6 +565,9 @@ pub struct Field {
 pub struct Forward {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<Addresses>,
+    /// The one-use token of a held look-alike: that email goes, and never another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct_token: Option<String>,
     /// The token of the lease that you hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
@@ -1144,6 +1147,9 @@ pub struct Replies {
 /// An answer to a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
+    /// The one-use token of a held look-alike: that answer goes, and never another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct_token: Option<String>,
     /// 0 is the answer, higher numbers are wanted follow-ups; each is sent once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_up: Option<u32>,
@@ -1435,7 +1441,7 @@ pub struct Shown {
 pub struct Suppressed {
     pub at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<Call>,
+    pub call: Option<CallMark>,
     /// The id of the API key it came with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
