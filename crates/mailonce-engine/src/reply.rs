@@ -444,7 +444,7 @@ pub(crate) fn leased(thread: &Thread, now: Time) -> Problem {
     let lease = thread.lease_at(now);
     let detail = match lease {
         Some(lease) => format!("the thread is held by {} until {}", lease.holder, lease.expires_at),
-        None => "the lease was lost: it lapsed or was given back, and is no longer the latest".to_owned(),
+        None => "this token is not of the latest lease of the thread, or that was given back; take it anew".to_owned(),
     };
     Problem::new(Code::Leased, detail)
         .with("holder", lease.map(|lease| lease.holder.clone()))
