@@ -221,6 +221,15 @@ pub struct Facts<'a> {
     pub flags: Vec<(Flag, bool)>,
 }
 
+/// A rule as it is named beside what it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleName {
+    /// Which rule.
+    pub id: Uuid,
+    /// Its name at the time.
+    pub name: String,
+}
+
 /// That a rule matched, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleHit {
@@ -248,14 +257,18 @@ impl Evaluated {
         self.matched.iter().flat_map(|hit| &hit.actions)
     }
 
-    /// Whether a rule wants a person to look first.
-    pub fn wants_approval(&self) -> bool {
-        self.actions().any(|action| action.kind == ActionKind::Approve)
+    /// The first rule that wants a person to look first, if one does.
+    pub fn wants_approval(&self) -> Option<&RuleHit> {
+        self.first_with(ActionKind::Approve)
     }
 
     /// The rule that blocks, if one does.
     pub fn blocks(&self) -> Option<&RuleHit> {
-        self.matched.iter().find(|hit| hit.actions.iter().any(|action| action.kind == ActionKind::Block))
+        self.first_with(ActionKind::Block)
+    }
+
+    fn first_with(&self, kind: ActionKind) -> Option<&RuleHit> {
+        self.matched.iter().find(|hit| hit.actions.iter().any(|action| action.kind == kind))
     }
 }
 
@@ -476,9 +489,9 @@ mod tests {
         rule.about.direction = Direction::Outbound;
         assert_eq!(rule.about.check(), Ok(()));
         let known = Facts { flags: vec![(Flag::First, true)], ..Facts::default() };
-        assert!(evaluate(std::slice::from_ref(&rule), Direction::Outbound, &known).wants_approval());
+        assert!(evaluate(std::slice::from_ref(&rule), Direction::Outbound, &known).wants_approval().is_some());
         // Nobody looked, so nobody knows.
-        assert!(!evaluate(&[rule.clone()], Direction::Outbound, &Facts::default()).wants_approval());
+        assert!(evaluate(&[rule.clone()], Direction::Outbound, &Facts::default()).wants_approval().is_none());
         rule.about.conditions = vec![condition("is_first", Operator::Is, &["yes"])];
         assert_eq!(rule.about.check().unwrap_err()[0].path, "match.conditions[0].value");
     }

@@ -4,14 +4,13 @@ use mailonce_core::{
     address::{Address, Mailbox},
     content::Content,
     delivery::{Settle, Suppression},
-    email::Guard,
     id::TeamId,
     inbox::Inbox,
     message::{MessageState, NewMessage},
     port::store::{Once, StoreError},
     problem::{Code, Problem},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind},
-    rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule},
+    rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule, RuleName},
     team::Scope,
     time::Time,
 };
@@ -254,8 +253,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Refuses a send that a rule of its team blocks. `Some` when one wants a person to look first.
-    pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<Option<Guard>, Problem> {
+    /// Refuses a send that a rule of its team blocks. `Some` is the rule that wants a person to look first.
+    pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<Option<RuleName>, Problem> {
         self.check_lists(team, content).await?;
         let rules = self.rules_of(team).await.map_err(unavailable)?;
         if !rules.iter().any(|rule| rule.about.direction == Direction::Outbound) {
@@ -274,7 +273,7 @@ impl Engine {
         };
         let evaluated = rule::evaluate(&rules, Direction::Outbound, &facts);
         match evaluated.blocks() {
-            None => Ok(evaluated.wants_approval().then_some(Guard::Approval)),
+            None => Ok(evaluated.wants_approval().map(|hit| RuleName { id: hit.id, name: hit.name.clone() })),
             Some(hit) => {
                 let detail = format!("the rule {} does not let this mail out", hit.name);
                 Err(Problem::new(Code::BlockedByRule, detail).with("rule", hit.id.to_string()))

@@ -10,6 +10,7 @@ use mailonce_core::{
     limits, mutant,
     port::store::{Accept, AcceptBatch, BatchWish, Bound, Care, Operation, SuppressedReason, Wish},
     problem::{Code, FieldError, Problem},
+    rule::RuleName,
     time::Time,
     ttl::{self, Ttl},
 };
@@ -135,8 +136,10 @@ impl Engine {
 
     /// The wish with what rules and guards say before it is accepted.
     pub(crate) async fn careful_wish(&self, caller: &Caller, named: &Named, now: Time) -> Result<Wish, Problem> {
-        let hold = self.check_policy(caller, named, now).await?;
+        let rule = self.check_policy(caller, named, now).await?;
+        let hold = rule.as_ref().map(|_| Guard::Approval);
         let mut wish = self.wish(caller, named, now);
+        wish.head.held_by = rule;
         let SendRequest { content, intent, .. } = &named.request;
         let keyed = (named.is_keyed(), intent.as_ref());
         wish.care = self.care(caller, content, keyed, hold, now).await?;
@@ -294,6 +297,7 @@ impl Engine {
             answers: named.answers,
             thread: None,
             call: caller.call.clone(),
+            held_by: None,
         };
         let transport = named.request.transport.clone().unwrap_or_else(|| {
             let order = self.ways.order(content, self.chance.number());
@@ -316,8 +320,8 @@ impl Engine {
     }
 
     /// Checks that depend on the moment, the caller, the configuration or what the team owns. A retry of what was
-    /// accepted skips them. `Some` when a rule wants a person to look first.
-    async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<Option<Guard>, Problem> {
+    /// accepted skips them. `Some` is the rule that wants a person to look first.
+    async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<Option<RuleName>, Problem> {
         self.check_rules(caller, named, now)?;
         let content = &named.request.content;
         let from = content.from.bare();
@@ -375,8 +379,8 @@ impl Engine {
         for (index, item) in items.into_iter().enumerate() {
             self.metrics.attempted(channel);
             match self.name_item(caller, key.as_ref(), index, item, now).await {
-                Ok((item, hold)) => {
-                    held.extend(hold.map(|guard| (index, guard)));
+                Ok((item, rule)) => {
+                    held.extend(rule.map(|rule| (index, rule)));
                     named.insert(index, item);
                 }
                 Err(problem) if strict => return Err(at_item(index, problem)),
@@ -404,7 +408,8 @@ impl Engine {
         for (index, item) in &named {
             let mut wish = self.wish(caller, item, now);
             let keyed = (item.is_keyed(), item.request.intent.as_ref());
-            let hold = held.get(index).copied();
+            wish.head.held_by = held.remove(index);
+            let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
             wish.care = self.care(caller, &item.request.content, keyed, hold, now).await?;
             wishes.push(wish);
         }
@@ -424,11 +429,11 @@ impl Engine {
         index: usize,
         item: Result<SendRequest, Problem>,
         now: Time,
-    ) -> Result<(Named, Option<Guard>), Problem> {
+    ) -> Result<(Named, Option<RuleName>), Problem> {
         let named = name(caller, item?, batch.map(|key| (key.clone(), index as u32)));
         let checked = self.check_policy(caller, &named, now).await;
-        if let (Ok(hold), None) = (&checked, &named.request.intent) {
-            return Ok((named, *hold));
+        if checked.is_ok() && named.request.intent.is_none() {
+            return checked.map(|rule| (named, rule));
         }
         match self.bound(caller, &named, now).await? {
             Some(glimpse) => {
@@ -439,7 +444,7 @@ impl Engine {
                     Err(mismatch(named.name.as_ref(), &glimpse, &fields))
                 }
             }
-            None => checked.map(|hold| (named, hold)),
+            None => checked.map(|rule| (named, rule)),
         }
     }
 

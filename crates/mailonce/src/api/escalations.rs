@@ -39,6 +39,16 @@ pub(super) struct MatterBody {
     /// What the agent calls the matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     entity: Option<String>,
+    /// The rule that wants a person to look first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<RuleNameBody>,
+}
+
+/// A rule, by the name it had when it spoke.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RuleNameBody {
+    id: String,
+    name: String,
 }
 
 /// What was decided.
@@ -161,6 +171,7 @@ impl EscalationBody {
                 inbox: about.inbox.map(|id| id.to_string()),
                 question: about.question.clone(),
                 entity: about.entity.clone(),
+                rule: about.rule.as_ref().map(|rule| RuleNameBody { id: rule.id.to_string(), name: rule.name.clone() }),
             },
             expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
             decided: escalation.decided.as_ref().map(DecidedBody::from),

@@ -283,9 +283,14 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
 
 fn show_draft(out: &Out, view: &Value) {
     let draft = &view["draft"];
-    for (name, value) in
-        [("question", &view["about"]["question"]), ("to", &draft["to"]), ("subject", &draft["subject"])]
-    {
+    let about = &view["about"];
+    for (name, value) in [
+        ("rule", &about["rule"]["name"]),
+        ("rule_id", &about["rule"]["id"]),
+        ("question", &about["question"]),
+        ("to", &draft["to"]),
+        ("subject", &draft["subject"]),
+    ] {
         if !value.is_null() {
             out.facts(&[(name, text(value))]);
         }

@@ -252,6 +252,11 @@ over_every_engine! {
         assert_eq!((&first["state"], &first["guard"]), (&json!("held"), &json!("approval")));
         assert!(first.body.get("distinct_token").is_none());
         let asked = world.questions("reason=approval").await.remove(0);
+        assert_eq!(asked["about"]["rule"], json!({ "id": made["id"], "name": "new people" }));
+        for _ in 0..2 {
+            world.engine.tend_questions().await;
+        }
+        assert_eq!(world.questions("reason=approval").await.len(), 1, "it is asked once");
         world.decide(&asked, "release").await.is(200);
         let other = mail_with(json!({ "subject": "Other", "text": "Something else entirely." }));
         assert_eq!(world.send("2", &other).await.is(202)["state"], "queued", "by now they are known");
