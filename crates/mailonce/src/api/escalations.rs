@@ -21,7 +21,7 @@ use super::{
     inboxes::{bad_query, fault},
     messages::message_id,
     records::made,
-    wire::{EmailBody, words},
+    wire::{EmailBody, named_words, object_or_null, words},
 };
 
 /// Characters of a question.
@@ -255,7 +255,7 @@ pub(super) async fn ask(State(app): State<App>, door: Door, body: RawBody) -> An
     if question.trim().is_empty() || question.chars().count() > QUESTION_CHARS {
         return Err(fault("question", format!("is 1 to {QUESTION_CHARS} characters")).into());
     }
-    words("entity", entity.as_deref().unwrap_or_default())?;
+    entity.as_deref().map_or(Ok(()), |entity| named_words("entity", entity))?;
     let no_thread = |text: &str| Problem::new(Code::NotFound, format!("there is no thread {text}"));
     let new = NewQuestion {
         question,
@@ -291,7 +291,7 @@ pub(super) struct DecisionBody {
     /// The rev that was seen.
     rev: u32,
     /// The other words, with `edit`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object_or_null")]
     edit: Option<EditBody>,
     /// Why, for whoever reads it later.
     #[serde(default)]

@@ -15,7 +15,7 @@ use super::{
     Answer, App, PathOf, QueryOf,
     door::{Door, RawBody},
     records::{PageQuery, made},
-    wire::words,
+    wire::{object, object_or_null, objects, objects_or_null, words},
 };
 
 /// Where a rule without a priority stands.
@@ -48,6 +48,7 @@ pub(super) struct RuleMatchBody {
     /// `all` (default) or `any`.
     #[serde(default)]
     operator: Option<String>,
+    #[serde(deserialize_with = "objects")]
     conditions: Vec<ConditionBody>,
 }
 
@@ -77,8 +78,9 @@ pub(super) struct NewRuleBody {
     priority: Option<i32>,
     #[serde(default)]
     enabled: Option<bool>,
-    #[serde(rename = "match")]
+    #[serde(rename = "match", deserialize_with = "object")]
     matching: RuleMatchBody,
+    #[serde(deserialize_with = "objects")]
     actions: Vec<ActionBody>,
 }
 
@@ -92,9 +94,9 @@ pub(super) struct RulePatchBody {
     priority: Option<i32>,
     #[serde(default)]
     enabled: Option<bool>,
-    #[serde(default, rename = "match")]
+    #[serde(default, rename = "match", deserialize_with = "object_or_null")]
     matching: Option<RuleMatchBody>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects_or_null")]
     actions: Option<Vec<ActionBody>>,
 }
 
@@ -166,9 +168,11 @@ fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>), Problem
         let field = Field::try_from(condition.field).map_err(|why| fault(path("field"), why))?;
         let wrong = || fault(path("operator"), "is is, is_not, contains or in_list");
         let operator = Operator::parse(&condition.operator).ok_or_else(wrong)?;
-        let values = match condition.value {
-            Values::One(value) => vec![value],
-            Values::Several(values) => values,
+        let values = match (condition.value, operator) {
+            (Values::One(_), Operator::InList) => return Err(fault(path("value"), "is a list of texts with in_list")),
+            (Values::Several(values), Operator::InList) => values,
+            (Values::One(value), _) => vec![value],
+            (Values::Several(_), _) => return Err(fault(path("value"), "is one text; a list goes with in_list")),
         };
         Ok(Condition { field, operator, values })
     };
