@@ -16,6 +16,7 @@ use crate::{
     intent::Intent,
     key::{Key, KeyHash, KeyName},
     limits, mutant,
+    rule::RuleName,
     time::Time,
     ttl::Ttl,
     words::words,
@@ -189,6 +190,9 @@ pub struct EmailHead {
     /// What its caller calls the call that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallMark>,
+    /// The rule that wanted a person to look first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<RuleName>,
 }
 
 impl EmailHead {

@@ -115,8 +115,9 @@ codes! {
     AlreadyAnswered = "already_answered", 409, Never, "This message was already answered",
         "Do not answer again; if you must add something, reply with the next `follow_up` number.";
     /// Another agent holds the thread, or took it since.
-    Leased = "leased", 409, Later, "Another agent works on this thread",
-        "Leave it to the agent named in `holder`; after `expires_at` take the lease anew and read the thread first.";
+    Leased = "leased", 409, Later, "You do not hold the lease of this thread",
+        "If `holder` names an agent, leave it to them until `expires_at`; if it is null, nobody works on the thread: take \
+         the lease anew and read the thread first.";
     /// A person wrote again meanwhile.
     NewerMessage = "newer_message", 409, Never, "A newer message is in this thread",
         "Read the message named in `message`, word your answer anew, and name it in `seen`.";

@@ -71,6 +71,27 @@ words! {
     }
 }
 
+impl Direction {
+    /// What is said of a part of a rule that is only for this one.
+    fn for_mail(self) -> &'static str {
+        match self {
+            Self::Inbound => "is for mail that comes in, and this rule is about mail that goes out",
+            Self::Outbound => "is for mail that goes out, and this rule is about mail that comes in",
+        }
+    }
+}
+
+impl ActionKind {
+    /// The one direction in which it does something; `None` when it does in both.
+    fn only(self) -> Option<Direction> {
+        match self {
+            Self::Block => None,
+            Self::Folder | Self::Label | Self::SkipAgent | Self::MarkRead => Some(Direction::Inbound),
+            Self::Approve => Some(Direction::Outbound),
+        }
+    }
+}
+
 /// What a condition looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -130,6 +151,17 @@ impl TryFrom<String> for Field {
                         .into())
                 }
             },
+        }
+    }
+}
+
+impl Field {
+    /// The one direction in which anything is known of it; `None` when it is in both.
+    fn only(&self) -> Option<Direction> {
+        match self {
+            Self::Dmarc => Some(Direction::Inbound),
+            Self::Flag(_) => Some(Direction::Outbound),
+            _ => None,
         }
     }
 }
@@ -221,6 +253,15 @@ pub struct Facts<'a> {
     pub flags: Vec<(Flag, bool)>,
 }
 
+/// A rule as it is named beside what it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleName {
+    /// Which rule.
+    pub id: Uuid,
+    /// Its name at the time.
+    pub name: String,
+}
+
 /// That a rule matched, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleHit {
@@ -248,14 +289,18 @@ impl Evaluated {
         self.matched.iter().flat_map(|hit| &hit.actions)
     }
 
-    /// Whether a rule wants a person to look first.
-    pub fn wants_approval(&self) -> bool {
-        self.actions().any(|action| action.kind == ActionKind::Approve)
+    /// The first rule that wants a person to look first, if one does.
+    pub fn wants_approval(&self) -> Option<&RuleHit> {
+        self.first_with(ActionKind::Approve)
     }
 
     /// The rule that blocks, if one does.
     pub fn blocks(&self) -> Option<&RuleHit> {
-        self.matched.iter().find(|hit| hit.actions.iter().any(|action| action.kind == ActionKind::Block))
+        self.first_with(ActionKind::Block)
+    }
+
+    fn first_with(&self, kind: ActionKind) -> Option<&RuleHit> {
+        self.matched.iter().find(|hit| hit.actions.iter().any(|action| action.kind == kind))
     }
 }
 
@@ -319,6 +364,9 @@ impl AboutRule {
         for (at, condition) in self.conditions.iter().enumerate() {
             let one = condition.operator != Operator::InList;
             let most = if one { 1 } else { VALUES };
+            if let Some(other) = condition.field.only().filter(|only| *only != self.direction) {
+                fault(format!("match.conditions[{at}].field"), other.for_mail());
+            }
             let path = format!("match.conditions[{at}].value");
             if condition.values.is_empty() || condition.values.len() > most {
                 fault(path.clone(), if one { "is one text" } else { "is a list of 1 to 1000 texts" });
@@ -337,8 +385,8 @@ impl AboutRule {
         for (at, action) in self.actions.iter().enumerate() {
             let path = format!("actions[{at}].value");
             let wants = matches!(action.kind, ActionKind::Folder | ActionKind::Label);
-            if action.kind == ActionKind::Approve && self.direction == Direction::Inbound {
-                fault(format!("actions[{at}].type"), "is for mail that goes out");
+            if let Some(other) = action.kind.only().filter(|only| *only != self.direction) {
+                fault(format!("actions[{at}].type"), other.for_mail());
             }
             match &action.value {
                 None if wants => fault(path, "names the folder or label"),
@@ -468,18 +516,26 @@ mod tests {
             assert!(Field::try_from(bad.to_owned()).is_err(), "{bad}");
         }
     }
+
     #[test]
     fn approval_is_for_mail_that_goes_out() {
         let first = || vec![condition("is_first", Operator::Is, &["true"])];
         let mut rule = rule(1, 0, Together::All, first(), ActionKind::Approve);
-        assert_eq!(rule.about.check().unwrap_err()[0].path, "actions[0].type");
+        let paths = |rule: &Rule| {
+            let faults = rule.about.check().err().unwrap_or_default();
+            faults.into_iter().map(|fault| fault.path).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&rule), ["match.conditions[0].field", "actions[0].type"]);
         rule.about.direction = Direction::Outbound;
         assert_eq!(rule.about.check(), Ok(()));
         let known = Facts { flags: vec![(Flag::First, true)], ..Facts::default() };
-        assert!(evaluate(std::slice::from_ref(&rule), Direction::Outbound, &known).wants_approval());
+        assert!(evaluate(std::slice::from_ref(&rule), Direction::Outbound, &known).wants_approval().is_some());
         // Nobody looked, so nobody knows.
-        assert!(!evaluate(&[rule.clone()], Direction::Outbound, &Facts::default()).wants_approval());
+        assert!(evaluate(&[rule.clone()], Direction::Outbound, &Facts::default()).wants_approval().is_none());
         rule.about.conditions = vec![condition("is_first", Operator::Is, &["yes"])];
-        assert_eq!(rule.about.check().unwrap_err()[0].path, "match.conditions[0].value");
+        assert_eq!(paths(&rule), ["match.conditions[0].value"]);
+        rule.about.conditions = vec![condition("auth.dmarc", Operator::Is, &["fail"])];
+        rule.about.actions = vec![Action { kind: ActionKind::Label, value: Some("x".into()) }];
+        assert_eq!(paths(&rule), ["match.conditions[0].field", "actions[0].type"]);
     }
 }

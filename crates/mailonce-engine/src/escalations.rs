@@ -17,7 +17,9 @@ use crate::{
     Asked, Caller, Engine,
     change::{refused, taken},
     content_guard::likeness_of,
-    diff, operation, pack,
+    diff,
+    inboxes::may_use,
+    operation, pack,
     records::{self, Listed, Made},
     unavailable,
 };
@@ -121,10 +123,9 @@ impl Engine {
         if caller.key.about.inboxes.is_empty() || escalation.asked_by == Some(caller.key.id) {
             return true;
         }
-        match escalation.about.inbox {
-            Some(inbox) => self.inbox(caller, inbox).await.is_ok(),
-            None => false,
-        }
+        let Some(inbox) = escalation.about.inbox else { return false };
+        let found = self.store.inbox(caller.team.id, inbox).await;
+        found.ok().flatten().is_some_and(|inbox| may_use(caller, &inbox))
     }
 
     /// Questions, newest first.
@@ -157,11 +158,22 @@ impl Engine {
     /// One question, with the email it is about and what that looks like.
     pub async fn escalation(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
         caller.need(Scope::Read)?;
+        self.shown_question(caller, id).await
+    }
+
+    /// A question of the caller's team that the caller may see.
+    async fn seen_question(&self, caller: &Caller, id: Uuid) -> Result<(Record, EscalationView), Problem> {
         let record = self.own_record(caller, RecordKind::Escalation, id).await?;
-        let mut shown = view(&record)?;
+        let shown = view(&record)?;
         if !self.may_see_question(caller, &shown.escalation).await {
             return Err(records::missing(RecordKind::Escalation, &id.to_string()));
         }
+        Ok((record, shown))
+    }
+
+    /// The same with the email it is about and what that looks like: for whoever may read it, and whoever decided it.
+    async fn shown_question(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
+        let (_, mut shown) = self.seen_question(caller, id).await?;
         let Some(email) = shown.escalation.about.email else { return Ok(shown) };
         let detail = self.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Ok(shown) };
@@ -197,7 +209,7 @@ impl Engine {
     ) -> Result<EscalationView, Problem> {
         caller.need(Scope::Admin)?;
         let (kind, now) = (RecordKind::Escalation, self.now());
-        let record = self.own_record(caller, kind, id).await?;
+        let (record, _) = self.seen_question(caller, id).await?;
         if !self.was_asked(caller, asked.as_ref()).await? {
             let decided = Decided {
                 decision: verdict.decision,
@@ -218,7 +230,7 @@ impl Engine {
         }
         let record = self.own_record(caller, kind, id).await?;
         self.finish(&record).await.map_err(unavailable)?;
-        self.escalation(caller, id).await
+        self.shown_question(caller, id).await
     }
 
     /// The question with this answer, or why it cannot be.

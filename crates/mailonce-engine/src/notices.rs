@@ -35,6 +35,10 @@ impl Engine {
     /// One notice, with its latest attempts.
     pub async fn notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
         caller.need(Scope::Read)?;
+        self.own_notice(caller, id).await
+    }
+
+    async fn own_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
         let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
         found.ok_or_else(|| missing_notice(id))
     }
@@ -58,7 +62,7 @@ impl Engine {
         self.news.notify_one();
         match replayed {
             Once::Done(notice) => notice.ok_or_else(|| missing_notice(id)),
-            Once::Repeated(_) => self.notice(caller, id).await,
+            Once::Repeated(_) => self.own_notice(caller, id).await,
             Once::Mismatch(bound) => Err(taken(&bound)),
         }
     }

@@ -106,6 +106,7 @@ impl Engine {
             inbox: answered.map(|message| message.inbox),
             question: None,
             entity: None,
+            rule: email.head.held_by.clone().filter(|_| reason == Reason::Approval),
         })
     }
 

@@ -59,6 +59,8 @@ pub struct ReplyRequest {
     pub quote: bool,
     /// The key from the header.
     pub key: Option<Key>,
+    /// The one-use token of a held look-alike.
+    pub distinct_token: Option<String>,
 }
 
 /// A message to be passed on.
@@ -74,6 +76,8 @@ pub struct ForwardRequest {
     pub lease: Option<String>,
     /// The key from the header.
     pub key: Option<Key>,
+    /// The one-use token of a held look-alike.
+    pub distinct_token: Option<String>,
 }
 
 /// What whoever words every part of an answer may say besides. What is empty follows from the message.
@@ -107,6 +111,7 @@ struct Terms {
     lease: Option<String>,
     seen: Vec<MessageId>,
     person: Option<[u8; 16]>,
+    distinct_token: Option<String>,
 }
 
 /// The subject of an answer to a mail with this subject.
@@ -176,7 +181,7 @@ impl Engine {
         } else {
             (more.to, Vec::new())
         };
-        let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, .. } = request;
+        let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, distinct_token, .. } = request;
         if quote && let Some(original) = self.original(caller, &message).await? {
             text = text.map(|text| original.below(&text));
             html = html.map(|html| original.below_html(&html));
@@ -202,7 +207,7 @@ impl Engine {
         let mut heads: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
         heads.push(("References".to_owned(), joined(&ids)));
         content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
-        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, person };
+        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, person, distinct_token };
         self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
     }
 
@@ -222,7 +227,7 @@ impl Engine {
         let (message, inbox) = self.answerable(caller, id).await?;
         let original = self.original(caller, &message).await?;
         let original = original.ok_or_else(|| Problem::new(Code::NotFound, "the bytes of this message are gone"))?;
-        let ForwardRequest { to, cc, text, lease, key } = request;
+        let ForwardRequest { to, cc, text, lease, key, distinct_token } = request;
         let attached = |file: &crate::messages::AttachmentBytes| RawAttachment {
             filename: file.filename.clone(),
             content: original.encoded(file),
@@ -252,7 +257,7 @@ impl Engine {
         let slot = Slot::Forward(crate::hex(&hash.finalize()[..16]));
         let ids = joined(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
-        let terms = Terms { slot, lease, seen: Vec::new(), person: None };
+        let terms = Terms { slot, lease, seen: Vec::new(), person: None, distinct_token };
         self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
     }
 
@@ -312,7 +317,13 @@ impl Engine {
     ) -> Result<Sent, Problem> {
         let now = self.now();
         self.metrics.attempted(caller.channel);
-        let named = Self::named_answer(caller, message, inbox, (content, key, ttl));
+        let mut named = Self::named_answer(caller, message, inbox, (content, key, ttl));
+        named.request.distinct_token = terms.distinct_token;
+        if let Some(token) = &named.request.distinct_token
+            && let Some(sent) = Box::pin(self.send_distinct(caller, &named, token)).await?
+        {
+            return Ok(sent);
+        }
         if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
             return self.replay(caller, &named, &glimpse, now);
         }
@@ -433,7 +444,7 @@ pub(crate) fn leased(thread: &Thread, now: Time) -> Problem {
     let lease = thread.lease_at(now);
     let detail = match lease {
         Some(lease) => format!("the thread is held by {} until {}", lease.holder, lease.expires_at),
-        None => "the lease was lost: it lapsed or was given back, and is no longer the latest".to_owned(),
+        None => "this token is not of the latest lease of the thread, or that was given back; take it anew".to_owned(),
     };
     Problem::new(Code::Leased, detail)
         .with("holder", lease.map(|lease| lease.holder.clone()))

@@ -4,14 +4,13 @@ use mailonce_core::{
     address::{Address, Mailbox},
     content::Content,
     delivery::{Settle, Suppression},
-    email::Guard,
     id::TeamId,
     inbox::Inbox,
     message::{MessageState, NewMessage},
     port::store::{Once, StoreError},
     problem::{Code, Problem},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind},
-    rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule},
+    rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule, RuleName},
     team::Scope,
     time::Time,
 };
@@ -144,6 +143,12 @@ impl Engine {
         view(&self.own_record(caller, RecordKind::Rule, id).await?)
     }
 
+    /// One rule, for whoever is about to change it and may not be one who reads.
+    pub async fn rule_to_change(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
+        caller.need(Scope::Admin)?;
+        view(&self.own_record(caller, RecordKind::Rule, id).await?)
+    }
+
     /// Changes a rule as it was seen.
     pub async fn change_rule(
         &self,
@@ -166,7 +171,7 @@ impl Engine {
             }
             Once::Done(RecordChange::Missing) => Err(records::missing(kind, &id.to_string())),
             // No key was given.
-            Once::Repeated(_) | Once::Mismatch(_) => self.rule(caller, id).await,
+            Once::Repeated(_) | Once::Mismatch(_) => self.rule_to_change(caller, id).await,
         }
     }
 
@@ -248,8 +253,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Refuses a send that a rule of its team blocks. `Some` when one wants a person to look first.
-    pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<Option<Guard>, Problem> {
+    /// Refuses a send that a rule of its team blocks. `Some` is the rule that wants a person to look first.
+    pub(crate) async fn check_team_rules(&self, team: TeamId, content: &Content) -> Result<Option<RuleName>, Problem> {
         self.check_lists(team, content).await?;
         let rules = self.rules_of(team).await.map_err(unavailable)?;
         if !rules.iter().any(|rule| rule.about.direction == Direction::Outbound) {
@@ -268,7 +273,7 @@ impl Engine {
         };
         let evaluated = rule::evaluate(&rules, Direction::Outbound, &facts);
         match evaluated.blocks() {
-            None => Ok(evaluated.wants_approval().then_some(Guard::Approval)),
+            None => Ok(evaluated.wants_approval().map(|hit| RuleName { id: hit.id, name: hit.name.clone() })),
             Some(hit) => {
                 let detail = format!("the rule {} does not let this mail out", hit.name);
                 Err(Problem::new(Code::BlockedByRule, detail).with("rule", hit.id.to_string()))

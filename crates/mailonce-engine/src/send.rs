@@ -10,6 +10,7 @@ use mailonce_core::{
     limits, mutant,
     port::store::{Accept, AcceptBatch, BatchWish, Bound, Care, Operation, SuppressedReason, Wish},
     problem::{Code, FieldError, Problem},
+    rule::RuleName,
     time::Time,
     ttl::{self, Ttl},
 };
@@ -135,8 +136,10 @@ impl Engine {
 
     /// The wish with what rules and guards say before it is accepted.
     pub(crate) async fn careful_wish(&self, caller: &Caller, named: &Named, now: Time) -> Result<Wish, Problem> {
-        let hold = self.check_policy(caller, named, now).await?;
+        let rule = self.check_policy(caller, named, now).await?;
+        let hold = rule.as_ref().map(|_| Guard::Approval);
         let mut wish = self.wish(caller, named, now);
+        wish.head.held_by = rule;
         let SendRequest { content, intent, .. } = &named.request;
         let keyed = (named.is_keyed(), intent.as_ref());
         wish.care = self.care(caller, content, keyed, hold, now).await?;
@@ -159,7 +162,12 @@ impl Engine {
 
     /// Its sender says that a held look-alike is meant: that very email goes, and never another. `None` when the token
     /// names none.
-    async fn send_distinct(&self, caller: &Caller, named: &Named, token: &str) -> Result<Option<Sent>, Problem> {
+    pub(crate) async fn send_distinct(
+        &self,
+        caller: &Caller,
+        named: &Named,
+        token: &str,
+    ) -> Result<Option<Sent>, Problem> {
         let team = caller.team.id;
         let Some(id) = self.by_distinct_token(team, token) else { return Ok(None) };
         let found = self.store.email(team, id).await.map_err(unavailable)?;
@@ -172,8 +180,13 @@ impl Engine {
             let detail = format!("the token belongs to email {id}, which has another key or none");
             return Err(Problem::new(Code::KeyMismatch, detail).with("original", id.to_string()));
         }
-        if !fields.iter().all(|field| field.forgiven()) {
-            return Err(mismatch(named.name.as_ref(), &glimpse, &fields));
+        if email.head.answers != named.answers {
+            let detail = format!("the token belongs to email {id}, which does not answer the same message");
+            return Err(Problem::new(Code::KeyMismatch, detail).with("original", id.to_string()));
+        }
+        // Without a name of its own, other words are another mail, and those of the held one would go instead.
+        if !fields.is_empty() && (named.name.is_none() || !named.forgives(&fields)) {
+            return Err(another_mail(&glimpse, &fields));
         }
         let Some(released) = self.release(team, id).await.map_err(unavailable)? else { return Ok(None) };
         self.close_moot(&released).await;
@@ -284,6 +297,7 @@ impl Engine {
             answers: named.answers,
             thread: None,
             call: caller.call.clone(),
+            held_by: None,
         };
         let transport = named.request.transport.clone().unwrap_or_else(|| {
             let order = self.ways.order(content, self.chance.number());
@@ -306,8 +320,8 @@ impl Engine {
     }
 
     /// Checks that depend on the moment, the caller, the configuration or what the team owns. A retry of what was
-    /// accepted skips them. `Some` when a rule wants a person to look first.
-    async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<Option<Guard>, Problem> {
+    /// accepted skips them. `Some` is the rule that wants a person to look first.
+    async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<Option<RuleName>, Problem> {
         self.check_rules(caller, named, now)?;
         let content = &named.request.content;
         let from = content.from.bare();
@@ -365,8 +379,8 @@ impl Engine {
         for (index, item) in items.into_iter().enumerate() {
             self.metrics.attempted(channel);
             match self.name_item(caller, key.as_ref(), index, item, now).await {
-                Ok((item, hold)) => {
-                    held.extend(hold.map(|guard| (index, guard)));
+                Ok((item, rule)) => {
+                    held.extend(rule.map(|rule| (index, rule)));
                     named.insert(index, item);
                 }
                 Err(problem) if strict => return Err(at_item(index, problem)),
@@ -394,7 +408,8 @@ impl Engine {
         for (index, item) in &named {
             let mut wish = self.wish(caller, item, now);
             let keyed = (item.is_keyed(), item.request.intent.as_ref());
-            let hold = held.get(index).copied();
+            wish.head.held_by = held.remove(index);
+            let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
             wish.care = self.care(caller, &item.request.content, keyed, hold, now).await?;
             wishes.push(wish);
         }
@@ -414,11 +429,11 @@ impl Engine {
         index: usize,
         item: Result<SendRequest, Problem>,
         now: Time,
-    ) -> Result<(Named, Option<Guard>), Problem> {
+    ) -> Result<(Named, Option<RuleName>), Problem> {
         let named = name(caller, item?, batch.map(|key| (key.clone(), index as u32)));
         let checked = self.check_policy(caller, &named, now).await;
-        if let (Ok(hold), None) = (&checked, &named.request.intent) {
-            return Ok((named, *hold));
+        if checked.is_ok() && named.request.intent.is_none() {
+            return checked.map(|rule| (named, rule));
         }
         match self.bound(caller, &named, now).await? {
             Some(glimpse) => {
@@ -429,7 +444,7 @@ impl Engine {
                     Err(mismatch(named.name.as_ref(), &glimpse, &fields))
                 }
             }
-            None => checked.map(|hold| (named, hold)),
+            None => checked.map(|rule| (named, rule)),
         }
     }
 
@@ -531,6 +546,14 @@ fn mismatch(name: Option<&KeyName>, original: &Glimpse, fields: &[Field]) -> Pro
         .with("differs", fields)
         .with("original", original.id.to_string())
         .with("key", key)
+}
+
+/// A token of a held email came with another mail.
+fn another_mail(held: &Glimpse, fields: &[Field]) -> Problem {
+    let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    let detail =
+        format!("the token belongs to another mail: email {}, which differs in: {}", held.id, fields.join(", "));
+    Problem::new(Code::KeyMismatch, detail).with("differs", fields).with("original", held.id.to_string())
 }
 
 fn bound_elsewhere(name: Option<&KeyName>) -> Problem {

@@ -174,6 +174,6 @@ impl Engine {
                 break;
             }
         }
-        self.settings(caller).await
+        self.settings_of(team).await.map_err(unavailable)
     }
 }

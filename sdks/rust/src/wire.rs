@@ -565,6 +565,9 @@ pub struct Field {
 pub struct Forward {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<Addresses>,
+    /// The one-use token of a held look-alike: that email goes, and never another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct_token: Option<String>,
     /// The token of the lease that you hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
@@ -1144,6 +1147,9 @@ pub struct Replies {
 /// An answer to a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
+    /// The one-use token of a held look-alike: that answer goes, and never another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct_token: Option<String>,
     /// 0 is the answer, higher numbers are wanted follow-ups; each is sent once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_up: Option<u32>,

@@ -371,6 +371,8 @@ export interface Field {
 /** A message to be passed on. */
 export interface Forward {
   cc?: Addresses;
+  /** The one-use token of a held look-alike: that email goes, and never another. */
+  distinct_token?: string | null;
   /** The token of the lease that you hold. */
   lease?: string | null;
   /** Words before it. */
@@ -767,6 +769,8 @@ export interface Replies {
 
 /** An answer to a message. */
 export interface Reply {
+  /** The one-use token of a held look-alike: that answer goes, and never another. */
+  distinct_token?: string | null;
   /** 0 is the answer, higher numbers are wanted follow-ups; each is sent once. */
   follow_up?: number;
   html?: string | null;

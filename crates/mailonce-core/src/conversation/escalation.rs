@@ -8,6 +8,7 @@ use crate::{
     email::Guard,
     id::{ApiKeyId, EmailId, InboxId, MessageId, ThreadId},
     mutant,
+    rule::RuleName,
     time::Time,
     words::words,
 };
@@ -139,6 +140,9 @@ pub struct Matter {
     /// What the agent calls the matter: a question that has a name is the same whatever its words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
+    /// The rule that wants a person to look first. It is no part of the question's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleName>,
 }
 
 /// What was decided, by whom.
@@ -188,7 +192,7 @@ impl Escalation {
         let about = match self.reason {
             Reason::Loop => Matter { thread: self.about.thread, ..Matter::default() },
             Reason::Asked if self.about.entity.is_some() => Matter { question: None, ..self.about.clone() },
-            _ => self.about.clone(),
+            _ => Matter { rule: None, ..self.about.clone() },
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());
         let half = hash.finalize().iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));

@@ -157,6 +157,7 @@ pub fn email(size: Size) -> Option<Email> {
         answers: None,
         thread: None,
         call: None,
+        held_by: None,
     };
     let wish = Wish {
         id: EmailId(Uuid::from_u128(1)),

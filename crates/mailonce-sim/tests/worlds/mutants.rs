@@ -97,6 +97,7 @@ fn twice_in_doubt() -> Email {
             answers: None,
             thread: None,
             call: None,
+            held_by: None,
         }),
         digest: Digest::of(&content.unwrap()),
         bind: 0,

@@ -246,6 +246,7 @@ impl Draft {
             answers: None,
             thread: None,
             call: self.call.clone(),
+            held_by: None,
         }
     }
 

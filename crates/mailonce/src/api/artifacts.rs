@@ -20,7 +20,7 @@ use super::{
     door::{Door, RawBody},
     inboxes::inbox_of,
     messages::message_id,
-    wire::words,
+    wire::{object_or_null, words},
 };
 
 /// A code or link.
@@ -128,7 +128,7 @@ pub(super) struct ConsumeMatchBody {
     kind: String,
     #[serde(rename = "for")]
     purpose: String,
-    #[serde(default, rename = "match")]
+    #[serde(default, rename = "match", deserialize_with = "object_or_null")]
     matching: Option<MatchBody>,
     #[serde(default)]
     watch: Option<String>,

@@ -21,7 +21,7 @@ use super::{
     inboxes::{bad_query, fault},
     messages::message_id,
     records::made,
-    wire::{EmailBody, words},
+    wire::{EmailBody, named_words, object_or_null, words},
 };
 
 /// Characters of a question.
@@ -39,6 +39,16 @@ pub(super) struct MatterBody {
     /// What the agent calls the matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     entity: Option<String>,
+    /// The rule that wants a person to look first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<RuleNameBody>,
+}
+
+/// A rule, by the name it had when it spoke.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RuleNameBody {
+    id: String,
+    name: String,
 }
 
 /// What was decided.
@@ -161,6 +171,7 @@ impl EscalationBody {
                 inbox: about.inbox.map(|id| id.to_string()),
                 question: about.question.clone(),
                 entity: about.entity.clone(),
+                rule: about.rule.as_ref().map(|rule| RuleNameBody { id: rule.id.to_string(), name: rule.name.clone() }),
             },
             expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
             decided: escalation.decided.as_ref().map(DecidedBody::from),
@@ -244,7 +255,7 @@ pub(super) async fn ask(State(app): State<App>, door: Door, body: RawBody) -> An
     if question.trim().is_empty() || question.chars().count() > QUESTION_CHARS {
         return Err(fault("question", format!("is 1 to {QUESTION_CHARS} characters")).into());
     }
-    words("entity", entity.as_deref().unwrap_or_default())?;
+    entity.as_deref().map_or(Ok(()), |entity| named_words("entity", entity))?;
     let no_thread = |text: &str| Problem::new(Code::NotFound, format!("there is no thread {text}"));
     let new = NewQuestion {
         question,
@@ -280,7 +291,7 @@ pub(super) struct DecisionBody {
     /// The rev that was seen.
     rev: u32,
     /// The other words, with `edit`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object_or_null")]
     edit: Option<EditBody>,
     /// Why, for whoever reads it later.
     #[serde(default)]

@@ -31,7 +31,7 @@ use super::{
     door::{Door, RawBody},
     messages::MessageBody,
     records::{PageQuery, made},
-    wire::{given, words},
+    wire::{given, given_object, object_or_null, words},
 };
 
 /// Registrable domains of one inbox whose links are allowed.
@@ -73,7 +73,7 @@ pub(super) struct NewInboxBody {
     #[serde(default)]
     link_domains: Vec<String>,
     /// How many answers are too many here.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object_or_null")]
     caps: Option<CapsBody>,
     /// Whether mail that only looks automatic may be answered.
     #[serde(default)]
@@ -155,7 +155,7 @@ pub(super) struct InboxPatchBody {
     #[serde(default)]
     link_domains: Option<Vec<String>>,
     /// `null` makes them the usual ones.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given_object")]
     #[schema(value_type = Option<CapsBody>)]
     caps: Option<Option<CapsBody>>,
     #[serde(default)]

@@ -51,7 +51,11 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{intake::smtp::Tally, mcp};
 use problem::Refused;
-pub(crate) use {escalations::QUESTION_CHARS, replies::SEEN, wire::words};
+pub(crate) use {
+    escalations::QUESTION_CHARS,
+    replies::SEEN,
+    wire::{named_words, words},
+};
 
 /// What every handler can reach.
 #[derive(Clone)]

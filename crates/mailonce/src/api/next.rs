@@ -15,7 +15,7 @@ use super::{
     door::{Door, RawBody},
     inboxes::{fault, inbox_id},
     messages::{MessageBody, message_id},
-    wire::words,
+    wire::named_words,
 };
 
 /// How long a lease lasts when nobody says, in seconds.
@@ -49,9 +49,8 @@ pub(super) fn lease_ms(ttl_s: Option<u32>) -> Result<i64, Problem> {
 
 /// Who holds a lease, as people call it.
 pub(super) fn holder(door: &Door, given: Option<String>) -> Result<String, Problem> {
-    let holder = given.unwrap_or_else(|| door.caller.key.about.name.clone());
-    words("holder", &holder)?;
-    Ok(holder)
+    given.as_deref().map_or(Ok(()), |holder| named_words("holder", holder))?;
+    Ok(given.unwrap_or_else(|| door.caller.key.about.name.clone()))
 }
 
 /// A wish for work.

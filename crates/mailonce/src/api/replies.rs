@@ -42,6 +42,9 @@ pub(super) struct ReplyBody {
     /// Whether the message follows below your words.
     #[serde(default)]
     quote: bool,
+    /// The one-use token of a held look-alike: that answer goes, and never another.
+    #[serde(default)]
+    distinct_token: Option<String>,
 }
 
 impl ReplyBody {
@@ -82,6 +85,7 @@ pub(super) async fn reply(
         lease: body.lease,
         quote: body.quote,
         key: door.key.clone(),
+        distinct_token: body.distinct_token,
     };
     let answer = app.engine.reply(&door.caller, id, request).await?;
     when_settled(&app, door.caller.team.id, answer, patience).await
@@ -100,6 +104,9 @@ pub(super) struct ForwardBody {
     /// The token of the lease that you hold.
     #[serde(default)]
     lease: Option<String>,
+    /// The one-use token of a held look-alike: that email goes, and never another.
+    #[serde(default)]
+    distinct_token: Option<String>,
 }
 
 /// Pass a message on with its attachments, once to the same people.
@@ -110,8 +117,8 @@ pub(super) struct ForwardBody {
 pub(super) async fn forward(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Reply)?;
     let id = message_id(&id)?;
-    let ForwardBody { to, cc, text, lease } = body.parse()?;
-    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: door.key.clone() };
+    let ForwardBody { to, cc, text, lease, distinct_token } = body.parse()?;
+    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: door.key.clone(), distinct_token };
     let answer = app.engine.forward(&door.caller, id, request).await?;
     when_settled(&app, door.caller.team.id, answer, None).await
 }

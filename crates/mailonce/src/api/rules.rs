@@ -15,7 +15,7 @@ use super::{
     Answer, App, PathOf, QueryOf,
     door::{Door, RawBody},
     records::{PageQuery, made},
-    wire::words,
+    wire::{object, object_or_null, objects, objects_or_null, words},
 };
 
 /// Where a rule without a priority stands.
@@ -49,6 +49,7 @@ pub(super) struct RuleMatchBody {
     /// `all` (default) or `any`.
     #[serde(default)]
     operator: Option<String>,
+    #[serde(deserialize_with = "objects")]
     conditions: Vec<ConditionBody>,
 }
 
@@ -78,8 +79,9 @@ pub(super) struct NewRuleBody {
     priority: Option<i32>,
     #[serde(default)]
     enabled: Option<bool>,
-    #[serde(rename = "match")]
+    #[serde(rename = "match", deserialize_with = "object")]
     matching: RuleMatchBody,
+    #[serde(deserialize_with = "objects")]
     actions: Vec<ActionBody>,
 }
 
@@ -93,9 +95,9 @@ pub(super) struct RulePatchBody {
     priority: Option<i32>,
     #[serde(default)]
     enabled: Option<bool>,
-    #[serde(default, rename = "match")]
+    #[serde(default, rename = "match", deserialize_with = "object_or_null")]
     matching: Option<RuleMatchBody>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects_or_null")]
     actions: Option<Vec<ActionBody>>,
 }
 
@@ -167,9 +169,11 @@ fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>), Problem
         let field = Field::try_from(condition.field).map_err(|why| fault(path("field"), why))?;
         let wrong = || fault(path("operator"), "is is, is_not, contains or in_list");
         let operator = Operator::parse(&condition.operator).ok_or_else(wrong)?;
-        let values = match condition.value {
-            Values::One(value) => vec![value],
-            Values::Several(values) => values,
+        let values = match (condition.value, operator) {
+            (Values::One(_), Operator::InList) => return Err(fault(path("value"), "is a list of texts with in_list")),
+            (Values::Several(values), Operator::InList) => values,
+            (Values::One(value), _) => vec![value],
+            (Values::Several(_), _) => return Err(fault(path("value"), "is one text; a list goes with in_list")),
         };
         Ok(Condition { field, operator, values })
     };
@@ -240,7 +244,7 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
         (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let mut rule = app.engine.rule(&door.caller, rule_id(&id)?).await?;
+    let mut rule = app.engine.rule_to_change(&door.caller, rule_id(&id)?).await?;
     let RulePatchBody { rev, priority, enabled, matching, actions: what } = body.parse()?;
     if let Some(matching) = matching {
         (rule.about.together, rule.about.conditions) = conditions(matching)?;

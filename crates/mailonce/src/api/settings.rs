@@ -10,11 +10,12 @@ use super::{
     Answer, App,
     door::{Door, RawBody},
     inboxes::{fault, span},
-    wire::given,
+    wire::{given, given_object, object_or_null},
 };
 
 /// The longest that a held email may wait for a person when it is to expire.
 const EXPIRE_MS: i64 = 30 * 86_400_000;
+const MINUTE_MS: i64 = 60_000;
 
 /// What to do about mails that look like one that was just sent: `off`, `flag` or `hold`.
 #[derive(Default, Deserialize, Serialize, ToSchema)]
@@ -68,12 +69,12 @@ impl From<&Settings> for SettingsBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SettingsPatchBody {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object_or_null")]
     content_guard: Option<ContentGuardBody>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given_object")]
     #[schema(value_type = Option<NotifyBody>)]
     notify: Option<Option<NotifyBody>>,
-    /// A time such as `24h`, at most 30 days.
+    /// A time such as `24h`, from 1 minute to 30 days.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     held_expires: Option<Option<String>>,
@@ -89,7 +90,11 @@ impl SettingsPatchBody {
         let expire_ms = match self.held_expires {
             None => None,
             Some(None) => Some(None),
-            Some(Some(text)) => Some(Some(span("held_expires", &text, EXPIRE_MS)?)),
+            Some(Some(text)) => match span("held_expires", &text, EXPIRE_MS)? {
+                // What a person must look at must be there long enough to be looked at.
+                ms if ms < MINUTE_MS => return Err(fault("held_expires", "is at least 1 minute; null: never")),
+                ms => Some(Some(ms)),
+            },
         };
         Ok(SettingsPatch {
             keyed: mode("content_guard.keyed", guard.keyed)?,

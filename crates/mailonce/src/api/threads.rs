@@ -23,7 +23,7 @@ use super::{
     inboxes::{CapsBody, bad_query, fault, inbox_of},
     messages::MessageBody,
     next::{LeaseBody, holder, lease_ms},
-    wire::{EmailBody, words},
+    wire::{EmailBody, named_words},
 };
 
 /// A day in milliseconds.
@@ -224,7 +224,7 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
         if labels.len() > LABELS {
             return Err(fault("labels", format!("holds more than {LABELS} labels")).into());
         }
-        labels.iter().try_for_each(|label| words("labels", label))?;
+        labels.iter().try_for_each(|label| named_words("labels", label))?;
     }
     let view = app.engine.change_thread(&door.caller, id, ThreadEdit { labels, handled }).await?;
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())

@@ -121,7 +121,37 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
 
 /// An object. Derived readers take a list of values as well; callers mean objects.
 #[derive(Clone, Debug)]
-pub(crate) struct Object<T>(T);
+pub(crate) struct Object<T>(pub(crate) T);
+
+/// Reads an object and no list.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Object::deserialize(from).map(|Object(it)| it)
+}
+
+/// Reads an object and no list, or `null`.
+pub(crate) fn object_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::deserialize(from)?.map(|Object(it)| it))
+}
+
+/// The same for a member that `null` takes away.
+pub(crate) fn given_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    object_or_null(from).map(Some)
+}
+
+/// Reads a list of objects.
+pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Vec::deserialize(from)?.into_iter().map(|Object(it)| it).collect())
+}
+
+/// Reads a list of objects, or `null`.
+pub(crate) fn objects_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    let all: Option<Vec<Object<T>>> = Option::deserialize(from)?;
+    Ok(all.map(|all| all.into_iter().map(|Object(it)| it).collect()))
+}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -608,4 +638,12 @@ pub(crate) fn words(path: &str, text: &str) -> Result<(), Problem> {
         return Err(Problem::field(Code::InvalidField, path, detail));
     }
     Ok(())
+}
+
+/// The same for words that name something, which nothing does not.
+pub(crate) fn named_words(path: &str, text: &str) -> Result<(), Problem> {
+    if text.trim().is_empty() {
+        return Err(Problem::field(Code::InvalidField, path, format!("{path} is an empty text, which names nothing")));
+    }
+    words(path, text)
 }

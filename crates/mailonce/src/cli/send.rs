@@ -49,6 +49,9 @@ pub(crate) struct SendArgs {
     /// How long the key is remembered: transactional, notification, or a duration
     #[arg(long)]
     ttl: Option<String>,
+    /// The token of a held look-alike that is meant: that email goes, and never another
+    #[arg(long, value_name = "TOKEN")]
+    distinct_token: Option<String>,
 }
 
 /// Sends it and tells by the exit code how it stands.
@@ -80,6 +83,7 @@ fn body(args: &SendArgs) -> anyhow::Result<Value> {
         ("html", json!(args.html)),
         ("scheduled_at", json!(args.scheduled_at)),
         ("ttl", json!(args.ttl)),
+        ("distinct_token", json!(args.distinct_token)),
     ];
     for (name, value) in optional {
         body[name] = value;
@@ -97,15 +101,18 @@ pub(super) fn show(out: &Out, answer: &Value) {
     }
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let outcome = text(&answer["dedupe"]["outcome"]);
-    out.facts(&[
+    let mut facts = vec![
         ("email", text(&answer["id"])),
         ("state", text(&answer["state"])),
         ("guard", text(&answer["guard"])),
         ("outcome", if outcome == "first" { out.good(&outcome) } else { outcome }),
         ("key", text(&answer["dedupe"]["key"])),
         ("suppressed", answer["dedupe"]["suppressed"].to_string()),
-        ("next", text(&answer["next"])),
-    ]);
+    ];
+    // What `next` tells to pass on.
+    facts.extend(answer["distinct_token"].as_str().map(|token| ("distinct_token", token.to_owned())));
+    facts.push(("next", text(&answer["next"])));
+    out.facts(&facts);
 }
 
 /// 0 done or replayed, 3 held, 4 in flight, 5 failed, 7 unknown.

@@ -47,6 +47,9 @@ pub(crate) struct ReplyArgs {
     /// The name of this wish, the same for every retry
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// The token of a held look-alike that is meant: that answer goes, and never another
+    #[arg(long, value_name = "TOKEN")]
+    distinct_token: Option<String>,
 }
 
 /// Answers a message and tells by the exit code how it stands.
@@ -70,6 +73,7 @@ pub(super) async fn reply(out: &Out, args: ReplyArgs) -> anyhow::Result<ExitCode
         "seen": args.seen,
         "lease": args.lease,
         "quote": args.quote,
+        "distinct_token": args.distinct_token,
     });
     let path = format!("/v1/messages/{}/reply", escaped(&args.message));
     let client = Client::find(&args.reach)?;
@@ -279,9 +283,14 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
 
 fn show_draft(out: &Out, view: &Value) {
     let draft = &view["draft"];
-    for (name, value) in
-        [("question", &view["about"]["question"]), ("to", &draft["to"]), ("subject", &draft["subject"])]
-    {
+    let about = &view["about"];
+    for (name, value) in [
+        ("rule", &about["rule"]["name"]),
+        ("rule_id", &about["rule"]["id"]),
+        ("question", &about["question"]),
+        ("to", &draft["to"]),
+        ("subject", &draft["subject"]),
+    ] {
         if !value.is_null() {
             out.facts(&[(name, text(value))]);
         }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    call::{Call, post},
+    call::{Call, patch, post},
+    talk::{Letter, word},
     world::{World, mail, mail_with},
 };
 
@@ -198,6 +199,41 @@ over_memory_and_sqlite! {
             (json!({ "tags": ["a", { "name": "a", "value": "b" }] }), "tags[1]"),
             (json!({ "metadata": { "": 1 } }), "metadata."),
         ]).await;
+    }
+
+    async fn a_list_is_no_object_wherever_it_stands(world) {
+        let world = world.with_inboxes().await;
+        let inbox = format!("/v1/inboxes/{}", world.inbox("a").await);
+        for (call, body, field) in [
+            (patch(&inbox), json!({ "caps": [] }), "caps"),
+            (patch(&inbox), json!({ "caps": [1, 60, 2, 3] }), "caps"),
+            (post("/v1/inboxes"), json!({ "username": "b", "caps": [] }), "caps"),
+            (patch("/v1/settings"), json!({ "content_guard": [] }), "content_guard"),
+            (patch("/v1/settings"), json!({ "notify": ["a@example.com", ["b@example.com"]] }), "notify"),
+        ] {
+            world.call(call.json(&body)).await.refused(400, "invalid_type").at(field);
+        }
+        assert_eq!(world.get(&inbox).await.is(200)["caps"]["per_window"], 3);
+        assert_eq!(world.get("/v1/settings").await.is(200)["notify"], Value::Null);
+    }
+
+    async fn what_names_nothing_is_refused(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let message = world.hears(Letter::default()).await;
+        let thread = format!("/v1/threads/{}", word(&message, "thread_id"));
+        for (call, body, field) in [
+            (post(&format!("{thread}/lease")), json!({ "holder": "" }), "holder"),
+            (post("/v1/inboxes/a@agents.test/next"), json!({ "holder": " " }), "holder"),
+            (patch(&thread), json!({ "labels": ["ok", ""] }), "labels"),
+            (post("/v1/escalations"), json!({ "question": "May I?", "entity": "" }), "entity"),
+            (patch("/v1/settings"), json!({ "held_expires": "0s" }), "held_expires"),
+            (patch("/v1/settings"), json!({ "held_expires": "59s" }), "held_expires"),
+        ] {
+            world.call(call.json(&body)).await.refused(422, "invalid_field").at(field);
+        }
+        world.call(patch("/v1/settings").json(&json!({ "held_expires": "1m" }))).await.is(200);
+        assert_eq!(world.get(&thread).await.is(200)["labels"], json!([]));
     }
 
     async fn reserved_headers_cannot_be_set(world) {

@@ -26,6 +26,18 @@ async fn a_message_is_answered_once_and_a_person_decides_from_a_shell() {
     assert_eq!((&again["id"], &again["guard"]), (&first["id"], &json!("already_answered")));
     desk.run(&["reply", &message]).await.exits(64);
 
+    let news =
+        ["send", "--from", "agent@mailonce.test", "--to", "bob@example.com", "--text", "The shop is open again."];
+    desk.run(&news).await.exits(4);
+    let held = desk.run(&news).await.exits(3).json();
+    let meant = ["--distinct-token", held["distinct_token"].as_str().unwrap()];
+    // The token of another mail does not let this answer go.
+    let answer = [["reply", &message, "--text", "Well", "--follow-up", "1"].as_slice(), &meant].concat();
+    let refused = desk.run(&answer).await.exits(6);
+    assert!(refused.err.contains("does not answer the same message"), "{}", refused.err);
+    let released = desk.run(&[news.as_slice(), &meant].concat()).await.exits(0).json();
+    assert_eq!(released["id"], held["id"]);
+
     let threads = desk.run(&["thread", "list", "--inbox", "agent@mailonce.test"]).await.exits(0).json();
     let thread = threads["data"][0]["id"].as_str().unwrap().to_owned();
     let lease = desk.run(&["thread", "lease", &thread, "--holder", "shell"]).await.exits(0).json();

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     call::{patch, post},
+    talk::{Letter, word},
     world::{MINUTE, World, mail, mail_with},
 };
 
@@ -23,7 +24,14 @@ over_every_engine! {
         let mut meant = again.clone();
         meant["distinct_token"] = json!(token);
         let other_people = mail_with(json!({ "to": "x@y.test", "distinct_token": token }));
-        world.wish(&other_people).await.refused(422, "key_mismatch");
+        let refused = world.wish(&other_people).await.refused(422, "key_mismatch");
+        assert!(refused.body.get("key").is_none() && !refused.text.contains("``"), "{}", refused.text);
+        let mut other_words = said("Your refund", "Hi Ann, your money is on its way back.");
+        other_words["distinct_token"] = json!(token);
+        let refused = world.wish(&other_words).await.refused(422, "key_mismatch");
+        assert!(refused.word("detail").starts_with("the token belongs to another mail"), "{}", refused.text);
+        assert_eq!((&refused["original"], &refused["differs"]), (&held["id"], &json!(["subject", "text"])));
+        assert_eq!(world.email(&held.word("id")).await["state"], "held", "nothing was released");
         let mut forged = meant.clone();
         forged["distinct_token"] = json!(format!("{}0", &token[..token.len() - 1]));
         if forged["distinct_token"] != meant["distinct_token"] {
@@ -70,6 +78,44 @@ over_every_engine! {
         assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
         assert!(world.wish(&mail()).await.is(202).body.get("guard").is_none());
         world.call(patch("/v1/settings").json(&set("loud", "off"))).await.refused(422, "invalid_field");
+    }
+
+    async fn the_token_of_a_held_answer_lets_that_very_answer_go(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
+        let words = "We open at nine o'clock in the morning, every day of the week.";
+        let first = world.hears(Letter::default()).await;
+        let second = world.hears(Letter { id: "2", ..Letter::default() }).await;
+        let third = world.hears(Letter { id: "3", ..Letter::default() }).await;
+        world.reply(&first, words).await.is(202);
+        let held = world.reply(&second, words).await.is(202);
+        assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("looks_duplicate")));
+        let meant = |text: &str| json!({ "text": text, "distinct_token": held["distinct_token"] });
+        world.reply_with(&second, meant("Never on Sundays.")).await.refused(422, "key_mismatch");
+        world.reply_with(&third, meant(words)).await.refused(422, "key_mismatch");
+        world.reply_with(&third, json!({ "text": words, "distinct_token": "dt_made_up" })).await.refused(422, "invalid_field");
+        assert_eq!(world.sent().await, 1);
+        for _ in 0..2 {
+            assert_eq!(world.reply_with(&second, meant(words)).await.is(200)["id"], held["id"]);
+        }
+        assert_eq!((world.sent().await, world.count().await), (2, 2));
+    }
+
+    async fn the_token_of_a_held_forward_lets_that_very_forward_go(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
+        let (first, second) = (world.hears(Letter::default()).await, world.hears(Letter { id: "2", ..Letter::default() }).await);
+        let path = |message: &Value| format!("/v1/messages/{}/forward", word(message, "id"));
+        let mut body = json!({ "to": "boss@example.com", "text": "Please look at this." });
+        world.post(&path(&first), &body).await.is(202);
+        let held = world.post(&path(&second), &body).await.is(202);
+        assert_eq!(held["guard"], "looks_duplicate", "{}", held.text);
+        body["distinct_token"] = held["distinct_token"].clone();
+        let released = world.post(&path(&second), &body).await.is(200);
+        assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
+        assert_eq!(world.sent().await, 2);
     }
 
     async fn of_two_that_come_at_once_one_is_held(world) {

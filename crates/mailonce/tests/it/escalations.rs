@@ -118,6 +118,34 @@ over_every_engine! {
         world.post("/v1/escalations", &json!({ "question": " " })).await.refused(422, "invalid_field");
     }
 
+    async fn whoever_may_only_decide_is_told_what_was_decided(world) {
+        let (email, asked) = held(&world).await;
+        let person = world.api_key(&json!({ "name": "person", "scopes": ["admin"] })).await;
+        let path = format!("/v1/escalations/{}", word(&asked, "id"));
+        world.call(get(&path).by(&person)).await.refused(403, "wrong_scope");
+        let yes = json!({ "as": "release", "rev": 1 });
+        let done = world.call(post(&format!("{path}/resolve")).by(&person).json(&yes)).await.is(200);
+        assert_eq!((&done["state"], &done["draft"]["id"]), (&json!("resolved"), &email["id"]), "{}", done.text);
+        let set = json!({ "held_expires": "2h" });
+        assert_eq!(world.call(patch("/v1/settings").by(&person).json(&set)).await.is(200)["held_expires"], "2h");
+        let rule = json!({ "name": "r", "actions": [{ "type": "block" }],
+            "match": { "conditions": [{ "field": "subject", "operator": "is", "value": "x" }] } });
+        let made = world.call(post("/v1/rules").by(&person).json(&rule)).await.is(201);
+        let change = patch(&format!("/v1/rules/{}", made.word("id"))).by(&person).json(&json!({ "rev": 1, "priority": 7 }));
+        assert_eq!(world.call(change).await.is(200)["priority"], 7);
+    }
+
+    async fn whoever_is_tied_to_an_inbox_decides_nothing_that_is_not_about_it(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let (email, asked) = held(&world).await;
+        let tied = json!({ "name": "tied", "scopes": ["admin", "read"], "inboxes": ["a@agents.test"] });
+        let tied = world.api_key(&tied).await;
+        let path = format!("/v1/escalations/{}/resolve", word(&asked, "id"));
+        world.call(post(&path).by(&tied).json(&json!({ "as": "release", "rev": 1 }))).await.refused(404, "not_found");
+        assert_eq!(state(&world, &email).await, "held");
+    }
+
     async fn an_agents_own_key_cannot_release_what_a_cap_holds(world) {
         let world = world.with_inboxes().await;
         world.post("/v1/inboxes", &json!({ "username": "a", "caps": { "per_window": 0 } })).await.is(201);
@@ -277,6 +305,11 @@ over_every_engine! {
         assert_eq!((&first["state"], &first["guard"]), (&json!("held"), &json!("approval")));
         assert!(first.body.get("distinct_token").is_none());
         let asked = world.questions("reason=approval").await.remove(0);
+        assert_eq!(asked["about"]["rule"], json!({ "id": made["id"], "name": "new people" }));
+        for _ in 0..2 {
+            world.engine.tend_questions().await;
+        }
+        assert_eq!(world.questions("reason=approval").await.len(), 1, "it is asked once");
         world.decide(&asked, "release").await.is(200);
         let other = mail_with(json!({ "subject": "Other", "text": "Something else entirely." }));
         assert_eq!(world.send("2", &other).await.is(202)["state"], "queued", "by now they are known");

@@ -47,6 +47,14 @@ over_every_engine! {
         delete(&json!("lt_other")).await.refused(409, "leased");
         delete(&taken["token"]).await.is(200);
         delete(&taken["token"]).await.is(200);
+        // Nobody has it now, so nobody is said to work on it.
+        for token in [&json!("lt_other"), &taken["token"]] {
+            let late = world.reply_with(&message, json!({ "text": "x", "lease": token })).await.refused(409, "leased");
+            assert_eq!(late["holder"], Value::Null, "{}", late.text);
+            assert_eq!(late["title"], "You do not hold the lease of this thread");
+            assert!(late.word("detail").contains("not of the latest lease"), "{}", late.text);
+            assert!(late.word("next").contains("nobody works on the thread"), "{}", late.text);
+        }
         assert_eq!(world.get(&format!("/v1/messages/{id}")).await["state"], "unanswered");
         world.post(&path, &json!({ "ttl_s": 601 })).await.refused(422, "invalid_field");
         let two = world.post(&path, &json!({ "holder": "two" })).await.is(201);

@@ -110,16 +110,34 @@ over_memory_and_sqlite! {
     async fn what_is_no_rule_is_refused_with_its_field(world) {
         let good = json!({ "field": "subject", "operator": "is", "value": "x" });
         let act = json!([{ "type": "mark_read" }]);
+        let outbound = |condition: &Value, actions: &Value| {
+            let mut body = rule("a", condition, actions);
+            body["direction"] = json!("outbound");
+            body
+        };
         for (body, field) in [
             (rule("a", &json!({ "field": "topic", "operator": "is", "value": "x" }), &act), "match.conditions[0].field"),
             (rule("a", &json!({ "field": "subject", "operator": "like", "value": "x" }), &act), "match.conditions[0].operator"),
             (rule("a", &json!({ "field": "subject", "operator": "is", "value": ["x", "y"] }), &act), "match.conditions[0].value"),
+            (rule("a", &json!({ "field": "subject", "operator": "is", "value": ["x"] }), &act), "match.conditions[0].value"),
+            (rule("a", &json!({ "field": "subject", "operator": "in_list", "value": "x" }), &act), "match.conditions[0].value"),
+            (rule("a", &json!({ "field": "recipient.is_new", "operator": "is", "value": "true" }), &act), "match.conditions[0].field"),
+            (outbound(&good, &json!([{ "type": "label", "value": "x" }])), "actions[0].type"),
+            (outbound(&json!({ "field": "auth.dmarc", "operator": "is", "value": "fail" }), &json!([{ "type": "block" }])), "match.conditions[0].field"),
             (rule("a", &good, &json!([{ "type": "explode" }])), "actions[0].type"),
             (rule("a", &good, &json!([{ "type": "label" }])), "actions[0].value"),
             (rule("a", &good, &json!([])), "actions"),
             (rule(" ", &good, &act), "name"),
         ] {
             world.post("/v1/rules", &body).await.refused(422, "invalid_field").at(field);
+        }
+        let list = json!(["subject", "is", "x"]);
+        for (body, field) in [
+            (rule("a", &list, &act), "match.conditions[0]"),
+            (rule("a", &good, &json!([["mark_read", null]])), "actions[0]"),
+            (json!({ "name": "a", "match": [null, [good]], "actions": act }), "match"),
+        ] {
+            world.post("/v1/rules", &body).await.refused(400, "invalid_type").at(field);
         }
         let keyed = || post("/v1/rules").key("r").json(&rule("a", &good, &act));
         let made = world.call(keyed()).await.is(201);

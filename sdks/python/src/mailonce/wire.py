@@ -466,6 +466,8 @@ class Forward(_ForwardNeeds, total=False):
     """A message to be passed on."""
 
     cc: Addresses
+    distinct_token: str | None
+    """The one-use token of a held look-alike: that email goes, and never another."""
     lease: str | None
     """The token of the lease that you hold."""
     text: str | None
@@ -903,6 +905,8 @@ class Replies:
 class Reply(TypedDict, total=False):
     """An answer to a message."""
 
+    distinct_token: str | None
+    """The one-use token of a held look-alike: that answer goes, and never another."""
     follow_up: int
     """0 is the answer, higher numbers are wanted follow-ups; each is sent once."""
     html: str | None

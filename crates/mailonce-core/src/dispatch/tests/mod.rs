@@ -47,6 +47,7 @@ pub(super) fn email(envelopes: usize) -> Email {
         answers: None,
         thread: None,
         call: None,
+        held_by: None,
     };
     let wish = Wish {
         id: EmailId(Uuid::from_u128(1)),

@@ -135,6 +135,7 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         answers: None,
         thread: None,
         call: None,
+        held_by: None,
     };
     Wish {
         id: EmailId(id),

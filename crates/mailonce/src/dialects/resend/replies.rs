@@ -134,6 +134,6 @@ pub(super) async fn forward(
     if to.0.is_empty() {
         return Err(missing("to").into());
     }
-    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease: None, key: guest.key };
+    let request = ForwardRequest { to: to.0, cc: cc.0, text, key: guest.key, ..ForwardRequest::default() };
     sent(app.engine.forward(&guest.caller, message, request).await?)
 }

@@ -86,6 +86,7 @@ const TOOLS: [Tool; 10] = [
             ("follow_up", "integer", "1, 2 … for a further mail after your answer"),
             ("seen", "array", "ids of newer messages you have read"),
             ("lease", "string", "from claim_thread"),
+            ("distinct_token", "string", ""),
         ],
         gives: SENT,
     },

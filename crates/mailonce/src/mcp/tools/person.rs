@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Desk, Said, Told, fault, id, read};
-use crate::api::{QUESTION_CHARS, words};
+use crate::api::{QUESTION_CHARS, named_words};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,10 +31,7 @@ pub(super) async fn ask_human(desk: &Desk<'_>, arguments: &Value) -> Told {
     if question.trim().is_empty() || question.chars().count() > QUESTION_CHARS {
         return Err(fault("question", format!("is 1 to {QUESTION_CHARS} characters")));
     }
-    if entity.is_empty() {
-        return Err(fault("entity", "names what the question is about, the same every time"));
-    }
-    words("entity", &entity)?;
+    named_words("entity", &entity)?;
     let new = NewQuestion {
         question,
         message: optional("message", message)?,

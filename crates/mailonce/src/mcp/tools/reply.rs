@@ -23,6 +23,8 @@ struct ReplyArgs {
     seen: Option<Vec<String>>,
     #[serde(default)]
     lease: Option<String>,
+    #[serde(default)]
+    distinct_token: Option<String>,
 }
 
 pub(super) async fn reply_email(desk: &Desk<'_>, arguments: &Value) -> Told {
@@ -42,6 +44,7 @@ pub(super) async fn reply_email(desk: &Desk<'_>, arguments: &Value) -> Told {
         lease: args.lease,
         quote: false,
         key: None,
+        distinct_token: args.distinct_token,
     };
     match desk.app.engine.reply(desk.caller, message, request).await {
         Ok(sent) => send::told(desk, &sent).await,

@@ -106,12 +106,12 @@ fn next(code: Code) -> &'static str {
             "Your credential does not allow this; do not try another way, tell the person you work for."
         }
         Code::KeyMismatch => {
-            "Nothing was sent: this type and entity already belong to the email in `original`. If it is the same \
-             matter there is nothing to do; for another matter use its own entity."
+            "Nothing was sent: this type and entity, or the distinct_token, belong to the email in `original`. If it is \
+             the same matter there is nothing to do; for another matter use its own entity."
         }
         Code::Leased => {
-            "Leave this thread to `holder`. After `expires_at` take it with claim_thread and read its newest message \
-             first."
+            "If `holder` names somebody, leave this thread to them until `expires_at`. Then, or without one, take it \
+             with claim_thread and read its newest message first."
         }
         Code::NewerMessage => {
             "Nothing was sent: read the message in `message` with read_message, word your answer anew, and reply \

@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 use super::{Desk, Said, Told, fault, id, read};
-use crate::api::words;
+use crate::api::named_words;
 
 /// How long a lease lasts when nobody says, in seconds: a model thinks slowly.
 const LEASE_S: u32 = 120;
@@ -44,7 +44,7 @@ pub(super) async fn claim_thread(desk: &Desk<'_>, arguments: &Value) -> Told {
     if ttl_ms > LEASE_MS {
         return Err(fault("ttl_s", "is at most 600"));
     }
-    words("holder", holder.as_deref().unwrap_or_default())?;
+    holder.as_deref().map_or(Ok(()), |holder| named_words("holder", holder))?;
     let asked = match (&lease, &holder) {
         (None, Some(holder)) => Some(asked(desk, thread, holder).await?),
         _ => None,
