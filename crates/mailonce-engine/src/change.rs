@@ -6,6 +6,7 @@ use mailonce_core::{
     key::{Key, KeyName},
     port::store::{Bound, Care, Change, Envelope, Once, Resend, Wish},
     problem::{Code, Problem},
+    rule::RuleName,
     schedule::Schedule,
     team::Scope,
     time::Time,
@@ -15,6 +16,9 @@ use crate::{
     Asked, Caller, Engine, SANDBOX, content_guard::likeness_of, operation, pack, seen::Glimpse, unavailable,
     view::Sent, ways,
 };
+
+/// The rule that holds an email, and the guard.
+type HeldBy = (Option<RuleName>, Option<Guard>);
 
 impl Engine {
     /// Takes an email back, if nothing can have left yet.
@@ -65,10 +69,11 @@ impl Engine {
         if envelopes.is_empty() && detail.email.resent_as.is_none() {
             return Err(Problem::new(Code::NotFound, "the body of this email cannot be read; send it anew"));
         }
-        let hold = self.check_resend(caller, &detail.email, &body).await?;
+        let (rule, hold) = self.check_resend(caller, &detail.email, &body).await?;
         let by = (Some(caller.key.id), caller.channel);
         let mut wish = self.next_version(by, &detail.email, body.into(), envelopes, now);
         wish.care.hold = hold;
+        wish.head.held_by = rule;
         wish.head.reason = reason;
         wish.head.call = caller.call.clone();
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
@@ -88,13 +93,14 @@ impl Engine {
         }
     }
 
-    /// What stands against a next version: rules as for any mail, and for an agent's key what a person decided. `Some`
-    /// when it is to be held.
-    async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<Option<Guard>, Problem> {
-        let Some(content) = pack::unpack(body).filter(|_| email.resent_as.is_none()) else { return Ok(None) };
-        let approval = self.check_team_rules(caller.team.id, &content).await?;
+    /// What stands against a next version: rules as for any mail, and for an agent's key what a person decided. By whom
+    /// it is to be held, if so.
+    async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<HeldBy, Problem> {
+        let Some(content) = pack::unpack(body).filter(|_| email.resent_as.is_none()) else { return Ok((None, None)) };
+        let rule = self.check_team_rules(caller.team.id, &content).await?;
+        let approval = rule.as_ref().map(|_| Guard::Approval);
         if caller.need(Scope::Admin).is_ok() {
-            return Ok(approval);
+            return Ok((rule, approval));
         }
         let unsent = matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
         if email.head.answers.is_some() && !unsent && email.state().is_terminal() {
@@ -103,7 +109,7 @@ impl Engine {
         }
         // What was held and then taken back never passed its guard. Whoever may not release it may not send it either.
         let rejected = email.guard.filter(|_| email.state() == EmailState::Cancelled);
-        Ok(approval.or(rejected))
+        Ok((rule, approval.or(rejected)))
     }
 
     /// The answer when the next version exists already, or cannot be made because the body is gone.

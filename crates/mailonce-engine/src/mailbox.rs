@@ -21,8 +21,6 @@ use crate::{Caller, Engine, threads::Said, unavailable};
 const MESSAGES: usize = 50;
 /// Emails of the team read at a time; those of other senders are passed over.
 const EMAILS: usize = 100;
-/// Emails of a team that are looked through for one Message-ID.
-const LOOKED_AT: usize = 10_000;
 /// Message-IDs of emails that are kept at hand.
 const NAMES: usize = 65_536;
 
@@ -32,7 +30,7 @@ const NAMES: usize = 65_536;
 pub(crate) struct EmailNames(Mutex<HashMap<(TeamId, String), EmailId>>);
 
 impl EmailNames {
-    fn get(&self, team: TeamId, message_id: &str) -> Option<EmailId> {
+    pub(crate) fn get(&self, team: TeamId, message_id: &str) -> Option<EmailId> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.get(&(team, message_id.to_owned())).copied()
     }
@@ -173,7 +171,9 @@ impl Engine {
         if let Some(message) = self.message_named(caller, inbox, name).await? {
             return Ok(Some(Said::Message(Box::new(message))));
         }
-        Ok(self.search_email(caller, inbox, name).await?.map(|email| Said::Email(Box::new(email))))
+        let email = self.email_named(caller.team.id, name).await.map_err(unavailable)?;
+        let email = email.filter(|email| email.head.from == inbox.address);
+        Ok(email.map(|email| Said::Email(Box::new(email))))
     }
 
     async fn email_at_hand(&self, caller: &Caller, inbox: &Inbox, name: &str) -> Result<Option<Email>, Problem> {
@@ -195,24 +195,5 @@ impl Engine {
             let Some(next) = page.next else { return Ok(None) };
             place = MessagePlace::Before(next);
         }
-    }
-
-    async fn search_email(&self, caller: &Caller, inbox: &Inbox, name: &str) -> Result<Option<Email>, Problem> {
-        if !crate::own::looks_ours(name) {
-            return Ok(None);
-        }
-        let mut before = None;
-        for _ in 0..LOOKED_AT / EMAILS {
-            let page = self.emails(caller, EmailQuery { before, limit: EMAILS, ..EmailQuery::default() }).await?;
-            let own = |email: &&Email| email.head.from == inbox.address && self.known_message_id(email) == name;
-            if let Some(email) = page.rows.iter().find(own) {
-                return Ok(Some(email.clone()));
-            }
-            before = page.next;
-            if before.is_none() {
-                break;
-            }
-        }
-        Ok(None)
     }
 }

@@ -13,6 +13,9 @@ use subtle::ConstantTimeEq as _;
 
 use crate::Engine;
 
+/// The latest emails of a team that are looked through for a Message-ID, and how many at a time.
+const OF_TEAM: usize = 10_000;
+const AT_ONCE: usize = 500;
 /// Emails that are looked through for the one that a mail answers.
 const LOOKED_AT: usize = 100;
 /// Emails older than this are not looked for, in milliseconds.
@@ -29,6 +32,12 @@ pub(crate) fn looks_ours(message_id: &str) -> bool {
     local.len() == OWN_LETTERS && local.bytes().all(|byte| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(&byte))
 }
 
+/// Whether a Message-ID can be that of an email from this address: it ends with the same domain.
+fn may_name(message_id: &str, from: &str) -> bool {
+    let domain = |text: &str| text.rsplit_once('@').map(|(_, domain)| domain.trim_end_matches('>').to_owned());
+    domain(from).is_none_or(|of| domain(message_id).is_some_and(|named| named == of))
+}
+
 impl Engine {
     /// Why a mail counts as our own: its sender is an inbox of the team, it carries our mark, or it is a mail of ours.
     pub(crate) async fn why_own(&self, inbox: &Inbox, parsed: &Parsed) -> Result<Option<&'static str>, StoreError> {
@@ -41,9 +50,8 @@ impl Engine {
                 return Ok(Some("address"));
             }
         }
-        let Some(message_id) = parsed.message_id.as_deref().filter(|id| looks_ours(id)) else { return Ok(None) };
-        let found = self.email_named(team, &inbox.address, &[message_id.to_owned()]).await?;
-        Ok(found.map(|_| "message_id"))
+        let Some(message_id) = parsed.message_id.as_deref() else { return Ok(None) };
+        Ok(self.email_named(team, message_id).await?.map(|_| "message_id"))
     }
 
     fn carries_our_mark(&self, team: TeamId, parsed: &Parsed) -> bool {
@@ -52,13 +60,13 @@ impl Engine {
         fields.into_iter().any(|field| bool::from(field.value.trim().as_bytes().ct_eq(mark.as_bytes())))
     }
 
-    /// Whether an address is that of an inbox of a team, its plus tag apart.
+    /// Whether an address is or was that of an inbox of a team, its plus tag apart.
     pub(crate) async fn is_inbox_of(&self, team: TeamId, address: &str) -> Result<bool, StoreError> {
         let Ok(address) = Address::parse(address) else { return Ok(false) };
         let mut places = inbox::places(address.as_str());
         // A catch-all takes mail for addresses that are nobody's; that makes them not ours.
         places.pop();
-        Ok(self.store.inbox_at(&places).await?.is_some_and(|inbox| inbox.team == team))
+        Ok(self.store.team_at(&places).await? == Some(team))
     }
 
     /// The email of ours that a mail answers: one to its sender, or one of the latest threads. A robot may write from
@@ -70,7 +78,7 @@ impl Engine {
         }
         let from = parsed.from.first().and_then(|from| Address::parse(&from.address).ok());
         let to_sender = match from {
-            Some(from) => self.email_named(inbox.team, from.as_str(), &ids).await?,
+            Some(from) => self.email_to(inbox.team, from.as_str(), &ids).await?,
             None => None,
         };
         match to_sender {
@@ -95,11 +103,39 @@ impl Engine {
     }
 
     /// The latest email to an address whose Message-ID is among these.
-    async fn email_named(&self, team: TeamId, to: &str, ids: &[String]) -> Result<Option<Email>, StoreError> {
+    async fn email_to(&self, team: TeamId, to: &str, ids: &[String]) -> Result<Option<Email>, StoreError> {
         let since = Some(self.now().plus(-ANSWERED_MS));
         let query = EmailQuery { to: Some(to.to_owned()), since, limit: LOOKED_AT, ..EmailQuery::default() };
         let page = self.store.emails(team, query).await?;
         Ok(page.rows.into_iter().find(|email| ids.contains(&self.message_id(email))))
+    }
+
+    /// The email of a team that has this Message-ID, whoever it went to. It follows from a secret and cannot be read
+    /// backwards, so the latest are looked through; for one that has not the form of ours, none.
+    pub(crate) async fn email_named(&self, team: TeamId, message_id: &str) -> Result<Option<Email>, StoreError> {
+        if !looks_ours(message_id) {
+            return Ok(None);
+        }
+        if let Some(id) = self.email_names.get(team, message_id)
+            && let Some(email) = self.store.email(team, id).await?
+        {
+            return Ok(Some(email));
+        }
+        let named =
+            |email: &Email| may_name(message_id, &email.head.from) && self.known_message_id(email) == message_id;
+        let mut before = None;
+        for _ in 0..OF_TEAM / AT_ONCE {
+            let query = EmailQuery { before, limit: AT_ONCE, ..EmailQuery::default() };
+            let page = self.store.emails(team, query).await?;
+            before = page.next;
+            if let Some(email) = page.rows.into_iter().find(named) {
+                return Ok(Some(email));
+            }
+            if before.is_none() {
+                break;
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -116,5 +152,12 @@ mod tests {
         for other in ["<CAF=abc123@mail.gmail.com>", "<>", "", "<0193a1b2-c3d4-7e5f-8a6b-0c1d@x.test>"] {
             assert!(!looks_ours(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_message_id_names_no_email_from_another_domain() {
+        assert!(may_name("<x@a.test>", "me@a.test"));
+        assert!(!may_name("<x@a.test>", "me@b.test"));
+        assert!(!may_name("<x@a.test>", "me@sub.a.test"));
     }
 }

@@ -110,8 +110,17 @@ struct Terms {
     slot: Slot,
     lease: Option<String>,
     seen: Vec<MessageId>,
+    to_itself: bool,
     person: Option<[u8; 16]>,
     distinct_token: Option<String>,
+}
+
+/// Who gets an answer.
+struct Recipients {
+    to: Vec<String>,
+    cc: Vec<String>,
+    /// Nobody but ourselves: it must not go.
+    itself: bool,
 }
 
 /// The subject of an answer to a mail with this subject.
@@ -176,10 +185,10 @@ impl Engine {
         more: AnswerMore,
     ) -> Result<Sent, Problem> {
         let (message, inbox) = self.answerable(caller, id).await?;
-        let (to, cc) = if more.to.is_empty() {
+        let Recipients { to, cc, itself } = if more.to.is_empty() {
             self.recipients(&message, &inbox, request.reply_all).await?
         } else {
-            (more.to, Vec::new())
+            Recipients { to: more.to, cc: Vec::new(), itself: false }
         };
         let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, distinct_token, .. } = request;
         if quote && let Some(original) = self.original(caller, &message).await? {
@@ -207,7 +216,7 @@ impl Engine {
         let mut heads: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
         heads.push(("References".to_owned(), joined(&ids)));
         content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
-        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, person, distinct_token };
+        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, to_itself: itself, person, distinct_token };
         self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
     }
 
@@ -257,7 +266,7 @@ impl Engine {
         let slot = Slot::Forward(crate::hex(&hash.finalize()[..16]));
         let ids = joined(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
-        let terms = Terms { slot, lease, seen: Vec::new(), person: None, distinct_token };
+        let terms = Terms { slot, lease, seen: Vec::new(), to_itself: false, person: None, distinct_token };
         self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
     }
 
@@ -272,40 +281,49 @@ impl Engine {
         Ok((message, inbox))
     }
 
-    /// Who gets a reply, and who gets copies of it. Our own addresses do not.
-    async fn recipients(
-        &self,
-        message: &Message,
-        inbox: &Inbox,
-        all: bool,
-    ) -> Result<(Vec<String>, Vec<String>), Problem> {
+    /// Who gets a reply, and who gets copies of it. Our own addresses do not, whoever names them: a stranger must not
+    /// make us write to ourselves.
+    async fn recipients(&self, message: &Message, inbox: &Inbox, all: bool) -> Result<Recipients, Problem> {
         let first = addressees(message);
         if first.is_empty() {
             let fault = FieldError::new("message", "names nobody to answer");
             return Err(Problem::from(vec![fault]));
         }
         let mut known: Vec<String> = vec![inbox.address.clone(), message.head.recipient.to_ascii_lowercase()];
-        let mut to: Vec<String> = Vec::new();
+        let (mut to, mut cc) = (Vec::new(), Vec::new());
         for party in &first {
-            known.push(party.address.clone());
-            to.push(written(party.name.as_deref(), &party.address));
+            if self.is_new(message, &mut known, party).await? {
+                to.push(written(party.name.as_deref(), &party.address));
+            }
         }
-        let mut cc = Vec::new();
         let others = message.head.to.iter().map(|party| (party, true));
         let others = others.chain(message.head.cc.iter().map(|party| (party, false)));
         for (party, direct) in others.filter(|_| all) {
-            let own = self.is_inbox_of(message.team, &party.address).await.map_err(unavailable)?;
-            if own || known.contains(&party.address) || Mailbox::parse(&party.address).is_err() {
+            if Mailbox::parse(&party.address).is_err() || !self.is_new(message, &mut known, party).await? {
                 continue;
             }
-            known.push(party.address.clone());
-            if direct {
-                to.push(written(party.name.as_deref(), &party.address))
-            } else {
-                cc.push(written(party.name.as_deref(), &party.address))
-            }
+            let list = if direct { &mut to } else { &mut cc };
+            list.push(written(party.name.as_deref(), &party.address));
         }
-        Ok((to, cc))
+        if to.is_empty() {
+            to = std::mem::take(&mut cc);
+        }
+        let itself = to.is_empty();
+        if itself {
+            // It is refused, with a word; until then it is an answer like others.
+            to = first.iter().map(|party| written(party.name.as_deref(), &party.address)).collect();
+        }
+        Ok(Recipients { to, cc, itself })
+    }
+
+    /// Whether somebody is neither ours nor named before.
+    async fn is_new(&self, message: &Message, known: &mut Vec<String>, party: &Party) -> Result<bool, Problem> {
+        let address = party.address.to_ascii_lowercase();
+        if known.contains(&address) || self.is_inbox_of(message.team, &address).await.map_err(unavailable)? {
+            return Ok(false);
+        }
+        known.push(address);
+        Ok(true)
     }
 
     async fn answer(
@@ -340,6 +358,7 @@ impl Engine {
             lease: terms.lease.as_deref().map(token_hash),
             seen: terms.seen,
             answers_soft: inbox.about.answers_soft,
+            to_itself: terms.to_itself,
             caps: inbox.about.caps.unwrap_or_default(),
             person: terms.person,
         };
@@ -456,8 +475,13 @@ pub(crate) fn leased(thread: &Thread, now: Time) -> Problem {
 fn refused(guard: Guard, newer: Option<MessageId>, message: &Message, thread: &Thread, now: Time) -> Problem {
     let problem = match guard {
         Guard::Itself => {
-            let why = message.head.own.clone().unwrap_or_default();
-            Problem::new(Code::Itself, format!("the message {} is your own ({why})", message.id)).with("why", why)
+            let (why, detail) = match &message.head.own {
+                Some(why) => (why.as_str(), format!("the message {} is your own ({why})", message.id)),
+                None => {
+                    ("recipients", format!("an answer to the message {} would go to nobody but yourself", message.id))
+                }
+            };
+            Problem::new(Code::Itself, detail).with("why", why)
         }
         Guard::Automatic => {
             let (why, hard) = message.head.automatic.clone().unwrap_or_default();

@@ -30,6 +30,8 @@ words! {
         AutoReply = "auto_reply",
         /// A field that says it went round.
         Loop = "loop",
+        /// A calendar's answer to an invitation (RFC 5546 §3.2.3).
+        CalendarReply = "calendar_reply",
         /// Answers go to an address that nobody reads.
         NoReply = "no_reply",
         /// Answers go to a list's robot.
@@ -191,6 +193,8 @@ fn soft_stop(mail: &Parsed) -> Option<Why> {
         Some(Why::AutoReply)
     } else if signs.looped {
         Some(Why::Loop)
+    } else if signs.calendar_reply {
+        Some(Why::CalendarReply)
     } else if goes_to(is_no_reply) {
         Some(Why::NoReply)
     } else if goes_to(is_robot) {
@@ -261,6 +265,9 @@ mod tests {
         {
             check(&format!("From: {local}@x.example"), None, Some((Why::NoReply, false)));
         }
+        check("Content-Type: text/calendar; charset=utf-8; method=REPLY", None, Some((Why::CalendarReply, false)));
+        check("Content-Type: text/calendar; METHOD=\"reply\"", None, Some((Why::CalendarReply, false)));
+        check(&beside_a_text("text/calendar; method=REPLY"), None, Some((Why::CalendarReply, false)));
         for local in ["owner-list", "list-request", "majordomo", "dev-bounces"] {
             check(&format!("From: {local}@x.example"), None, Some((Why::Robot, false)));
         }
@@ -276,8 +283,20 @@ mod tests {
         }
     }
 
+    /// The head of a mail that says the same as a text and as something else.
+    fn beside_a_text(other: &str) -> String {
+        format!(
+            "Subject: Accepted: Lunch\nContent-Type: multipart/alternative; boundary=b\n\n--b\n\nYes\n--b\nContent-Type: {other}"
+        )
+    }
+
     #[test]
     fn people_are_answered() {
+        check("Subject: Accepted: Lunch", None, None);
+        check("Content-Type: text/calendar; method=REQUEST", None, None);
+        check(&beside_a_text("text/calendar; method=REQUEST"), None, None);
+        // A person passes one on as a file.
+        check(&beside_a_text("text/calendar; method=REPLY\nContent-Disposition: attachment"), None, None);
         check("From: ada@x.example\nSubject: Re: Out of office policy", Some("ada@x.example"), None);
         check("Auto-Submitted: no", None, None);
         check("X-Auto-Response-Suppress: None", None, None);

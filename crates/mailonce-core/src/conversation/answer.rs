@@ -34,6 +34,8 @@ pub struct AnswerWish {
     pub answers_soft: bool,
     /// The limits.
     pub caps: Caps,
+    /// Whether nobody but its own team would get it.
+    pub to_itself: bool,
     /// The hash under which answers to the same person are counted; none when it is not counted.
     pub person: Option<[u8; 16]>,
 }
@@ -150,7 +152,7 @@ impl AnswerWish {
         let head = &message.head;
         self.is_reply()
             && match guard {
-                Guard::Itself => head.own.is_some() && !mutant!("own-mail-answered"),
+                Guard::Itself => (head.own.is_some() || self.to_itself) && !mutant!("own-mail-answered"),
                 _ => head
                     .automatic
                     .as_ref()

@@ -38,6 +38,8 @@ pub trait Arrivals: Send + Sync + 'static {
     /// The inbox at the first of these addresses that was ever taken, whosever it is. A retired or removed one reaches
     /// nobody, not even its domain's catch-all.
     async fn inbox_at(&self, places: &[String]) -> Result<Option<Inbox>>;
+    /// The team whose the first of these addresses is or was: also when it was retired, or its inbox removed.
+    async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>>;
     /// Inboxes older than `before`, newest first.
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>>;
     /// Changes an inbox, if it is still as it was seen.

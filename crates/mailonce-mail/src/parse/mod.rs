@@ -143,6 +143,7 @@ pub fn parse(raw: &[u8]) -> Parsed {
     let mut cut = Cut { mail: raw.len() > MAIL_BYTES, ..Cut::default() };
     let raw = &raw[..raw.len().min(MAIL_BYTES)];
     let found = tree::walk(raw, &mut cut);
+    let signs = Signs::read(&found);
     let fields = found.fields;
     let list = |name: &str, cut: &mut Cut| fields::addresses(&fields, name, cut);
     let mut references = fields::ids(&fields, "references");
@@ -162,7 +163,7 @@ pub fn parse(raw: &[u8]) -> Parsed {
         text: found.text,
         html: found.html,
         attachments: found.attachments,
-        signs: Signs::read(&fields, &found.content_type, found.report_type.as_deref()),
+        signs,
         headers: fields,
         cut,
     };

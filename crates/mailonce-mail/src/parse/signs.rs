@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fields, one_line};
+use super::{one_line, tree::Found};
 
 /// Facts for the rules against loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Signs {
     pub content_type: String,
     /// `report-type` of a `multipart/report`.
     pub report_type: Option<String>,
+    /// Whether it is, or says beside its text, a calendar's answer to an invitation.
+    pub calendar_reply: bool,
     /// How many hops it has behind it.
     pub received: usize,
     /// How many ids `References` names.
@@ -56,7 +58,8 @@ const AUTO_REPLY: &[&str] = &[
 ];
 
 impl Signs {
-    pub(super) fn read(fields: &Fields, content_type: &str, report_type: Option<&str>) -> Self {
+    pub(super) fn read(found: &Found) -> Self {
+        let fields = &found.fields;
         let lower = |name: &str| fields.first(name).map(|value| one_line(value, 200).to_ascii_lowercase());
         let keyword = |value: String| value.split([';', ' ', '(']).next().unwrap_or_default().to_owned();
         let words =
@@ -70,8 +73,9 @@ impl Signs {
             list: first(LIST),
             auto_reply: first(AUTO_REPLY),
             looped: fields.has("x-loop"),
-            content_type: content_type.to_owned(),
-            report_type: report_type.map(str::to_owned),
+            content_type: found.content_type.clone(),
+            report_type: found.report_type.clone(),
+            calendar_reply: found.calendar_reply,
             received: fields.all("received").count(),
             references: fields.first("references").map_or(0, |value| value.matches('<').count()),
         }

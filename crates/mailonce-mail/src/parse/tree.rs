@@ -15,6 +15,8 @@ pub(super) struct Found {
     pub(super) content_type: String,
     /// `report-type` of the mail itself.
     pub(super) report_type: Option<String>,
+    /// Whether the mail, or a part that is no file, is a calendar's answer to an invitation.
+    pub(super) calendar_reply: bool,
     pub(super) text: Option<String>,
     pub(super) html: Option<String>,
     pub(super) attachments: Vec<Attachment>,
@@ -73,6 +75,10 @@ pub(super) fn walk(raw: &[u8], cut: &mut Cut) -> Found {
             }
         }
         cut.parts |= main == "multipart" && part.depth >= DEPTH;
+        if main == "text" && sub == "calendar" && param("method").is_some_and(|m| m.eq_ignore_ascii_case("reply")) {
+            let disposition = Kind::read(&fields, "content-disposition", cut);
+            found.calendar_reply |= seen == 1 || disposition.is_none_or(|kind| kind.main != "attachment");
+        }
         let leaf = Leaf { main, sub, charset: param("charset"), name: param("name"), fields, range };
         found.take(raw, leaf, cut);
     }

@@ -88,6 +88,7 @@ arrivals! {
     reads {
         fn inbox(team: TeamId, id: InboxId) -> Option<Inbox>;
         fn inbox_at(places: &[String]) -> Option<Inbox>;
+        fn team_at(places: &[String]) -> Option<TeamId>;
         fn inboxes(team: TeamId, before: Option<InboxId>, limit: usize) -> Vec<Inbox>;
         fn team_of(email: EmailId) -> Option<TeamId>;
         fn delivery(team: TeamId, id: DeliveryId) -> Option<Delivery>;

@@ -27,6 +27,12 @@ pub(super) async fn our_own_mail_is_not_answered(store: Ledger) {
     assert_eq!(refuses(&store, wish).await, Guard::Itself);
 }
 
+pub(super) async fn an_answer_to_nobody_but_ourselves_is_refused(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    assert_eq!(refuses(&store, AnswerWish { to_itself: true, ..reply(&message) }).await, Guard::Itself);
+    let _email = went(answer(&store, AnswerWish { to_itself: true, ..forward(&message, "b@d.test") }, T0).await);
+}
+
 pub(super) async fn automatic_mail_is_answered_only_where_soft_signs_are(store: Ledger) {
     let inbox = open(&store, "a@d.test").await;
     let hard = came(&store, &inbox, automatic(letter(Some(1), 1), true), T0).await;

@@ -9,7 +9,7 @@ use mailonce_core::{
 
 use super::{
     Ledger, OTHER, SECOND, T0, TEAM, accepted, keyed, next_id, operation,
-    post::{at, catching, change, edit, inbox, made, make, open},
+    post::{at, catching, change, edit, inbox, made, make, open, whose},
 };
 
 fn catch_all() -> AboutInbox {
@@ -210,6 +210,23 @@ pub(super) async fn a_removed_inbox_is_nowhere_and_its_names_stay_taken(store: L
     assert_eq!(swept.deliveries, 0);
     assert_eq!(make(&store, &inbox("a@d.test")).await, InboxMade::Taken);
     open(&store, "b@d.test").await;
+}
+
+pub(super) async fn an_address_stays_its_teams_when_it_reaches_nobody(store: Ledger) {
+    assert_eq!(whose(&store, "a@d.test").await, None);
+    made(&store, &catching(Inbox { team: OTHER, ..inbox("all@d.test") })).await;
+    let (moved, removed) = (open(&store, "a@d.test").await, open(&store, "c@d.test").await);
+    let changed = change(&store, edit(&moved, "b@d.test", AboutInbox::default())).await;
+    assert!(matches!(changed, InboxChange::Changed(_)), "{changed:?}");
+    store.remove_inbox(TEAM, removed.id, T0).await.unwrap().unwrap();
+    let _swept = store.sweep(100, T0).await.unwrap();
+    for address in ["a@d.test", "a+x@d.test", "b@d.test", "c@d.test"] {
+        assert_eq!(whose(&store, address).await, Some(TEAM), "{address}");
+    }
+    for address in ["all@d.test", "x@d.test"] {
+        assert_eq!(whose(&store, address).await, Some(OTHER), "{address}");
+    }
+    assert_eq!(store.team_at(&[]).await.unwrap(), None);
 }
 
 pub(super) async fn inboxes_of_another_team_are_not_there(store: Ledger) {

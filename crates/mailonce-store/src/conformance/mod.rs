@@ -342,6 +342,7 @@ macro_rules! engine {
                 a_change_to_a_taken_name_changes_nothing
                 a_repeated_change_of_an_inbox_changes_nothing
                 a_removed_inbox_is_nowhere_and_its_names_stay_taken
+                an_address_stays_its_teams_when_it_reaches_nobody
                 inboxes_of_another_team_are_not_there
             ]
             deliveries [
@@ -443,6 +444,7 @@ macro_rules! engine {
             ]
             guards [
                 our_own_mail_is_not_answered
+                an_answer_to_nobody_but_ourselves_is_refused
                 automatic_mail_is_answered_only_where_soft_signs_are
                 a_thread_that_another_holds_is_not_answered
                 a_stale_token_is_refused

@@ -67,6 +67,11 @@ pub(super) async fn at(store: &Ledger, recipient: &str) -> Option<InboxId> {
     store.inbox_at(&places).await.unwrap().map(|inbox| inbox.id)
 }
 
+/// The team whose the first of these places is or was.
+pub(super) async fn whose(store: &Ledger, recipient: &str) -> Option<TeamId> {
+    store.team_at(&mailonce_core::inbox::places(recipient)).await.unwrap()
+}
+
 pub(super) fn edit(inbox: &Inbox, address: &str, about: AboutInbox) -> InboxEdit {
     InboxEdit { team: inbox.team, id: inbox.id, rev: inbox.rev, address: address.into(), about }
 }

@@ -34,6 +34,7 @@ pub(super) fn answers(message: &Message, draft: &Draft, now: Time) -> AnswerWish
         lease: None,
         seen: Vec::new(),
         answers_soft: false,
+        to_itself: false,
         caps: LOOSE,
         person: None,
     }

@@ -40,6 +40,10 @@ impl Arrivals for Memory {
         Ok(self.world().inbox_at(places))
     }
 
+    async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>> {
+        Ok(self.world().team_at(places))
+    }
+
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
         Ok(self.world().inboxes(team, before, limit))
     }

@@ -50,6 +50,12 @@ impl World {
         self.inbound.inboxes.get(id).filter(|_| *reaches).cloned()
     }
 
+    pub(super) fn team_at(&self, places: &[String]) -> Option<TeamId> {
+        let (id, _) = places.iter().find_map(|place| self.inbound.names.get(place))?;
+        let there = self.inbound.inboxes.get(id).map(|inbox| inbox.team);
+        there.or_else(|| self.inbound.removed.get(id).copied())
+    }
+
     pub(super) fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Vec<Inbox> {
         let listed = |inbox: &&Inbox| inbox.team == team && before.is_none_or(|before| inbox.id < before);
         self.inbound.inboxes.values().rev().filter(listed).take(limit).cloned().collect()

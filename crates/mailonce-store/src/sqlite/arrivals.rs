@@ -50,6 +50,11 @@ impl Arrivals for Sqlite {
         self.look(move |conn| inbox::at(conn, &places)).await
     }
 
+    async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>> {
+        let places = places.to_vec();
+        self.look(move |conn| inbox::team_at(conn, &places)).await
+    }
+
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
         let Some(number) = self.number(team) else { return Ok(Vec::new()) };
         self.look(move |conn| inbox::list(conn, number, before, limit)).await

@@ -19,6 +19,9 @@ use super::{
 const INBOX: &str = "SELECT i.inbox, i.tail, i.rev, i.seq, i.address, i.client_id, i.created_at, i.about, t.id \
      FROM inboxes i JOIN teams t ON t.number = i.team WHERE i.removed IS NULL";
 const NAMED: &str = "SELECT inbox, reaches FROM inbox_names WHERE name = ?1";
+/// Whose a name is or was: rows of removed inboxes stay.
+const OWNER: &str = "SELECT t.id FROM inbox_names n JOIN inboxes i ON i.inbox = n.inbox \
+     JOIN teams t ON t.number = i.team WHERE n.name = ?1";
 const MAKE: &str = "INSERT INTO inboxes (inbox, tail, team, rev, seq, address, client_id, created_at, about) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const CHANGE: &str = "UPDATE inboxes SET rev = ?2, address = ?3, about = ?4 WHERE inbox = ?1";
@@ -56,6 +59,18 @@ pub(super) fn at(conn: &Connection, places: &[String]) -> Result<Option<Inbox>> 
     for place in places {
         if let Some((inbox, reaches)) = named(conn, place)? {
             return if reaches { find(conn, "AND i.inbox = ?1", [inbox]) } else { Ok(None) };
+        }
+    }
+    Ok(None)
+}
+
+/// The team whose the first of these addresses is or was.
+pub(super) fn team_at(conn: &Connection, places: &[String]) -> Result<Option<TeamId>> {
+    let mut statement = conn.prepare_cached(OWNER).map_err(told)?;
+    for place in places {
+        let mut rows = statement.query([place]).map_err(told)?;
+        if let Some(row) = rows.next().map_err(told)? {
+            return Ok(Some(TeamId(whole_id(row, 0)?)));
         }
     }
     Ok(None)

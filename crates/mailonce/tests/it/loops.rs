@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    call::{patch, post},
+    call::{delete, patch, post},
     talk::{Letter, word},
     wired::Wired,
     world::MINUTE,
@@ -51,6 +51,95 @@ over_every_engine! {
         // Another team's agent may answer it.
         let raw = "From: news@example.com\nTo: a@agents.test\nMessage-ID: <other@x>\nSubject: Hi\n\nHello\n";
         assert_eq!(world.hears_raw(raw).await["own"], Value::Null);
+    }
+
+    async fn our_own_mail_comes_round_from_a_list_that_we_wrote_to(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let mail = |n: usize| {
+            let (from, to) = ("a@agents.test", "list@lists.test");
+            crate::world::mail_with(json!({ "from": from, "to": [to], "subject": format!("Note {n}"), "text": format!("Words {n}") }))
+        };
+        let sent = world.send("k", &mail(0)).await.is(202).word("message_id");
+        // Much was written since, and nothing of it to the list's members.
+        for n in 1..=120 {
+            world.send(&format!("k{n}"), &mail(n)).await.is(202);
+        }
+        let came_round = |id: &str, text: &str| {
+            let head = "From: list@lists.test\nTo: members@lists.test";
+            format!("{head}\nMessage-ID: {id}\nSubject: [list] Note\n\n{text}\n")
+        };
+        let message = world.hears_raw(&came_round(&sent, "Words 0, and a footer")).await;
+        assert_eq!((&message["own"], &message["state"]), (&json!("message_id"), &json!("skipped")), "{message}");
+        world.reply(&message, "x").await.refused(422, "self");
+        // One that only looks like ours, and one of another team, are not.
+        let stranger = world.team("strangers").await;
+        let theirs = crate::world::mail_with(json!({ "to": ["list@lists.test"] }));
+        let theirs = world.call(post("/v1/emails").by(&stranger).key("k").json(&theirs)).await.is(202).word("message_id");
+        let forged = format!("<{}@agents.test>", "a".repeat(28));
+        for id in [&theirs, &forged] {
+            let message = world.hears_raw(&came_round(id, id)).await;
+            assert_eq!((&message["own"], &message["state"]), (&Value::Null, &json!("unanswered")), "{id}");
+        }
+    }
+
+    async fn an_answer_does_not_go_to_ourselves_whoever_asks_for_it(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        world.inbox("b").await;
+        let letter = |at: usize, head: &str| {
+            let (id, head) = (format!("s{at}"), format!("{head}\n"));
+            Letter { id: &id, head, ..Letter::default() }.raw()
+        };
+        for (at, ours) in ["b@agents.test", "A+x@agents.test", "BOB <B+1@Agents.Test>, a@agents.test"].iter().enumerate() {
+            let message = world.hears_raw(&letter(at, &format!("Reply-To: {ours}"))).await;
+            assert_eq!(message["own"], Value::Null, "a stranger wrote it");
+            for all in [false, true] {
+                let answer = world.reply_with(&message, json!({ "text": "Hi", "reply_all": all })).await;
+                let refused = answer.refused(422, "self");
+                assert_eq!((&refused["why"], &refused["guard"]), (&json!("recipients"), &json!("self")));
+            }
+            assert_eq!(world.get(&format!("/v1/messages/{}", word(&message, "id"))).await.is(200)["state"], "unanswered");
+        }
+        assert_eq!((world.sent().await, world.questions("reason=loop").await.len()), (0, 3));
+        // Whoever else is named still gets it.
+        let message = world.hears_raw(&letter(8, "Reply-To: b+x@agents.test, Eve <eve@shop.test>")).await;
+        let sent = world.reply(&message, "Only Eve").await.is(202).word("id");
+        assert_eq!(world.email(&sent).await["to"], json!(["eve@shop.test"]));
+        let message = world.hears_raw(&letter(9, "Reply-To: b@agents.test\nCc: zoe@shop.test, B+2@agents.test")).await;
+        let sent = world.reply_with(&message, json!({ "text": "Only Zoe", "reply_all": true })).await.is(202).word("id");
+        let email = world.email(&sent).await;
+        assert_eq!((&email["to"], &email["cc"]), (&json!(["zoe@shop.test"]), &json!([])));
+    }
+
+    async fn a_former_address_of_ours_stays_ours(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let (moved, removed) = (world.inbox("b").await, world.inbox("c").await);
+        let stranger = world.team("strangers").await;
+        let theirs = world.call(post("/v1/inboxes").by(&stranger).json(&json!({ "username": "z" }))).await.is(201).word("id");
+        world.post(&format!("/v1/inboxes/{moved}/rotate"), &json!({})).await.is(200);
+        world.call(delete(&format!("/v1/inboxes/{removed}"))).await.is(200);
+        world.call(delete(&format!("/v1/inboxes/{theirs}")).by(&stranger)).await.is(200);
+        for (from, own) in [("b+x@agents.test", json!("address")), ("C@agents.test", json!("address")), ("z@agents.test", Value::Null)] {
+            let message = world.hears(Letter { from, id: from.split('@').next().unwrap(), ..Letter::default() }).await;
+            assert_eq!(message["own"], own, "{from}");
+        }
+    }
+
+    async fn an_answer_to_an_invitation_is_automatic(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let raw = |id: &str, method: &str| {
+            let parts = format!("--b\nContent-Type: text/plain\n\nAnn has accepted\n--b\nContent-Type: text/calendar; charset=utf-8; method={method}\n\nBEGIN:VCALENDAR\n--b--");
+            let head = "Content-Type: multipart/alternative; boundary=b\n".to_owned();
+            Letter { id, subject: "Accepted: Lunch", head, text: &parts, ..Letter::default() }.raw()
+        };
+        let message = world.hears_raw(&raw("c1", "REPLY")).await;
+        assert_eq!(message["automatic"], json!({ "reason": "calendar_reply", "hard": false }));
+        world.reply(&message, "Fine").await.refused(422, "automatic");
+        let message = world.hears_raw(&raw("c2", "REQUEST")).await;
+        assert_eq!(message["automatic"], Value::Null, "an invitation wants an answer");
     }
 
     async fn an_answer_carries_its_thread_and_our_mark_and_is_known_by_it(world) {

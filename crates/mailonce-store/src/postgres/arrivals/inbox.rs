@@ -58,6 +58,11 @@ const AT: &str = concat!(
        JOIN inboxes i ON i.team = a.team AND i.id = a.inbox
       WHERE NOT a.retired AND i.removed_at IS NULL"
 );
+/// Whose the first of these names that was ever taken is or was.
+const OWNER: &str = "SELECT a.team
+       FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place),
+            LATERAL (SELECT a.team FROM addresses a WHERE a.name = w.name LIMIT 1) a
+      ORDER BY w.place LIMIT 1";
 const CHANGE: &str = "UPDATE inboxes SET rev = $3, address = $4, about = $5 WHERE team = $1 AND id = $2";
 const REMOVE: &str = concat!(
     "UPDATE inboxes i SET removed_at = $3, sweep_at = $3 WHERE i.team = $1 AND i.id = $2 AND i.removed_at IS NULL RETURNING ",
@@ -68,6 +73,11 @@ const REMOVE: &str = concat!(
 async fn take(tx: &Transaction<'_>, names: &[String], inbox: &Inbox) -> Tried<bool> {
     let taken = run(tx, TAKE, &[&names, &inbox.team.0, &inbox.id.0]).await?;
     Ok(taken as usize == names.len())
+}
+
+/// The names that there can be: no text of the database holds this character.
+fn storable(names: &[String]) -> Vec<&String> {
+    names.iter().filter(|name| !name.contains('\0')).collect()
 }
 
 impl Ledger {
@@ -110,9 +120,13 @@ impl Ledger {
 
     /// The inbox at the first of these names that was ever taken.
     pub(super) async fn inbox_at(&self, places: &[String]) -> Tried<Option<Inbox>> {
-        // No name holds this character, and no text of the database can.
-        let places: Vec<&String> = places.iter().filter(|place| !place.contains('\0')).collect();
-        first(&ask(&self.link.client().await?, AT, &[&places]).await?, read_inbox)
+        first(&ask(&self.link.client().await?, AT, &[&storable(places)]).await?, read_inbox)
+    }
+
+    /// The team whose the first of these names is or was.
+    pub(super) async fn team_at(&self, places: &[String]) -> Tried<Option<TeamId>> {
+        let rows = ask(&self.link.client().await?, OWNER, &[&storable(places)]).await?;
+        first(&rows, |row| Ok(TeamId(row.try_get(0)?)))
     }
 
     /// Inboxes older than `before`, newest first.

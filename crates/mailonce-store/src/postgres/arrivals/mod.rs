@@ -61,6 +61,10 @@ impl Arrivals for Postgres {
         told(self.ledger.inbox_at(places).await)
     }
 
+    async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>> {
+        told(self.ledger.team_at(places).await)
+    }
+
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
         told(self.ledger.inboxes(team, before, limit).await)
     }

@@ -52,6 +52,7 @@ pub(super) fn reply(message: &Message) -> AnswerWish {
         lease: None,
         seen: Vec::new(),
         answers_soft: false,
+        to_itself: false,
         caps: LOOSE,
         person: Some([5; 16]),
     }
