@@ -75,7 +75,8 @@ impl Album {
         let mut out = plain(&ran.out);
         if how.numbers {
             // Repeats are counted a moment later, so how many a timeline shows by now is chance.
-            out = out.lines().filter(|line| !line.contains("was suppressed")).map(|line| format!("{line}\n")).collect();
+            let kept: Vec<&str> = out.split_inclusive('\n').filter(|line| !line.contains("was suppressed")).collect();
+            out = kept.concat();
         }
         if let Some(most) = how.lines {
             out = out.lines().take(most).map(|line| format!("{line}\n")).chain(["…\n".to_owned()]).collect();
