@@ -1064,6 +1064,9 @@ pub struct NoticePage {
 pub struct Offer {
     pub lease: Lease,
     pub message: Message,
+    /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
+    #[serde(default)]
+    pub newer: Vec<String>,
 }
 
 /// Somebody named in a mail.

@@ -708,6 +708,8 @@ export interface NoticePage {
 export interface Offer {
   lease: Lease;
   message: Message;
+  /** What people wrote in the thread since. Read it, and name it in `seen` when you answer. */
+  newer: string[];
 }
 
 /** Somebody named in a mail. */

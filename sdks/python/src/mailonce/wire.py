@@ -830,6 +830,8 @@ class Offer:
 
     lease: Lease
     message: Message
+    newer: list[str]
+    """What people wrote in the thread since. Read it, and name it in `seen` when you answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
