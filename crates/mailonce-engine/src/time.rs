@@ -12,6 +12,8 @@ use std::sync::{
 
 /// How far wall and even clock may part between two looks.
 const JUMP_MS: i64 = 30_000;
+/// How much later than the ledger's latest time another process may have dated something since.
+const UNTOLD_MS: i64 = 120_000;
 /// How long the program may have been away before its start has to be confirmed.
 const AWAY_MS: i64 = 24 * 3_600_000;
 
@@ -64,10 +66,13 @@ impl Timekeeper {
     }
 
     /// The ledger knows of a later time, from another process. Only one that is not sure of its own goes by it: it may
-    /// have started from a time that was old, and would date what it does before what others have forgotten.
+    /// have started from a time that was old, and would date what it does before what others have forgotten. Whoever is
+    /// sure knows at least that the clocks differ: how long ago it is what the other dated cannot be measured here.
     pub(crate) fn follow(&self, latest: Time) {
         if !self.is_sure() {
             self.offset.fetch_max(latest.0 - self.clock.even(), Ordering::Relaxed);
+        } else if latest.0 > self.now().0 + JUMP_MS {
+            self.unmeasured.fetch_max(latest.0 + UNTOLD_MS, Ordering::Relaxed);
         }
     }
 
@@ -148,6 +153,7 @@ mod tests {
         let (hands, time) = keeper(None);
         time.follow(Time(2_000_000_000));
         assert_eq!(time.now(), Time(1_000_000_000), "whoever is sure of the time keeps to it");
+        assert_eq!(time.measured_since(), Time(2_000_120_001), "and cannot measure by the other's");
         hands.pass(-86_400_000, 0);
         assert_eq!(time.now(), Time(1_000_000_000));
         time.follow(Time(1_090_000_000));

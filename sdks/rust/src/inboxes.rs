@@ -241,7 +241,7 @@ impl Inboxes {
         delay_s: u32,
         work: &mut impl AsyncFnMut(Message, &HeldLease) -> Result<(), E>,
     ) -> Result<(), WorkError<E>> {
-        let Offer { message, lease } = offer;
+        let Offer { message, lease, .. } = offer;
         let (id, token) = (message.id.clone(), lease.token.clone());
         let held = self.held(&id, lease, ttl_s);
         if let Err(error) = work(message, &held).await {

@@ -193,7 +193,7 @@ impl Clients {
         };
         let may_fail: &[&str] = match deed {
             Deed::Cancel => &["too_late"],
-            Deed::Resend => &["not_terminal", "use_resolve", "budget_spent", "key_mismatch"],
+            Deed::Resend => &["not_terminal", "use_resolve", "budget_spent", "key_mismatch", "already_answered"],
             Deed::Resolve(_) | Deed::ResolveStale(_) => &["stale_rev", "not_unknown"],
             Deed::Forget => &["not_terminal", "not_found"],
             Deed::Look => &[],

@@ -101,7 +101,7 @@ impl World {
             let next = |id: &EmailId| self.emails.get(id).and_then(|email| email.resent_as);
             std::iter::successors(Some(first), next).any(|id| id == email.id)
         };
-        mutant!("replaced-answer-resent") || message.marks.turn.answers.iter().any(|(_, first)| is_version(*first))
+        message.marks.turn.answers.iter().any(|(_, first)| is_version(*first))
     }
 
     /// Whose turn the message is that an email answers, now that the email is another.

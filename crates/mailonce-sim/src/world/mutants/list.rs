@@ -249,9 +249,6 @@ pub const ALL: &[Mutant] = &[
     // Conversations
     worlds("own-mail-answered", "our own mail is answered").with_talk(),
     worlds("automatic-mail-answered", "a machine is answered").with_talk(),
-    worlds("replaced-answer-resent", "an answer that never left is sent again although another took its place")
-        .with_talk()
-        .among(&[FaultKind::Refuse]),
     worlds("unsent-answer-stands", "a message whose answer surely never left is not open again").with_talk(),
     worlds("answered-twice", "a message that was answered is answered again").with_talk(),
     worlds("slot-freed-in-doubt", "a message is answered again while its answer may have arrived")
