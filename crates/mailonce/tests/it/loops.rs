@@ -109,7 +109,7 @@ over_every_engine! {
         let message = world.hears_raw(&letter(9, "Reply-To: b@agents.test\nCc: zoe@shop.test, B+2@agents.test")).await;
         let sent = world.reply_with(&message, json!({ "text": "Only Zoe", "reply_all": true })).await.is(202).word("id");
         let email = world.email(&sent).await;
-        assert_eq!((&email["to"], &email["cc"]), (&json!(["zoe@shop.test"]), &json!([])));
+        assert_eq!((&email["to"], &email["cc"]), (&json!(["zoe@shop.test"]), &Value::Null));
     }
 
     async fn a_former_address_of_ours_stays_ours(world) {
