@@ -242,10 +242,17 @@ def judge(scenario, done):
     status = wanted.get("status", last.get("status", 0) if isinstance(last, dict) else 0)
     exits = 6 if code == "key_mismatch" else 64 if code == "invalid_key" or 400 <= status < 500 and status != 409 else 5
     if code == "no_problem":
-        exits, said = 5, "without saying why"
+        exits, parts = 5, ["without saying why"]
+    elif code == "no_answer":
+        parts = ["no answer"]
+    elif code == "invalid_key":
+        # Found before anything is called, like every wrong argument.
+        parts = ["invalid_key: "]
     else:
-        said = "no answer" if code == "no_answer" else f"{code}: "
-    for part in [said] + ([f"next: {wanted['next']}"] if status and "next" in wanted else []):
+        # Into a pipe an error is one line of JSON.
+        told = {"code": code} | ({"next": wanted["next"]} if status and "next" in wanted else {})
+        parts = [f"{json.dumps(name)}:{json.dumps(word, ensure_ascii=False)}" for name, word in told.items()]
+    for part in parts:
         if part not in done.stderr:
             yield f"does not say {part!r}: {done.stderr!r}"
     if done.returncode != exits:
