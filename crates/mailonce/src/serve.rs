@@ -286,16 +286,17 @@ async fn until_broken(engine: &Engine, mut hold: Option<PathBuf>) -> StoreError 
     }
 }
 
-/// Resolves on Ctrl-C or SIGTERM.
-pub async fn told_to_stop() {
-    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    let Ok(mut terminate) = terminate else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
+/// Listens for Ctrl-C and SIGTERM from now on; what it returns resolves when one came. It listens before it is waited
+/// for: a server that is told to stop while it starts ends as one that ran, and leaves nothing behind.
+pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 /// Refuses a `serve` that nobody could call.

@@ -59,7 +59,8 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     let (place, binary) = (Place::new(), binary());
     let data = place.data();
     let setup = setup(&binary, &data);
-    assert!(setup.start(children()).unwrap().stop().unwrap().success());
+    let ended = setup.start(children()).unwrap().stop().unwrap();
+    assert!(ended.success(), "told to stop as soon as it was ready, it ended with {ended}");
     let file = data.join("ledger.db");
     let known: i64 = sql(&file, "PRAGMA user_version").trim().parse().unwrap();
     assert!((1..FUTURE).contains(&known));

@@ -40,6 +40,7 @@ fn start_logs(usual: &str) {
 /// Runs everything on this machine with nothing configured.
 pub(super) async fn dev(out: &Out, flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
     start_logs("warn");
+    let stop = serve::told_to_stop()?;
     let mut config = configured(flags)?;
     // Every team may send from any address, unless the file says otherwise.
     config.defaults.verify_domains.get_or_insert(false);
@@ -62,7 +63,7 @@ pub(super) async fn dev(out: &Out, flags: &Flags, json: bool) -> anyhow::Result<
         out.value(&json!({ "url": url, "api_key": api_key, "smtp": smtp, "inbox": inbox, "data": data }));
     }
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
-    let served = serve::serve(engine, doors, &config, echo, serve::told_to_stop()).await;
+    let served = serve::serve(engine, doors, &config, echo, stop).await;
     std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
     served?;
     Ok(ExitCode::SUCCESS)
@@ -71,6 +72,7 @@ pub(super) async fn dev(out: &Out, flags: &Flags, json: bool) -> anyhow::Result<
 /// Runs as a service.
 pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     start_logs("info");
+    let stop = serve::told_to_stop()?;
     let config = configured(flags)?;
     let engine = serve::open_engine(&config).await?;
     let next = "run `mailonce keys create` first, with the same --data or --store";
@@ -80,7 +82,7 @@ pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     let smtp = doors.smtp()?.map_or_else(|| "off".to_owned(), |at| at.to_string());
     tracing::info!(http = %doors.http()?, smtp, store = store_word(&config), handoff = config.handoff, "serving");
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
-    serve::serve(engine, doors, &config, echo, serve::told_to_stop()).await?;
+    serve::serve(engine, doors, &config, echo, stop).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

@@ -177,6 +177,15 @@ async fn paused_hand_off_accepts_and_waits() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_told_to_stop_as_soon_as_it_greets_ends_well() {
+    let desk = Desk::new();
+    for _ in 0..5 {
+        assert_eq!(desk.dev(&[]).await.terminate().await.code(), Some(0));
+        assert!(!desk.data().join("dev.json").exists(), "it leaves word of a server that is gone");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_told_to_stop_lets_what_is_on_the_wire_end() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;
