@@ -44,14 +44,22 @@ impl Delivery {
         true
     }
 
-    /// Makes it due at once: whoever reads it has ended. False when it does not wait, or is due already.
+    /// Lets another read it: whoever did has ended. At once, unless too many ended over it: then it may well be what
+    /// ends them, and they are given time between. False when it does not wait, or is due already.
     pub fn give_back(&mut self, now: Time) -> bool {
-        if self.state != DeliveryState::Waiting || self.due.is_none_or(|due| due <= now) {
+        let Some(due) = self.due.filter(|due| self.state == DeliveryState::Waiting && *due > now) else {
             return false;
-        }
+        };
         self.rev += 1;
-        self.due = Some(now);
+        self.due = Some(due.min(now.plus(self.pause_between_readers())));
         true
+    }
+
+    /// How long nobody reads it after a reader ended, in milliseconds: for the first three not at all, then four times
+    /// as long after each.
+    fn pause_between_readers(&self) -> i64 {
+        let doubled_twice = self.attempts.saturating_sub(limits::READERS_AT_ONCE).min(5);
+        if doubled_twice == 0 { 0 } else { 1_000 << (2 * doubled_twice) }
     }
 
     /// Ends it: its inbox has the message already.
@@ -308,6 +316,18 @@ mod tests {
         assert!(delivery.give_back(Time(9)) && !delivery.give_back(Time(9)));
         assert!(delivery.take_up(Time(9)));
         assert_eq!(delivery.attempts, 2);
+    }
+
+    #[test]
+    fn a_delivery_over_which_readers_end_waits_longer_each_time_but_never_past_its_lease() {
+        let mut delivery = Delivery::new(parcel(), false, Time(0));
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            let now = delivery.due.unwrap();
+            assert!(delivery.take_up(now) && delivery.give_back(now));
+            pauses.push(delivery.due.unwrap().since(now));
+        }
+        assert_eq!(pauses, [0, 0, 0, 4_000, 16_000, limits::READING_MS, limits::READING_MS, limits::READING_MS]);
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub const DUPLICATE_KEPT_MS: i64 = 35 * 86_400_000;
 pub const SAME_VALUE_MS: i64 = 3_600_000;
 /// How long a process may keep a delivery before another takes it, in milliseconds.
 pub const READING_MS: i64 = 60_000;
+/// How many processes may end while they read a delivery before the next one waits.
+pub const READERS_AT_ONCE: u32 = 3;
 /// Characters of whom an artifact is taken for.
 pub const FOR_CHARS: usize = 256;
 /// The longest wait for a message, in milliseconds.

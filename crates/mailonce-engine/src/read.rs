@@ -35,8 +35,12 @@ use crate::{Engine, collect::FETCHED, inbound::Fresh, pack};
 
 /// Mails read at a time.
 const AT_ONCE: usize = 16;
+/// How often a mail that the parser cannot read is tried before its delivery counts as dead.
+const PARSED: u32 = 5;
 /// How often a delivery is taken up before it counts as dead: one that brings its reader down must not do so for ever.
-const TAKEN_UP: u32 = 5;
+/// Many, and with pauses (`Delivery::give_back`): a process may end over and over for reasons of its own, and its mail
+/// is not to blame.
+const TAKEN_UP: u32 = 14;
 /// Deliveries taken from the ledger at a time.
 const TAKEN_AT_ONCE: usize = 32;
 /// How often the ledger is asked when nobody says that something waits.
@@ -383,7 +387,7 @@ impl Engine {
 
     /// Once more after a pause, or never.
     pub(crate) fn again(&self, delivery: &Delivery, why: &str) -> Settle {
-        if delivery.attempts >= TAKEN_UP {
+        if delivery.attempts >= PARSED {
             return Settle::Dead(why.to_owned());
         }
         let pause = 1_000_i64 << (2 * delivery.attempts.min(6));

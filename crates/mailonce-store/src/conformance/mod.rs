@@ -368,6 +368,7 @@ macro_rules! engine {
                 a_dead_delivery_is_kept_and_read_again
                 a_mail_takes_the_place_of_its_notice_once
                 what_an_ended_process_read_is_due_at_once
+                a_delivery_over_which_processes_end_waits_before_the_next
                 a_process_that_was_heard_of_keeps_what_it_reads
             ]
             messages [

@@ -121,6 +121,22 @@ pub(super) async fn what_an_ended_process_read_is_due_at_once(store: Ledger) {
     assert_eq!(found, [(ids[0], 2), (ids[1], 2)], "what was put off stays put off");
 }
 
+pub(super) async fn a_delivery_over_which_processes_end_waits_before_the_next(store: Ledger) {
+    let inbox = open(&store, "a@d.test").await;
+    let id = kept(&store, parcel(&inbox, T0), T0).await;
+    for attempts in 1..=limits::READERS_AT_ONCE {
+        assert_eq!(read(&store, NODE, 1, T0).await[0].delivery.attempts, attempts);
+        assert_eq!(store.recover(SECOND_NODE, 10, T0).await.unwrap().deliveries, 1);
+    }
+    assert_eq!(due(&store, 1, T0).await, [id]);
+    assert_eq!(store.recover(SECOND_NODE, 10, T0).await.unwrap().deliveries, 1);
+    assert_eq!(store.recover(SECOND_NODE, 10, T0).await.unwrap().deliveries, 0, "nobody reads it any more");
+    let wanted = delivery(&store, id).await.due.unwrap();
+    assert!(wanted > T0 && wanted < later(limits::READING_MS), "{wanted:?}");
+    assert!(due(&store, 1, Time(wanted.0 - 1)).await.is_empty());
+    assert_eq!(due(&store, 1, wanted).await, [id]);
+}
+
 pub(super) async fn a_process_that_was_heard_of_keeps_what_it_reads(store: Ledger) {
     let inbox = open(&store, "a@d.test").await;
     store.heartbeat(NODE, T0).await.unwrap();
