@@ -140,7 +140,12 @@ impl NewMessage {
         let artifacts = self.file_artifacts(delivery.team, &ground, now);
         let row = ground.row.take();
         let message = self.become_message(delivery, &ground, &artifacts);
-        let mut thread = row.unwrap_or_else(|| Thread::begun_by(&message, now));
+        let mut thread = row.unwrap_or_else(|| {
+            let mut begun = Thread::begun_by(&message, now);
+            // What it answers was said first, and is shown in the thread.
+            begun.about.emails = u32::from(email.is_some());
+            begun
+        });
         thread.add(&message, now);
         delivery.settle(Settle::Done);
         delivery.message = Some(message.id);

@@ -29,6 +29,16 @@ impl Time {
     }
 }
 
+impl Time {
+    /// As people write it in a mail, in UTC.
+    pub fn in_words(self) -> String {
+        match Timestamp::from_millisecond(self.0) {
+            Ok(at) => at.strftime("%a, %-d %b %Y at %H:%M UTC").to_string(),
+            Err(_) => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Timestamp::from_millisecond(self.0) {
@@ -68,6 +78,12 @@ pub fn show_span(ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instant_in_words_is_as_people_write_it() {
+        let at = Time::parse("2026-11-05T09:07:30Z").unwrap();
+        assert_eq!(at.in_words(), "Thu, 5 Nov 2026 at 09:07 UTC");
+    }
 
     #[test]
     fn instants_are_read_in_every_zone_and_written_in_utc() {

@@ -5,7 +5,8 @@ use mailonce_core::{
     conversation::escalation::{Decided, Decision, Edit, Escalation, EscalationState, Matter, Reason},
     email::Email,
     id::{EmailId, MessageId, ThreadId},
-    port::store::{Once, StoreError},
+    limits,
+    port::store::{EmailQuery, Once, StoreError},
     problem::{Code, FieldError, Problem},
     record::{Record, RecordChange, RecordKind},
     team::Scope,
@@ -26,6 +27,8 @@ use crate::{
 
 /// Pages of records that one page of a list is picked from.
 const PAGES: usize = 10;
+/// Recipients of a held email for whom an earlier one is looked up.
+const RECIPIENTS_LOOKED_AT: usize = 5;
 
 /// A question as people see it.
 #[derive(Clone, Debug)]
@@ -139,17 +142,22 @@ impl Engine {
         caller.need(Scope::Read)?;
         let mut rows = Vec::new();
         for _ in 0..PAGES {
-            let page = self.own_records(caller, RecordKind::Escalation, before, limit - rows.len(), view).await?;
-            for row in page.rows {
+            let page = self.own_records(caller, RecordKind::Escalation, before, limits::PAGE_ROWS, view).await?;
+            let read = page.rows.len();
+            for (n, row) in page.rows.into_iter().enumerate() {
+                before = Some(row.id);
                 let wanted = query.state.is_none_or(|state| row.escalation.state == state)
                     && query.reason.is_none_or(|reason| row.escalation.reason == reason);
                 if wanted && self.may_see_question(caller, &row.escalation).await {
                     rows.push(row);
                 }
+                if rows.len() == limit {
+                    let more = n + 1 < read || page.next.is_some();
+                    return Ok(Listed { rows, next: before.filter(|_| more) });
+                }
             }
-            before = page.next;
-            if before.is_none() || rows.len() == limit {
-                break;
+            if page.next.is_none() {
+                return Ok(Listed { rows, next: None });
             }
         }
         Ok(Listed { rows, next: before })
@@ -178,25 +186,52 @@ impl Engine {
         let detail = self.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Ok(shown) };
         let content = detail.body.as_deref().and_then(pack::unpack);
-        if let (Reason::LooksDuplicate, Some(content)) = (shown.escalation.reason, &content) {
-            shown.alike = self.alike_of(&detail.email, content).await.map_err(unavailable)?;
+        if let Some(content) = &content {
+            let earlier = self.earlier_of(shown.escalation.reason, &detail.email, content).await;
+            shown.alike = earlier.map_err(unavailable)?;
         }
         shown.draft = Some((detail.email, content));
         Ok(shown)
     }
 
-    /// The email that a held one looks like, and what differs.
-    async fn alike_of(&self, email: &Email, content: &Content) -> Result<Option<(Email, Vec<String>)>, StoreError> {
-        let likeness = likeness_of(email.team, content);
+    /// The earlier email because of which another is held, and what differs.
+    async fn earlier_of(
+        &self,
+        reason: Reason,
+        email: &Email,
+        content: &Content,
+    ) -> Result<Option<(Email, Vec<String>)>, StoreError> {
         let place = (Some(email.id), email.head.created_at);
-        let Some((other, said)) = self.look_alike(email.team, &likeness, content, place).await? else {
-            return Ok(None);
+        let found = match reason {
+            Reason::LooksDuplicate => {
+                self.look_alike(email.team, &likeness_of(email.team, content), content, place).await?
+            }
+            Reason::Overlaps => self.same_intent(email).await?,
+            _ => None,
         };
+        let Some((other, said)) = found else { return Ok(None) };
         let whole = |content: &Content| {
             let words = content.text.as_deref().or(content.html.as_deref()).unwrap_or_default();
             format!("{}\n{words}", content.subject)
         };
         Ok(Some((other, diff::lines(&whole(&said), &whole(content)))))
+    }
+
+    /// The latest email before this one that says the same intent to one of its recipients, with what it says.
+    async fn same_intent(&self, email: &Email) -> Result<Option<(Email, Content)>, StoreError> {
+        for to in email.head.to.iter().take(RECIPIENTS_LOOKED_AT) {
+            let (to, before) = (Some(to.clone()), Some(email.id));
+            let query = EmailQuery { to, before, limit: limits::PAGE_ROWS, ..EmailQuery::default() };
+            let page = self.store.emails(email.team, query).await?;
+            let same = page.rows.into_iter().find(|other| other.head.intent == email.head.intent);
+            let Some(other) = same else { continue };
+            let detail = self.store.email_detail(email.team, other.id).await?;
+            let said = detail.and_then(|detail| detail.body.as_deref().and_then(pack::unpack));
+            if let Some(said) = said {
+                return Ok(Some((other, said)));
+            }
+        }
+        Ok(None)
     }
 
     /// A person decides. What was decided is done before this returns, or soon after a crash.

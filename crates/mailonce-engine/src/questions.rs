@@ -272,20 +272,36 @@ impl Engine {
         }
     }
 
+    /// What people are told of a question: why it is asked, about what, and how to answer.
+    async fn notice_text(&self, record: &Record, escalation: &Escalation) -> Result<String, StoreError> {
+        let about = &escalation.about;
+        let mut text = about.question.clone().unwrap_or_else(|| why_asked(escalation.reason).to_owned());
+        text.push_str("\n\n");
+        if let Some(id) = about.email
+            && let Some(email) = self.store.email(record.team, id).await?
+        {
+            let (to, subject) = (email.head.to.join(", "), &email.head.subject);
+            text.push_str(&format!("Email:   {id}\nTo:      {to}\nSubject: {subject}\n"));
+        }
+        if let Some(rule) = &about.rule {
+            text.push_str(&format!("Rule:    {}\n", rule.name));
+        }
+        let thread = about.thread.map(|id| format!("Thread:  {id}\n"));
+        text.push_str(&thread.unwrap_or_default());
+        let id = record.id;
+        text.push_str(&format!("\nRead it:\n  mailonce escalations show {id}\nDecide, one of:\n"));
+        for choice in escalation.reason.choices() {
+            text.push_str(&format!("  mailonce escalations resolve {id} --as {}\n", choice.word()));
+        }
+        Ok(text)
+    }
+
     async fn send_notice(&self, record: &Record, escalation: &Escalation, notify: &Notify) -> Result<(), String> {
-        let reason = escalation.reason.word();
-        let question = escalation.about.question.as_deref().unwrap_or("A person must decide.");
-        let choices: Vec<&str> = escalation.reason.choices().iter().map(|choice| choice.word()).collect();
-        let text = format!(
-            "{question}\n\nReason: {reason}\nEscalation: {}\nChoices: {}\n\nmailonce escalations show {}\n",
-            record.id,
-            choices.join(", "),
-            record.id
-        );
+        let text = self.notice_text(record, escalation).await.map_err(|error| error.to_string())?;
         let raw = RawContent {
             from: notify.from.clone(),
             to: notify.to.clone(),
-            subject: format!("mailonce asks: {reason}"),
+            subject: format!("mailonce asks: {}", escalation.reason.word()),
             text: Some(text),
             ..RawContent::default()
         };
@@ -309,6 +325,20 @@ impl Engine {
         let _known = self.store.accept(wish, now).await.map_err(|error| error.to_string())?;
         self.ways.wake();
         Ok(())
+    }
+}
+
+/// Why a person is asked, in a sentence.
+fn why_asked(reason: Reason) -> &'static str {
+    match reason {
+        Reason::LooksDuplicate => "An email is held: it looks like one that was sent a moment ago.",
+        Reason::Overlaps => "An email is held: some of its recipients got the same intent before.",
+        Reason::Cap => "An answer is held: the thread, or the person, got too many of late.",
+        Reason::Approval => "An email is held: a rule wants a person to look at it first.",
+        Reason::Unknown => "Nobody can tell whether an email arrived, and nothing more is tried by itself.",
+        Reason::Loop => "An answer to a machine, or to one of your own agents, was refused.",
+        Reason::Unanswered => "A message was offered to agents again and again, and none answered it.",
+        Reason::Asked => "An agent asks.",
     }
 }
 

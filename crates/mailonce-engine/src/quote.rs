@@ -63,7 +63,7 @@ impl Engine {
             };
             Some(Original {
                 from: head.from.as_ref().map(name).unwrap_or_default(),
-                date: head.date.unwrap_or(received_at).to_string(),
+                date: head.date.unwrap_or(received_at).in_words(),
                 subject: head.subject.clone(),
                 to: head.to.iter().map(name).collect::<Vec<_>>().join(", "),
                 text,
@@ -124,7 +124,7 @@ mod tests {
     fn original() -> Original {
         Original {
             from: "Ann <ann@x.test>".into(),
-            date: "2026-11-15T10:00:00Z".into(),
+            date: "Sun, 15 Nov 2026 at 10:00 UTC".into(),
             subject: "Hello".into(),
             to: "agent@x.test".into(),
             text: "one\n<two>\n".into(),
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_original_stands_below_the_answer() {
         let below = original().below("Thanks.\n");
-        assert_eq!(below, "Thanks.\n\nOn 2026-11-15T10:00:00Z, Ann <ann@x.test> wrote:\n> one\n> <two>\n");
+        assert_eq!(below, "Thanks.\n\nOn Sun, 15 Nov 2026 at 10:00 UTC, Ann <ann@x.test> wrote:\n> one\n> <two>\n");
         let page = original().below_html("<p>Thanks.</p>");
         assert!(page.contains("&lt;two&gt;") && !page.contains("<two>"), "{page}");
     }

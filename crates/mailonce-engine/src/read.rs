@@ -346,7 +346,8 @@ impl Engine {
         let team = inbox.team;
         let Draft { head, content, names, found, .. } = drafted;
         let stopped = |(_, hard): &(String, bool)| *hard || !inbox.about.answers_soft;
-        let no_answer = head.own.is_some() || head.automatic.as_ref().is_some_and(stopped);
+        let nobody = head.from.is_none() && head.reply_to.is_empty();
+        let no_answer = nobody || head.own.is_some() || head.automatic.as_ref().is_some_and(stopped);
         let artifacts = found.decided.iter().map(|value| NewArtifact {
             id: ArtifactId(self.new_id(now)),
             kind: kind_of(value.kind),

@@ -1,7 +1,7 @@
 //! Answering: a reply or a forward becomes one email, or the answer that an earlier one got.
 
 use mailonce_core::{
-    address::Mailbox,
+    address::{Address, Mailbox},
     content::{Content, RawAttachment, RawContent},
     conversation::{
         answer::{AnswerWish, Answered},
@@ -26,6 +26,7 @@ use mailonce_mail::{
     thread::{answer_subject, forward_subject},
 };
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
 
 use crate::{
     Caller, Engine,
@@ -259,9 +260,12 @@ impl Engine {
         };
         let mut content = Content::check(raw)?;
         let mut hash = Sha256::new();
-        for to in content.bare_to() {
-            hash.update((to.as_str().len() as u64).to_be_bytes());
-            hash.update(to.as_str());
+        // Everybody counts, those who get copies too: with one more among them it goes to other people.
+        let everybody = content.to.iter().chain(&content.cc).chain(&content.bcc);
+        let everybody: BTreeSet<Address> = everybody.map(|mailbox| mailbox.bare()).collect();
+        for one in everybody {
+            hash.update((one.as_str().len() as u64).to_be_bytes());
+            hash.update(one.as_str());
         }
         let slot = Slot::Forward(crate::hex(&hash.finalize()[..16]));
         let ids = joined(&references(&message));

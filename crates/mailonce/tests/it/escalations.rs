@@ -254,7 +254,10 @@ over_every_engine! {
         assert_eq!(notices.len(), 1);
         assert_eq!(notices[0]["subject"], "mailonce asks: looks_duplicate");
         let text = world.email(word(&notices[0], "id")).await["text"].clone();
-        assert!(text.as_str().unwrap().contains(word(&asked, "id")));
+        let text = text.as_str().unwrap();
+        assert!(text.starts_with("An email is held: it looks like one") && text.contains("Subject: Order 4821"), "{text}");
+        let answer = format!("mailonce escalations resolve {} --as release", word(&asked, "id"));
+        assert!(text.contains(&answer), "{text}");
         assert_eq!(world.questions("").await.len(), 1, "a notice is not asked about");
     }
 
@@ -269,6 +272,38 @@ over_every_engine! {
         let asked = world.questions("").await;
         assert_eq!((asked.len(), &asked[0]["reason"]), (1, &json!("overlaps")));
         assert_eq!(asked[0]["about"]["email"], held["id"]);
+    }
+
+    async fn whoever_decides_about_an_overlap_sees_what_went_before(world) {
+        let to = |all: Value, text: &str| {
+            mail_with(json!({ "to": all, "text": text, "intent": { "type": "t", "entity": "e" } }))
+        };
+        world.wish(&mail_with(json!({ "to": "b@x.test", "intent": { "type": "t", "entity": "another" } }))).await.is(202);
+        let first = world.wish(&to(json!(["a@x.test", "b@x.test"]), "Once.")).await.is(202);
+        world.wish(&mail_with(json!({ "to": "b@x.test", "intent": { "type": "t", "entity": "later" } }))).await.is(202);
+        world.wish(&to(json!(["c@x.test", "b@x.test"]), "Again.")).await.is(202);
+        let asked = world.questions("reason=overlaps").await.remove(0);
+        let read = world.get(&format!("/v1/escalations/{}", word(&asked, "id"))).await.is(200);
+        assert_eq!(read["looks_like"]["email"]["id"], first["id"], "{}", read.text);
+        assert_eq!(read["looks_like"]["diff"], json!(["  Order 4821", "- Once.", "+ Again."]));
+    }
+
+    async fn a_page_of_questions_is_full_however_rare_they_are(world) {
+        let ask = |n: usize| json!({ "question": format!("Question {n}?") });
+        for n in 0..40 {
+            world.post("/v1/escalations", &ask(n)).await.is(201);
+        }
+        let wanted = world.questions("").await;
+        for rare in [&wanted[5], &wanted[35]] {
+            world.decide(rare, "release").await.is(200);
+        }
+        let page = world.get("/v1/escalations?state=resolved&limit=1").await.is(200);
+        assert_eq!(page.rows()[0]["id"], wanted[5]["id"]);
+        let path = format!("/v1/escalations?state=resolved&limit=1&cursor={}", word(&page.body, "next_cursor"));
+        let page = world.get(&path).await.is(200);
+        assert_eq!(page.rows()[0]["id"], wanted[35]["id"]);
+        let last = world.get("/v1/escalations?limit=40").await.is(200);
+        assert_eq!((last.rows().len(), &last["next_cursor"]), (40, &Value::Null));
     }
 
     async fn a_person_settles_what_nobody_can_tell(world) {

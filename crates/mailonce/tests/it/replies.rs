@@ -7,7 +7,7 @@ use tower::ServiceExt as _;
 use crate::{
     call::{Answer, get, post},
     talk::{Letter, reply_path, word},
-    world::{MINUTE, World},
+    world::{MINUTE, World, mail_with},
 };
 
 async fn content(world: &World, email: &str) -> Value {
@@ -241,6 +241,11 @@ over_every_engine! {
         assert_eq!((&again["id"], &again["guard"]), (&first["id"], &json!("already_answered")));
         let other = world.post(&path, &json!({ "to": "team@shop.test" })).await.is(202);
         assert_ne!(other["id"], first["id"]);
+        let copied = json!({ "to": "boss@shop.test", "cc": "desk@shop.test" });
+        let copied = world.post(&path, &copied).await.is(202);
+        assert_ne!(copied["id"], first["id"], "with a copy it goes to other people");
+        let turned = json!({ "to": "desk@shop.test", "cc": "boss@shop.test" });
+        assert_eq!(world.post(&path, &turned).await.is(200)["id"], copied["id"], "and to the same the other way round");
         let email = content(&world, &first.word("id")).await;
         assert_eq!(email["subject"], "Fwd: Hello");
         let said = word(&email, "text");
@@ -275,6 +280,27 @@ over_every_engine! {
         assert_eq!(world.get("/v1/threads?label=vip&handled=true").await.is(200).rows().len(), 1);
         assert_eq!(world.get("/v1/threads?handled=false").await.is(200).rows().len(), 0);
         world.get("/v1/threads?handled=perhaps").await.refused(400, "invalid_query");
+    }
+
+    async fn a_thread_that_we_began_counts_what_began_it(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let sent = world.wish(&mail_with(json!({ "from": "a@agents.test", "to": "ann@shop.test" }))).await.is(202);
+        world.pass(MINUTE);
+        let head = format!("In-Reply-To: {}\n", sent.word("message_id"));
+        let message = world.hears(Letter { head, ..Letter::default() }).await;
+        let thread = world.get(&format!("/v1/threads/{}", word(&message, "thread_id"))).await.is(200);
+        assert_eq!((&thread["messages"], &thread["emails"]), (&json!(1), &json!(1)), "{}", thread.text);
+        assert_eq!(thread["said"][0]["email"]["id"], sent["id"]);
+    }
+
+    async fn mail_that_names_nobody_to_answer_is_not_offered(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let message = world.hears_raw("Subject: Hello\nMessage-ID: <1@shop.test>\n\nFrom nobody.\n").await;
+        assert_eq!(message["state"], "skipped");
+        let offered = world.post(&format!("/v1/inboxes/{inbox}/next"), &json!({})).await.is(200);
+        assert_eq!(offered.rows().len(), 0, "{}", offered.text);
     }
 
     async fn an_agent_needs_the_scope_and_the_inbox(world) {
