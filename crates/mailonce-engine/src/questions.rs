@@ -274,26 +274,26 @@ impl Engine {
 
     /// What people are told of a question: why it is asked, about what, and how to answer.
     async fn notice_text(&self, record: &Record, escalation: &Escalation) -> Result<String, StoreError> {
-        let about = &escalation.about;
-        let mut text = about.question.clone().unwrap_or_else(|| why_asked(escalation.reason).to_owned());
-        text.push_str("\n\n");
+        let (about, id) = (&escalation.about, record.id);
+        let why = about.question.clone().unwrap_or_else(|| why_asked(escalation.reason).to_owned());
+        let mut lines = vec![why, String::new()];
         if let Some(id) = about.email
             && let Some(email) = self.store.email(record.team, id).await?
         {
-            let (to, subject) = (email.head.to.join(", "), &email.head.subject);
-            text.push_str(&format!("Email:   {id}\nTo:      {to}\nSubject: {subject}\n"));
+            let to = email.head.to.join(", ");
+            lines.extend([
+                format!("Email:   {id}"),
+                format!("To:      {to}"),
+                format!("Subject: {}", email.head.subject),
+            ]);
         }
-        if let Some(rule) = &about.rule {
-            text.push_str(&format!("Rule:    {}\n", rule.name));
-        }
-        let thread = about.thread.map(|id| format!("Thread:  {id}\n"));
-        text.push_str(&thread.unwrap_or_default());
-        let id = record.id;
-        text.push_str(&format!("\nRead it:\n  mailonce escalations show {id}\nDecide, one of:\n"));
-        for choice in escalation.reason.choices() {
-            text.push_str(&format!("  mailonce escalations resolve {id} --as {}\n", choice.word()));
-        }
-        Ok(text)
+        lines.extend(about.rule.as_ref().map(|rule| format!("Rule:    {}", rule.name)));
+        lines.extend(about.thread.map(|id| format!("Thread:  {id}")));
+        lines.extend([String::new(), "Read it:".into(), format!("  mailonce escalations show {id}")]);
+        lines.push("Decide, one of:".into());
+        let choices = escalation.reason.choices().iter();
+        lines.extend(choices.map(|choice| format!("  mailonce escalations resolve {id} --as {}", choice.word())));
+        Ok(lines.join("\n"))
     }
 
     async fn send_notice(&self, record: &Record, escalation: &Escalation, notify: &Notify) -> Result<(), String> {

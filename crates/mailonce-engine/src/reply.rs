@@ -262,7 +262,7 @@ impl Engine {
         let mut hash = Sha256::new();
         // Everybody counts, those who get copies too: with one more among them it goes to other people.
         let everybody = content.to.iter().chain(&content.cc).chain(&content.bcc);
-        let everybody: BTreeSet<Address> = everybody.map(|mailbox| mailbox.bare()).collect();
+        let everybody: BTreeSet<Address> = everybody.map(Mailbox::bare).collect();
         for one in everybody {
             hash.update((one.as_str().len() as u64).to_be_bytes());
             hash.update(one.as_str());

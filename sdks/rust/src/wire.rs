@@ -224,6 +224,9 @@ pub struct Caps {
     /// Answers to one person within a day, over all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_person: Option<u32>,
+    /// Answers in a thread in all; any number without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_thread: Option<u32>,
     /// Answers in a thread within the window; the next is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_window: Option<u32>,
@@ -1141,6 +1144,8 @@ pub struct Release {
 #[non_exhaustive]
 pub struct Replies {
     pub caps: Caps,
+    #[serde(default)]
+    pub in_all: u32,
     #[serde(default)]
     pub in_window: u64,
     #[serde(default)]

@@ -144,6 +144,8 @@ export interface Caps {
   per_day?: number | null;
   /** Answers to one person within a day, over all threads. */
   per_person?: number | null;
+  /** Answers in a thread in all; any number without it. */
+  per_thread?: number | null;
   /** Answers in a thread within the window; the next is held. */
   per_window?: number | null;
   /** Seconds, at most a day. */
@@ -765,6 +767,7 @@ export interface Release {
 /** How often a thread was answered, and how often it may be. */
 export interface Replies {
   caps: Caps;
+  in_all: number;
   in_window: number;
   today: number;
 }

@@ -138,7 +138,7 @@ impl AnswerWish {
         if let Some(newer) = unseen.next().filter(|_| self.is_reply() && !mutant!("newer-message-ignored")) {
             return Judged::Refuse(Guard::NewerMessage, Some(newer));
         }
-        let caps = self.caps.are_reached(&ground.thread.about.sends, &ground.person, now);
+        let caps = self.caps.are_reached((&ground.thread.about.sends, ground.thread.about.sent), &ground.person, now);
         let cap = (caps && !mutant!("cap-ignored")).then_some(Guard::Cap);
         Judged::Accept(cap)
     }

@@ -1,4 +1,4 @@
-//! How many answers are too many: in a thread within minutes, in a thread within a day, to one person within a day.
+//! How many answers are too many: in a thread within minutes, within a day and in all, and to one person within a day.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,11 +21,14 @@ pub struct Caps {
     pub per_day: u32,
     /// Answers to one person within a day, over all threads of the team.
     pub per_person: u32,
+    /// Answers in a thread in all; any number when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_thread: Option<u32>,
 }
 
 impl Default for Caps {
     fn default() -> Self {
-        Self { per_window: 3, window_ms: 300_000, per_day: 20, per_person: 20 }
+        Self { per_window: 3, window_ms: 300_000, per_day: 20, per_person: 20, per_thread: None }
     }
 }
 
@@ -33,10 +36,11 @@ impl Caps {
     /// The largest limit that can be asked for.
     pub const MOST: u32 = KEPT as u32;
 
-    /// Whether one more answer is too many, after those of the thread and those to the person.
-    pub fn are_reached(&self, thread: &Tally, person: &Tally, now: Time) -> bool {
+    /// Whether one more answer is too many, after those of the thread, of late and in all, and those to the person.
+    pub fn are_reached(&self, (thread, in_all): (&Tally, u32), person: &Tally, now: Time) -> bool {
         let full = |tally: &Tally, within, most: u32| tally.within(within, now) >= most as usize;
         full(thread, self.window_ms, self.per_window)
+            || self.per_thread.is_some_and(|most| in_all >= most && !mutant!("total-ignored"))
             || (full(thread, DAY_MS, self.per_day) && !mutant!("day-ignored"))
             || (full(person, DAY_MS, self.per_person) && !mutant!("person-ignored"))
     }
@@ -85,23 +89,31 @@ mod tests {
     fn the_fourth_answer_within_the_window_is_too_many() {
         let caps = Caps::default();
         let none = Tally::default();
-        assert!(!caps.are_reached(&tally(&[0, 1]), &none, Time(2)));
-        assert!(caps.are_reached(&tally(&[0, 1, 2]), &none, Time(299_999)));
-        assert!(!caps.are_reached(&tally(&[0, 1, 2]), &none, Time(300_000)));
+        assert!(!caps.are_reached((&tally(&[0, 1]), 2), &none, Time(2)));
+        assert!(caps.are_reached((&tally(&[0, 1, 2]), 3), &none, Time(299_999)));
+        assert!(!caps.are_reached((&tally(&[0, 1, 2]), 3), &none, Time(300_000)));
     }
 
     #[test]
     fn a_day_and_a_person_have_their_own_limits() {
         let caps = Caps::default();
         let spread: Vec<i64> = (0..20).map(|n| n * 1_000_000).collect();
-        assert!(caps.are_reached(&tally(&spread), &Tally::default(), Time(20_000_000)));
-        assert!(caps.are_reached(&Tally::default(), &tally(&spread), Time(20_000_000)));
-        assert!(!caps.are_reached(&Tally::default(), &tally(&spread), Time(DAY_MS)));
+        assert!(caps.are_reached((&tally(&spread), 20), &Tally::default(), Time(20_000_000)));
+        assert!(caps.are_reached((&Tally::default(), 0), &tally(&spread), Time(20_000_000)));
+        assert!(!caps.are_reached((&Tally::default(), 0), &tally(&spread), Time(DAY_MS)));
+    }
+
+    #[test]
+    fn a_thread_has_a_limit_in_all_where_one_is_set() {
+        let (caps, none) = (Caps { per_thread: Some(2), ..Caps::default() }, Tally::default());
+        assert!(!caps.are_reached((&none, 1), &none, Time(9 * DAY_MS)));
+        assert!(caps.are_reached((&none, 2), &none, Time(9 * DAY_MS)));
+        assert!(!Caps::default().are_reached((&none, 9_999), &none, Time(9 * DAY_MS)));
     }
 
     #[test]
     fn a_clock_that_went_back_opens_nothing() {
-        assert!(Caps::default().are_reached(&tally(&[10, 11, 12]), &Tally::default(), Time(5)));
+        assert!(Caps::default().are_reached((&tally(&[10, 11, 12]), 3), &Tally::default(), Time(5)));
     }
 
     #[test]

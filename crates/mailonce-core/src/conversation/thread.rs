@@ -60,9 +60,12 @@ pub struct AboutThread {
     /// Its latest lease, unless it was given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<ThreadLease>,
-    /// When it was answered.
+    /// When it was answered of late.
     #[serde(default)]
     pub sends: Tally,
+    /// How often it was answered in all.
+    #[serde(default)]
+    pub sent: u32,
 }
 
 /// The right of one agent to work on a thread.
@@ -144,6 +147,7 @@ impl Thread {
         self.about.emails += 1;
         if counts {
             self.about.sends.count(now);
+            self.about.sent += 1;
         }
     }
 

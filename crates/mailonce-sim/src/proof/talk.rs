@@ -16,6 +16,9 @@ pub struct Desk {
     pub per_day: usize,
     /// Answers to one person within a day.
     pub per_person: usize,
+    /// Answers in a thread in all, where there is such a limit.
+    #[serde(default)]
+    pub per_thread: Option<usize>,
     /// Whether mail that only looks automatic is answered.
     pub answers_soft: bool,
 }

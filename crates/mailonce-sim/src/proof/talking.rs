@@ -251,6 +251,7 @@ impl<'a, 'v> Judge<'a, 'v> {
         let person = self.people.get(&known.person).filter(|_| wish.is_reply()).map_or(&[][..], Vec::as_slice);
         within(thread, desk.window_ms, now) >= desk.per_window
             || within(thread, DAY_MS, now) >= desk.per_day
+            || desk.per_thread.is_some_and(|most| thread.len() >= most)
             || within(person, DAY_MS, now) >= desk.per_person
     }
 

@@ -34,18 +34,20 @@ const WINDOW_MS: i64 = 300_000;
 
 /// The limits of a world's desks. One is tight, so that each has worlds in which it speaks.
 pub(super) fn limits(plan: &Plan) -> Desk {
-    let (tight, caps) = match plan.seed % 3 {
-        0 => ("window", (1, WIDE, WIDE)),
-        1 => ("day", (WIDE, 2, WIDE)),
-        _ => ("person", (WIDE, WIDE, 2)),
+    let (tight, caps) = match plan.seed % 6 {
+        0 | 3 => ("window", (1, WIDE, WIDE, None)),
+        1 => ("day", (WIDE, 2, WIDE, None)),
+        4 => ("total", (WIDE, WIDE, WIDE, Some(2))),
+        _ => ("person", (WIDE, WIDE, 2, None)),
     };
-    let (per_window, per_day, per_person) = caps;
+    let (per_window, per_day, per_person, per_thread) = caps;
     Desk {
         tight: tight.to_owned(),
         per_window: per_window as usize,
         window_ms: WINDOW_MS,
         per_day: per_day as usize,
         per_person: per_person as usize,
+        per_thread,
         answers_soft: plan.seed.is_multiple_of(2),
     }
 }
@@ -57,6 +59,7 @@ pub(super) fn about(desk: &Desk) -> AboutInbox {
         window_ms: desk.window_ms,
         per_day: desk.per_day as u32,
         per_person: desk.per_person as u32,
+        per_thread: desk.per_thread.map(|most| most as u32),
     };
     AboutInbox { caps: Some(caps), answers_soft: desk.answers_soft, ..AboutInbox::default() }
 }

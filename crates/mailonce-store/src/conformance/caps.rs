@@ -70,6 +70,16 @@ pub(super) async fn a_day_has_a_cap_of_its_own(store: Ledger) {
     assert!(goes(&store, follow_up(&message, 3, caps, T0), T0.plus(DAY)).await);
 }
 
+pub(super) async fn a_thread_has_a_cap_in_all_that_no_day_opens(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    let caps = Caps { per_thread: Some(2), ..LOOSE };
+    for n in 0..2 {
+        assert!(goes(&store, follow_up(&message, n, caps, T0), T0.plus(i64::from(n) * DAY)).await);
+    }
+    assert!(!goes(&store, follow_up(&message, 2, caps, T0), T0.plus(9 * DAY)).await);
+    assert!(goes(&store, follow_up(&message, 3, LOOSE, T0), T0.plus(9 * DAY)).await);
+}
+
 pub(super) async fn answers_to_one_person_are_counted_over_all_threads_of_the_team(store: Ledger) {
     let (_inbox, messages) = letters_in(&store, 4).await;
     let theirs = made(&store, &mailonce_core::inbox::Inbox { team: OTHER, ..inbox("b@d.test") }).await;

@@ -458,6 +458,7 @@ macro_rules! engine {
                 one_answer_too_many_is_held_and_takes_its_slot
                 a_held_answer_is_not_counted
                 a_day_has_a_cap_of_its_own
+                a_thread_has_a_cap_in_all_that_no_day_opens
                 answers_to_one_person_are_counted_over_all_threads_of_the_team
                 a_sweep_takes_no_count_that_a_cap_asks_about
                 of_16_answers_at_once_only_as_many_as_the_caps_go

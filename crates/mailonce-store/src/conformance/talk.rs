@@ -21,7 +21,8 @@ use super::{
 };
 
 /// Caps that nothing here reaches.
-pub(super) const LOOSE: Caps = Caps { per_window: 1_000, window_ms: MINUTE, per_day: 1_000, per_person: 1_000 };
+pub(super) const LOOSE: Caps =
+    Caps { per_window: 1_000, window_ms: MINUTE, per_day: 1_000, per_person: 1_000, per_thread: None };
 
 /// A draft as the first answer of a message, with nothing said about leases, newer messages or people.
 pub(super) fn answers(message: &Message, draft: &Draft, now: Time) -> AnswerWish {

@@ -101,6 +101,9 @@ pub(super) struct CapsBody {
     /// Answers to one person within a day, over all threads.
     #[serde(default)]
     per_person: Option<u32>,
+    /// Answers in a thread in all; any number without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    per_thread: Option<u32>,
 }
 
 impl From<Caps> for CapsBody {
@@ -110,6 +113,7 @@ impl From<Caps> for CapsBody {
             window_s: u32::try_from(caps.window_ms / 1000).ok(),
             per_day: Some(caps.per_day),
             per_person: Some(caps.per_person),
+            per_thread: caps.per_thread,
         }
     }
 }
@@ -132,6 +136,7 @@ impl CapsBody {
             window_ms,
             per_day: count("per_day", self.per_day, usual.per_day)?,
             per_person: count("per_person", self.per_person, usual.per_person)?,
+            per_thread: self.per_thread,
         })
     }
 }

@@ -43,6 +43,7 @@ pub(super) struct HolderBody {
 pub(super) struct RepliesBody {
     in_window: usize,
     today: usize,
+    in_all: u32,
     caps: CapsBody,
 }
 
@@ -119,6 +120,7 @@ impl ThreadBody {
         self.replies = Some(RepliesBody {
             in_window: sends.within(caps.window_ms, now),
             today: sends.within(DAY_MS, now),
+            in_all: view.thread.about.sent,
             caps: CapsBody::from(caps),
         });
         self

@@ -7,7 +7,7 @@ use tower::ServiceExt as _;
 use crate::{
     call::{Answer, get, post},
     talk::{Letter, reply_path, word},
-    world::{MINUTE, World, mail_with},
+    world::{DAY, MINUTE, World, mail_with},
 };
 
 async fn content(world: &World, email: &str) -> Value {
@@ -203,6 +203,25 @@ over_every_engine! {
         world.reply(&message, "one").await.is(202);
         let held = world.reply_with(&message, json!({ "text": "two", "follow_up": 1 })).await.is(202);
         assert_eq!(held["state"], "held");
+    }
+
+    async fn a_thread_has_a_limit_in_all_where_its_inbox_wants_one(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        let patch = json!({ "caps": { "per_thread": 2 } });
+        world.call(crate::call::patch(&format!("/v1/inboxes/{inbox}")).json(&patch)).await.is(200);
+        let message = world.hears(Letter::default()).await;
+        for n in 0..2 {
+            let answer = world.reply_with(&message, json!({ "text": format!("Part {n}"), "follow_up": n })).await.is(202);
+            assert_ne!(answer["state"], "held");
+            world.pass(2 * DAY);
+        }
+        let held = world.reply_with(&message, json!({ "text": "The rest", "follow_up": 2 })).await.is(202);
+        assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("cap")));
+        let thread = world.get(&format!("/v1/threads/{}", word(&message, "thread_id"))).await.is(200);
+        let replies = &thread["replies"];
+        assert_eq!((&replies["today"], &replies["in_all"]), (&json!(0), &json!(2)), "{}", thread.text);
+        assert_eq!(replies["caps"]["per_thread"], 2);
     }
 
     async fn a_message_whose_answer_was_rejected_is_offered_again(world) {

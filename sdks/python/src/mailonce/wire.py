@@ -200,6 +200,8 @@ class Caps:
     """Answers in a thread within a day."""
     per_person: int | None = None
     """Answers to one person within a day, over all threads."""
+    per_thread: int | None = None
+    """Answers in a thread in all; any number without it."""
     per_window: int | None = None
     """Answers in a thread within the window; the next is held."""
     window_s: int | None = None
@@ -900,6 +902,7 @@ class Replies:
     """How often a thread was answered, and how often it may be."""
 
     caps: Caps
+    in_all: int
     in_window: int
     today: int
 

@@ -270,6 +270,7 @@ pub const ALL: &[Mutant] = &[
     worlds("cap-ignored", "any number of answers goes").with_talk(),
     worlds("tally-uncounted", "answers are not counted").with_talk(),
     worlds("day-ignored", "the limit of a day is not asked about").with_talk(),
+    worlds("total-ignored", "the limit of a thread in all is not asked about").with_talk(),
     worlds("person-ignored", "the limit of a person is not asked about").with_talk(),
     worlds("held-answer-counted", "an answer that is held counts as sent").with_talk(),
     worlds("cap-unasked", "nobody is asked about an answer that is held").with_talk(),

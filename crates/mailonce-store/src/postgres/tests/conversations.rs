@@ -29,7 +29,8 @@ use super::{
 use crate::postgres::Postgres;
 
 /// Caps that nothing here reaches.
-pub(super) const LOOSE: Caps = Caps { per_window: 1_000, window_ms: 60_000, per_day: 1_000, per_person: 1_000 };
+pub(super) const LOOSE: Caps =
+    Caps { per_window: 1_000, window_ms: 60_000, per_day: 1_000, per_person: 1_000, per_thread: None };
 
 /// A letter that begins a thread, or joins the one of the same name.
 pub(super) fn of_thread(name: &str, thread: &str) -> NewMessage {
