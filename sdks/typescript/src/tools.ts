@@ -127,6 +127,7 @@ async function answered(call: () => Promise<ToolAnswer>): Promise<ToolAnswer> {
     return await call();
   } catch (error) {
     if (!(error instanceof MailonceError)) throw error;
+    if (error.code === "aborted") throw error.cause; // the framework ended it, and knows its own reason
     const { code, next, retry } = error;
     return { status: code === "no_answer" ? "no_answer" : "refused", code, retry, next };
   }
