@@ -73,7 +73,7 @@ export function noAnswer(detail: string, cause?: unknown): MailonceError {
 
 /** The caller ended the call by its `signal`, whose reason is the `cause`. */
 export function aborted({ reason }: AbortSignal): MailonceError {
-  const why = reason instanceof Error || reason instanceof DOMException ? reason.message : String(reason);
+  const why = (reason as Partial<Error> | null | undefined)?.message ?? String(reason);
   return new MailonceError({
     code: "aborted",
     detail: `the caller ended the call: ${why}`,
