@@ -1,7 +1,7 @@
 // Builds dist from src: once as ESM, once as CommonJS. `npm pack` runs it.
 
 import { execFileSync } from "node:child_process";
-import { rmSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const TSC = createRequire(import.meta.url).resolve("typescript/bin/tsc");
@@ -12,6 +12,12 @@ rmSync("dist", { recursive: true, force: true }); // what src no longer has is n
 compile("--outDir", "dist/esm");
 compile("--noCheck", "--module", "commonjs", "--moduleResolution", "node10", "--outDir", "dist/cjs");
 writeFileSync("dist/cjs/package.json", '{"type":"commonjs"}\n');
-// The shapes of the wire are a fifth of the package and mean the same from both sides, so they are packed once. ESM may
-// name the types of CommonJS; the other way round they would need attributes that older compilers do not know.
-writeFileSync("dist/esm/wire.d.ts", 'export type * from "../cjs/wire.js";\n');
+// Types mean the same from both sides, so they are packed once. ESM may name those of CommonJS; the other way round it
+// would need attributes that older compilers do not know. Adapters keep theirs: their frameworks have two of each.
+const OWN = ["ai.d.ts", "openai-agents.d.ts"];
+const NAMED = ["index.d.ts", "testing.d.ts", "tools.d.ts"];
+for (const file of readdirSync("dist/esm").filter((name) => name.endsWith(".d.ts") && !OWN.includes(name))) {
+  rmSync(`dist/esm/${file}`);
+  const there = `../cjs/${file.replace("d.ts", "js")}`;
+  if (NAMED.includes(file)) writeFileSync(`dist/esm/${file}`, `export * from "${there}";\n`);
+}
