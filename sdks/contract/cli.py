@@ -30,6 +30,8 @@ CANNOT = {
     "calls: a permissive batch": BATCH,
     "calls: a batch of intents": BATCH,
     "calls: all pages of emails": "a page at a time, by --cursor",
+    "calls: all pages of inboxes": VERB,
+    "calls: all pages of threads": VERB,
     "calls: cancel": VERB,
     "calls: resend": VERB,
     "calls: resolve": VERB,
@@ -66,6 +68,7 @@ CANNOT = {
     "calls: pause": VERB,
     "calls: resume": VERB,
     "calls: what is owed": VERB,
+    "calls: tell it something now": VERB,
     "calls: tell again what failed": VERB,
     "retries: the answer does not come in time": TRIES,
     "retries: tries have an end, and it is said what to do": TRIES,
@@ -162,6 +165,7 @@ VERBS = {
     "threads.get": with_query(["thread", "show"]),
     "threads.list": threads,
     "webhooks.list": with_query(["webhooks", "list"]),
+    "webhooks.replay": with_query(["webhooks", "replay"]),
     "events.stream": tail,
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 import unittest
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +18,12 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from mailonce import AsyncMailonce, Mailonce
+from mailonce import AsyncMailonce, Intent, Mailonce
 from mailonce.langchain import FirstResults
 from mailonce.langchain import email_tools as langchain_tools
 from mailonce.openai_agents import email_tools as openai_tools
 from mailonce.testing import Double, expect_sent_once
+from mailonce.wire import EmailDetail
 
 set_tracing_disabled(True)
 
@@ -35,6 +38,26 @@ MAIL = {
 REWORDED = {**MAIL, "subject": "Your order", "text": "Thanks so much for your order!"}
 Turns = list[list[tuple[str, dict[str, Any]]]]
 GO: Any = {"messages": [("user", "Go.")]}
+
+
+class Earnest(Double):
+    """The server that runs, in the place of the one in memory."""
+
+    def client(self, *, max_retries: int = 4) -> Mailonce:
+        return Mailonce(max_retries=max_retries)
+
+    def async_client(self, *, max_retries: int = 4) -> AsyncMailonce:
+        return AsyncMailonce(max_retries=max_retries)
+
+
+def told(mo: Mailonce, email: str) -> EmailDetail:
+    """An email with the call that repeated it: the server may write such calls down a second late."""
+    for _ in range(50):
+        found = mo.emails.get(email)
+        if found.suppressed_calls:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("the repeat was not written down")
 
 
 class ScriptedChat(FakeMessagesListChatModel):
@@ -135,9 +158,27 @@ class Adapters(unittest.TestCase):
                 self.assertEqual(len({answer["id"] for answer in answers[:4]}), 1)
                 statuses = sorted(answer["status"] for answer in answers)
                 self.assertEqual(statuses, ["accepted"] * 2 + ["replayed"] * 5)
-                # For correlation; it is no part of the key.
-                self.assertEqual(double.mails[0]["metadata"], {"call_id": "call_1"})
+                # For correlation; it is no part of the key, nor of what the mail means.
+                self.assertEqual(double.mails[0]["call"], {"id": "call_1"})
+                self.assertNotIn("metadata", double.mails[0])
                 self.assertTrue(double.mails[0]["key"].startswith("i1_"))
+
+    def test_a_repeated_call_under_another_id_is_the_same_call_and_both_ids_are_kept(self) -> None:
+        for run, server in itertools.product(FRAMEWORKS, (Double(), Earnest())):
+            with self.subTest(framework=run.__name__, server=type(server).__name__):
+                mail = {**MAIL, "entity": f"order_{uuid.uuid4()}"}
+                first, again = run(server, [[("send_email", mail)], [("send_email", mail)]], 4, None)
+                self.assertEqual([first["status"], again["status"]], ["accepted", "replayed"])
+                with server.client() as mo:
+                    email = told(mo, first["id"])
+                    self.assertEqual((email.call and email.call.id), "call_1")
+                    (call,) = email.suppressed_calls
+                    # Not payload_differs.
+                    self.assertEqual((call.reason, call.call and call.call.id), ("key_replay", "call_2"))
+                    words: Any = {name: mail[name] for name in ("to", "subject", "text")}
+                    intent = Intent(type=mail["type"], entity=mail["entity"])
+                    sent = mo.emails.send(from_=FROM, **words, intent=intent, options={"call_id": "call_3"})
+                    self.assertEqual((sent.dedupe.outcome, sent.dedupe.payload_differs), ("replayed", False))
 
     def test_a_lost_answer_and_another_run_with_other_words(self) -> None:
         for run in FRAMEWORKS:

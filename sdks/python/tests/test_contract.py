@@ -98,13 +98,22 @@ class Contract(unittest.TestCase):
     def test_keys(self) -> None:
         for vector in load("keys"):
             with self.subTest(name=vector["name"]):
-                intent = Intent(**{"type": None, "entity": None, **vector["intent"]})
-                if "key" in vector:
-                    self.assertEqual(derive_key(intent, vector["to"]), vector["key"])
-                    continue
-                with self.assertRaises(MailonceError) as caught:
-                    derive_key(intent, vector["to"])
-                self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_field", vector["invalid"]))
+                for intent in (Intent(**{"type": None, "entity": None, **vector["intent"]}), vector["intent"]):
+                    if "key" in vector:
+                        self.assertEqual(derive_key(intent, vector["to"]), vector["key"])
+                        continue
+                    with self.assertRaises(MailonceError) as caught:
+                        derive_key(intent, vector["to"])
+                    told = (caught.exception.code, caught.exception.field)
+                    self.assertEqual(told, ("invalid_field", vector["invalid"]))
+
+    def test_what_is_no_intent_is_said(self) -> None:
+        wrong: Any = "order_4821"
+        with self.assertRaisesRegex(TypeError, "must be an Intent or a mapping with type and entity, not str"):
+            derive_key(wrong, "a@example.com")
+        with self.assertRaises(MailonceError) as caught:
+            derive_key({"type": "t", "entitiy": "e"}, "a@example.com")
+        self.assertEqual((caught.exception.code, caught.exception.field), ("invalid_field", "intent.entitiy"))
 
     def test_webhooks(self) -> None:
         for vector in load("webhooks"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import unittest
 import uuid
+from typing import Any
 
-from mailonce import Intent, Mailonce
+from mailonce import Intent, Mailonce, Sent, derive_key
 from mailonce.testing import Double, expect_sent_once
 
 
@@ -17,6 +19,23 @@ def follow_up(mo: Mailonce, lead: str) -> None:
 def careless(mo: Mailonce, lead: str) -> None:
     key = str(uuid.uuid4())
     mo.emails.send(from_="agent@mailonce.test", to=f"{lead}@example.com", text="…", idempotency_key=key)
+
+
+class Intents(unittest.TestCase):
+    def test_an_intent_from_json_has_the_key_of_any_other(self) -> None:
+        said: Any = {"type": "follow-up", "entity": "lead_8821"}
+        to = "lead@example.com"
+        double = Double()
+
+        async def run() -> Sent:
+            async with double.async_client() as mo:
+                return await mo.emails.send(from_="agent@mailonce.test", to=to, text="…", intent=said)
+
+        first = double.client().emails.send(from_="agent@mailonce.test", to=to, text="…", intent=said)
+        again = asyncio.run(run())
+        self.assertEqual([first.dedupe.key, again.dedupe.key], [derive_key(said, to)] * 2)
+        self.assertEqual(derive_key(said, to), derive_key(Intent(**said), to))
+        expect_sent_once(double)
 
 
 class Kit(unittest.TestCase):

@@ -21,7 +21,7 @@ def checks(mo: Mailonce) -> Sent:
         print(event.type, event.cursor, value)
     with mo.threads.lease("t", ttl_s=30) as lease:
         print(lease.token, lease.lost)
-    key: str = derive_key(INTENT, ["b@x"])
+    key: str = derive_key(INTENT, ["b@x"]) or derive_key({"type": "t", "entity": "e"}, "b@x")
     verify_webhook(b"{}", {}, "whsec_x").about.id.upper()
     expect_sent_once(Double(), key=key)
     sent = mo.emails.send(from_="a@x", to="b@x", text="t", intent=INTENT)

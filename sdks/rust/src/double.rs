@@ -44,6 +44,8 @@ pub(crate) struct Desk {
     inboxes: Vec<Value>,
     messages: Vec<Value>,
     last: u64,
+    /// What the caller calls the call at hand.
+    call: Option<String>,
 }
 
 fn refused(status: u16, code: &str, detail: &str, more: &Value) -> Told {
@@ -108,6 +110,8 @@ struct Asked {
     verb: String,
     query: HashMap<String, String>,
     key: Option<String>,
+    /// What the caller calls this call.
+    call: Option<String>,
     body: Value,
 }
 
@@ -118,14 +122,18 @@ impl Asked {
         let mut part = || parts.next().unwrap_or_default();
         let (what, id, verb) = (part(), part(), part());
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let key = request.headers.iter().find(|(name, _)| *name == "idempotency-key");
+        let header = |wanted: &str| {
+            let found = request.headers.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| value.clone())
+        };
         Self {
             method: request.method.to_string(),
             what,
             id,
             verb,
             query: pairs.map(|(name, value)| (name.to_owned(), plain(value))).collect(),
-            key: key.map(|(_, key)| key.clone()),
+            key: header("idempotency-key"),
+            call: header("mailonce-call-id").map(|id| plain(&id)),
             body: serde_json::from_slice(&request.body).unwrap_or(Value::Null),
         }
     }
@@ -134,6 +142,7 @@ impl Asked {
 impl Desk {
     pub(crate) fn act(&mut self, request: &Request) -> Said {
         let asked = Asked::read(request);
+        self.call.clone_from(&asked.call);
         match (asked.method.as_str(), asked.what.as_str(), asked.id.as_str(), asked.verb.as_str()) {
             ("POST", "emails", "", _) => self.send(&asked.body, asked.key.as_deref(), None),
             ("POST", "emails", "batch", _) => self.batch(&asked.body, asked.key.as_deref()),
@@ -182,7 +191,7 @@ impl Desk {
     fn accept(&mut self, key: Option<String>, mode: &str, body: Value, answers: Option<String>) -> Said {
         let Some(name) = key.clone().filter(|key| self.keys.contains_key(key)) else {
             let id = self.id();
-            self.mails.push(Gone { id, key: key.clone(), answers, body });
+            self.mails.push(Gone { id, key: key.clone(), answers, call: self.call.clone(), body });
             let number = self.mails.len() - 1;
             if let Some(key) = key {
                 self.keys.insert(key, (number, 0));
@@ -477,5 +486,8 @@ fn seen(mail: &Gone) -> Value {
         "subject": mail.body["subject"].as_str().unwrap_or_default(), "attachments": [], "tags": {},
     });
     view.extend(facts.as_object().cloned().unwrap_or_default());
+    if let Some(id) = &mail.call {
+        view.insert("call".to_owned(), json!({ "id": id }));
+    }
     Value::Object(view)
 }

@@ -30,6 +30,8 @@ pub struct Gone {
     pub key: Option<String>,
     /// The message it answers.
     pub answers: Option<String>,
+    /// The `call_id` that it was sent with.
+    pub call: Option<String>,
     /// What was sent, in the words of the wire.
     pub body: Value,
 }

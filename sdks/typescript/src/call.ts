@@ -1,6 +1,6 @@
 // One call: the same bytes under the same key until there is an answer, within limits of time and tries.
 
-import { MailonceError, noAnswer, refusal } from "./error.js";
+import { aborted, MailonceError, noAnswer, refusal } from "./error.js";
 import { checkKey } from "./key.js";
 
 /** How the client behaves. */
@@ -20,7 +20,7 @@ export interface ClientOptions {
 
 /** What every call takes besides what it says. */
 export interface CallOptions {
-  /** Ends the call. It may have arrived all the same: the same key finds out. */
+  /** Ends the call with the error `aborted`. It may have arrived all the same: the same key finds out. */
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
   maxRetries?: number | undefined;
@@ -114,11 +114,11 @@ export class Caller {
     const request = this.request(call, options);
     const tries = call.repeat === false ? 1 : 1 + (options.maxRetries ?? this.maxRetries);
     for (let tried = 1; ; tried++) {
-      options.signal?.throwIfAborted();
+      if (options.signal?.aborted) throw aborted(options.signal);
       const told = await this.#once(request, call, options, read);
       if (!(told instanceof Lost)) return told;
       if (tried >= tries || !told.again) throw told.error;
-      await pause(told.pauseMs ?? this.#pause(tried), options.signal);
+      await pause(told.pauseMs ?? this.#pause(tried), options.signal).catch(() => undefined); // the next round tells
     }
   }
 
@@ -169,7 +169,7 @@ export class Caller {
       if (response.status !== 204) read(bytes);
       return { status: response.status, headers: response.headers, bytes };
     } catch (cause) {
-      options.signal?.throwIfAborted();
+      if (options.signal?.aborted) throw aborted(options.signal);
       const why = clock.signal.aborted ? `no answer within ${limit} ms` : "the connection gave no answer";
       return new Lost(noAnswer(why, cause), true, undefined);
     } finally {

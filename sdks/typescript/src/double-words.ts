@@ -2,6 +2,7 @@
 
 import { bareAddress } from "./key.js";
 import type { Gone } from "./testing.js";
+import type { CallMark, Suppressed } from "./wire.js";
 
 export class Refused extends Error {
   constructor(
@@ -26,7 +27,22 @@ export const refused = (status: number, code: string, detail: string, more: obje
 
 export type Body = Record<string, unknown>;
 export type Message = Body & { id: string; inbox: string };
-export type Bound = { mail: Gone; suppressed: number };
+export type Bound = { mail: Gone; suppressed: Suppressed[] };
+
+/** What the caller calls this call. */
+export function mark(headers: Headers): CallMark | undefined {
+  const id = headers.get("mailonce-call-id");
+  return id ? { id: plain(id) } : undefined;
+}
+
+/** Without percent-escapes; a text in which one was cut stays as it is. */
+function plain(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 /** What a first wording forgives. */
 export const WORDS = new Set(["subject", "text", "html", "headers", "tags", "metadata"]);
@@ -56,7 +72,7 @@ export function told(bound: Bound, outcome: string, differs: boolean): Body {
     message_id: `<${id}@mailonce.test>`,
     created_at: now(),
     next: first ? "Accepted; it will be sent once, so do not send it again." : "Already sent; there is nothing to do.",
-    dedupe: { outcome, key, expires_at: null, suppressed: bound.suppressed, payload_differs: differs },
+    dedupe: { outcome, key, expires_at: null, suppressed: bound.suppressed.length, payload_differs: differs },
   };
 }
 

@@ -7,6 +7,7 @@ import {
   type Body,
   type Bound,
   found,
+  mark,
   matches,
   MEANING,
   meant,
@@ -17,7 +18,7 @@ import {
   WORDS,
 } from "./double-words.js";
 import type { Arrival, Gone } from "./testing.js";
-import type { Intent, Send } from "./wire.js";
+import type { CallMark, Intent, Send } from "./wire.js";
 
 export class Desk {
   readonly mails: Gone[] = [];
@@ -31,10 +32,11 @@ export class Desk {
     const [, , what, id = "", verb = ""] = url.pathname.split("/").map(decodeURIComponent);
     const key = headers.get("idempotency-key");
     const said = (body ?? {}) as Body;
-    if (method === "POST" && what === "emails" && id === "") return this.#send(said, key);
-    if (method === "POST" && what === "emails" && id === "batch") return this.#batch(body as Send[], key);
+    const call = mark(headers);
+    if (method === "POST" && what === "emails" && id === "") return this.#send(said, key, call);
+    if (method === "POST" && what === "emails" && id === "batch") return this.#batch(body as Send[], key, call);
     if (method === "GET" && what === "emails") return this.#look(id, url.searchParams);
-    if (method === "POST" && what === "messages" && verb === "reply") return this.#reply(id, said);
+    if (method === "POST" && what === "messages" && verb === "reply") return this.#reply(id, said, call);
     if (method === "GET") return this.#read(what ?? "", id, verb, url.searchParams);
     const known = key === null ? undefined : this.#others.get(key);
     const told = known ?? this.#other(method, what ?? "", id, verb, said);
@@ -106,7 +108,7 @@ export class Desk {
     return id;
   }
 
-  #send(mail: Body, header: string | null, child?: string): [number, unknown] {
+  #send(mail: Body, header: string | null, call?: CallMark, child?: string): [number, unknown] {
     const intent = mail["intent"] as Intent | null | undefined;
     const to = [mail["to"] as string | string[]].flat();
     if (to.length === 0 || to.some((one) => bareAddress(one) === undefined))
@@ -115,22 +117,24 @@ export class Desk {
     const key = derived !== null && child !== undefined ? derived : (child ?? header ?? derived);
     const mode =
       (mail["on_mismatch"] as string | undefined) ?? (key !== null && key === derived ? "first_wins" : "reject");
-    return this.#accept(key, mode, mail as unknown as Send);
+    return this.#accept(key, mode, mail as unknown as Send, call);
   }
 
-  #accept(key: string | null, mode: string, mail: Send, answers?: string): [number, unknown] {
+  #accept(key: string | null, mode: string, mail: Send, call?: CallMark, answers?: string): [number, unknown] {
     const bound = key === null ? undefined : this.#keys.get(key);
     if (bound === undefined) {
       const gone: Gone = { ...mail, id: this.#id(), key };
       if (answers !== undefined) gone.answers = answers;
+      if (call !== undefined) gone.call = call;
       this.mails.push(gone);
-      const made = { mail: gone, suppressed: 0 };
+      const made: Bound = { mail: gone, suppressed: [] };
       if (key !== null) this.#keys.set(key, made);
       return [202, told(made, "first", false)];
     }
-    bound.suppressed += 1;
     const differs = MEANING.filter((field) => meant(field, mail[field]) !== meant(field, bound.mail[field]));
-    if (differs.length > 0 && (mode === "reject" || differs.some((field) => !WORDS.has(field)))) {
+    const other = differs.length > 0 && (mode === "reject" || differs.some((field) => !WORDS.has(field)));
+    this.#suppress(bound, other ? "mismatch" : differs.length > 0 ? "payload_differs" : "key_replay", call);
+    if (other) {
       throw refused(
         422,
         "key_mismatch",
@@ -141,9 +145,13 @@ export class Desk {
     return [200, told(bound, "replayed", differs.length > 0)];
   }
 
-  #batch(mails: Send[], key: string | null): [number, unknown] {
+  #suppress(bound: Bound, reason: string, call?: CallMark): void {
+    bound.suppressed.push({ at: now(), channel: "http", reason, ...(call && { call }) });
+  }
+
+  #batch(mails: Send[], key: string | null, call?: CallMark): [number, unknown] {
     const answers = mails.map((mail, n) =>
-      this.#send(mail as unknown as Body, null, key === null ? undefined : `${key}[${n}]`),
+      this.#send(mail as unknown as Body, null, call, key === null ? undefined : `${key}[${n}]`),
     );
     return [
       answers.every(([status]) => status === 200) ? 200 : 202,
@@ -152,6 +160,7 @@ export class Desk {
   }
 
   #look(id: string, query: URLSearchParams): [number, unknown] {
+    const calls = (mail: Gone) => (mail.key === null ? undefined : this.#keys.get(mail.key)?.suppressed) ?? [];
     const shown = this.mails.map((mail) => ({
       ...mail,
       to: [mail.to].flat(),
@@ -161,11 +170,11 @@ export class Desk {
       created_at: now(),
       version: 1,
       counts: { sent: 1 },
-      suppressed: 0,
+      suppressed: calls(mail).length,
       handoffs: [],
       evidence: [],
       timeline: [],
-      suppressed_calls: [],
+      suppressed_calls: calls(mail),
     }));
     if (id !== "")
       return [
@@ -179,7 +188,7 @@ export class Desk {
     return [200, { data: shown.filter((mail) => key === null || mail.key === key).reverse(), next_cursor: null }];
   }
 
-  #reply(id: string, body: Body): [number, unknown] {
+  #reply(id: string, body: Body, call?: CallMark): [number, unknown] {
     const message = found(
       this.#messages.find((one) => one.id === id),
       `message ${id}`,
@@ -187,7 +196,7 @@ export class Desk {
     const key = `reply ${id} ${Number(body["follow_up"] ?? 0)}`;
     const bound = this.#keys.get(key);
     if (bound !== undefined) {
-      bound.suppressed += 1;
+      this.#suppress(bound, "already_answered", call);
       return [
         200,
         {
@@ -203,6 +212,7 @@ export class Desk {
       key,
       "first_wins",
       { from: message.inbox, to, subject: `Re: ${String(message["subject"])}`, text: body["text"] as string | null },
+      call,
       id,
     );
     return [status, { ...(answer as Body), thread_id: message["thread_id"] }];

@@ -5,7 +5,8 @@ export type Retry = "never" | "same" | "later";
 
 /**
  * Every failure of a call. Branch on `code`; `next` is one sentence that a person or a model can act on. The codes of
- * the server have a page each under `/docs/errors`; the SDK adds `no_answer` (the call may or may not have arrived).
+ * the server have a page each under `/docs/errors`; the SDK adds `no_answer` and `aborted`,
+ * where the call may or may not have arrived.
  */
 export class MailonceError extends Error {
   override readonly name = "MailonceError";
@@ -67,6 +68,18 @@ export function noAnswer(detail: string, cause?: unknown): MailonceError {
     retry: "same",
     next: "Make the same call again with the same key; whatever was accepted before will be found.",
     cause,
+  });
+}
+
+/** The caller ended the call by its `signal`, whose reason is the `cause`. */
+export function aborted({ reason }: AbortSignal): MailonceError {
+  const why = (reason as Partial<Error> | null | undefined)?.message ?? String(reason);
+  return new MailonceError({
+    code: "aborted",
+    detail: `the caller ended the call: ${why}`,
+    retry: "same",
+    next: "It may have arrived; make the same call again with the same key to find out.",
+    cause: reason,
   });
 }
 

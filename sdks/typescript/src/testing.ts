@@ -5,7 +5,7 @@ import { type ClientOptions } from "./call.js";
 import { Desk } from "./double.js";
 import { Refused } from "./double-words.js";
 import { Mailonce } from "./index.js";
-import type { Intent, Send } from "./wire.js";
+import type { CallMark, Intent, Send } from "./wire.js";
 
 /** A mail that would have gone out. */
 export interface Gone extends Send {
@@ -13,6 +13,8 @@ export interface Gone extends Send {
   key: string | null;
   /** The message it answers. */
   answers?: string;
+  /** What the caller calls the call that made it: `callId`, or the id that a framework gave its tool call. */
+  call?: CallMark;
 }
 
 /** What may arrive. */

@@ -13,6 +13,9 @@ export interface ThreadQuery {
   handled?: boolean;
 }
 
+type Wish = Omit<LeaseAsk, "token">;
+type Work<T> = (lease: HeldLease) => Promise<T>;
+
 export class Threads {
   readonly #call: Caller;
   constructor(call: Caller) {
@@ -36,7 +39,7 @@ export class Threads {
   }
 
   /** Takes a thread and keeps it until `release`: the lease is renewed by itself. `leased` while another has it. */
-  async lease(id: string, body: Omit<LeaseAsk, "token"> = {}, options?: CallOptions): Promise<HeldLease> {
+  async lease(id: string, body: Wish = {}, options?: CallOptions): Promise<HeldLease> {
     const ttl = body.ttl_s ?? 60;
     const path = `/v1/threads/${at(id)}/lease`;
     const ask = (token?: string): Promise<Lease> =>
@@ -51,12 +54,10 @@ export class Threads {
   }
 
   /** Works on a thread as the only one, and gives it back however the work ends. */
-  async withLease<T>(
-    id: string,
-    body: Omit<LeaseAsk, "token">,
-    work: (lease: HeldLease) => Promise<T>,
-    options?: CallOptions,
-  ): Promise<T> {
+  withLease<T>(id: string, work: Work<T>, options?: CallOptions): Promise<T>;
+  withLease<T>(id: string, body: Wish, work: Work<T>, options?: CallOptions): Promise<T>;
+  async withLease<T>(id: string, ...rest: [Work<T>, CallOptions?] | [Wish, Work<T>, CallOptions?]): Promise<T> {
+    const [body, work, options] = wished(rest) ? rest : ([{}, ...rest] as const);
     const lease = await this.lease(id, body, options);
     let done: T;
     try {
@@ -69,4 +70,10 @@ export class Threads {
     await lease.release();
     return done;
   }
+}
+
+function wished<T>(
+  rest: [Work<T>, CallOptions?] | [Wish, Work<T>, CallOptions?],
+): rest is [Wish, Work<T>, CallOptions?] {
+  return typeof rest[0] !== "function";
 }

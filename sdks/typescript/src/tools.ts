@@ -62,8 +62,7 @@ type Along = { callId?: string | undefined; signal?: AbortSignal | undefined };
 const RUN: Record<ToolName, (mo: Mailonce, options: ToolOptions, input: Input, along: Along) => Promise<ToolAnswer>> = {
   async send_email(mo, { from }, { to, subject, text, type, entity, version, period }, along) {
     const intent = { type: type ?? "", entity: entity ?? "", version, period };
-    const metadata = along.callId === undefined ? undefined : { call_id: along.callId };
-    return told(await mo.emails.send({ from, to: to ?? "", subject, text, intent, metadata }, along));
+    return told(await mo.emails.send({ from, to: to ?? "", subject, text, intent }, along));
   },
   async reply_email(mo, _, { message, text, follow_up }, along) {
     return told(await mo.messages.reply(message ?? "", { text, follow_up }, along));
@@ -128,6 +127,7 @@ async function answered(call: () => Promise<ToolAnswer>): Promise<ToolAnswer> {
     return await call();
   } catch (error) {
     if (!(error instanceof MailonceError)) throw error;
+    if (error.code === "aborted") throw error.cause; // the framework ended it, and knows its own reason
     const { code, next, retry } = error;
     return { status: code === "no_answer" ? "no_answer" : "refused", code, retry, next };
   }

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { Agent, Runner, setTracingDisabled, Usage } from "@openai/agents";
 import { generateText, stepCountIs } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
+import { Mailonce } from "mailonce";
 import * as vercel from "mailonce/ai";
 import * as openai from "mailonce/openai-agents";
 import { Double, expectSentOnce } from "mailonce/testing";
@@ -107,6 +108,15 @@ const FRAMEWORKS = {
 
 const REMEMBER = { "Vercel AI SDK": vercel.FirstResults, "OpenAI Agents": openai.FirstResults };
 
+/** An email with the call that repeated it: the server may write such calls down a second late. */
+async function told(mo, id) {
+  for (let tries = 0; ; tries++) {
+    const email = await mo.emails.get(id);
+    if (email.suppressed_calls.length > 0 || tries > 50) return email;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
 for (const [name, run] of Object.entries(FRAMEWORKS)) {
   test(`${name}: repeated, re-worded and doubled calls send one mail and one reply`, async () => {
     const double = new Double();
@@ -126,8 +136,35 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
       "replayed",
       "replayed",
     ]);
-    assert.equal(double.mails[0].metadata.call_id, "call_1"); // for correlation; it is no part of the key
+    assert.deepEqual(double.mails[0].call, { id: "call_1" }); // for correlation
+    assert.equal(double.mails[0].metadata, undefined); // it is no part of the key, nor of what the mail means
     assert.match(double.mails[0].key, /^i1_/);
+  });
+
+  test(`${name}: a repeated call under another id is the same call, and both ids are kept`, async () => {
+    for (const mo of [new Double().client(), new Mailonce()]) {
+      const own = { ...mail, entity: `${name} ${Math.random()}` };
+      const answers = await run(mo, [[["send_email", own]], [["send_email", own]]]);
+      assert.deepEqual(
+        answers.map((answer) => answer.status),
+        ["accepted", "replayed"],
+      );
+      const email = await told(mo, answers[0].id);
+      assert.deepEqual(email.call, { id: "call_1" });
+      const [again] = email.suppressed_calls;
+      assert.deepEqual([again.reason, again.call], ["key_replay", { id: "call_2" }]); // not payload_differs
+      const sent = await mo.emails.send(
+        {
+          from: FROM,
+          to: own.to,
+          subject: own.subject,
+          text: own.text,
+          intent: { type: own.type, entity: own.entity },
+        },
+        { callId: "call_3" },
+      );
+      assert.deepEqual([sent.dedupe.outcome, sent.dedupe.payload_differs], ["replayed", false]);
+    }
   });
 
   test(`${name}: the answer is lost after the commit, the process dies, and the run is made again`, async () => {

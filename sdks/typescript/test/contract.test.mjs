@@ -63,15 +63,39 @@ for (const vector of read("webhooks")) {
   });
 }
 
-test("a call can be ended from outside, and says why", async () => {
-  const play = await (
-    await fetch(`${url}/play`, { method: "POST", body: JSON.stringify({ server: [{ fault: "hang" }] }) })
-  ).json();
-  const mo = new Mailonce({ baseUrl: play.base, apiKey: "contract-key" });
-  const control = new AbortController();
-  setTimeout(() => control.abort(new Error("enough")), 50);
-  await assert.rejects(
-    mo.emails.send({ from: "a@x", to: "b@x", text: "t" }, { idempotencyKey: "k", signal: control.signal }),
-    /enough/,
-  );
+test("a call can be ended from outside at any time, and says why in the SDK's own error", async () => {
+  const busy = { answer: { status: 503, headers: { "retry-after": "30" }, body: {} } };
+  const aborting = (reason) => () => {
+    const control = new AbortController();
+    setTimeout(() => control.abort(reason), 50);
+    return control.signal;
+  };
+  for (const [moment, server, begin, name] of [
+    ["before", [], () => AbortSignal.abort(), "AbortError"],
+    ["while it waits for the answer", [{ fault: "hang" }], aborting(), "AbortError"],
+    ["by a limit of the caller", [{ fault: "hang" }], () => AbortSignal.timeout(50), "TimeoutError"],
+    ["for a reason of the caller", [{ fault: "hang" }], aborting(new RangeError("enough")), "RangeError"],
+    ["between two tries", [busy], aborting(), "AbortError"],
+  ]) {
+    const play = await (await fetch(`${url}/play`, { method: "POST", body: JSON.stringify({ server }) })).json();
+    const mo = new Mailonce({ baseUrl: play.base, apiKey: "contract-key" });
+    const signal = begin();
+    const sending = mo.emails.send({ from: "a@x", to: "b@x", text: "t" }, { idempotencyKey: "k", signal });
+    const error = await sending.then(assert.fail, (thrown) => thrown);
+    assert.ok(error instanceof MailonceError, `${moment}: ${error}`);
+    assert.deepEqual([error.code, error.retry, error.cause], ["aborted", "same", signal.reason], moment);
+    assert.equal(error.cause.name, name, moment);
+    assert.ok(error.message.includes(error.cause.message), moment);
+  }
+});
+
+test("a limit of time of its own is no answer, and has the cause too", async () => {
+  const server = [{ fault: "hang" }];
+  const play = await (await fetch(`${url}/play`, { method: "POST", body: JSON.stringify({ server }) })).json();
+  const mo = new Mailonce({ baseUrl: play.base, apiKey: "contract-key", timeoutMs: 50, maxRetries: 0 });
+  const sending = mo.emails.send({ from: "a@x", to: "b@x", text: "t" }, { idempotencyKey: "k" });
+  const error = await sending.then(assert.fail, (thrown) => thrown);
+  assert.ok(error instanceof MailonceError);
+  assert.deepEqual([error.code, error.retry], ["no_answer", "same"]);
+  assert.ok(error.cause instanceof DOMException);
 });

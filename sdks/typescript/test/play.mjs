@@ -14,7 +14,6 @@ const options = (args) => ({
 const SPECIAL = {
   "emails.send": (mo, a) => mo.emails.send(a.body, options(a)),
   "emails.batch": (mo, a) => mo.emails.batch(a.body, options(a)),
-  "emails.each": async (mo, a) => ({ data: await taken(mo.emails.each(a.query), Infinity) }),
   "events.stream": async (mo, a) => ({ data: await taken(mo.events.stream(a.query), a.take) }),
   "messages.raw": async (mo, a) => shown(await mo.messages.raw(a.id, options(a))),
   "messages.attachment": async (mo, a) => shown(await mo.messages.attachment(a.id, a.n, options(a))),
@@ -51,6 +50,7 @@ async function taken(items, count) {
 export function make(mo, call, args) {
   if (SPECIAL[call]) return SPECIAL[call](mo, args);
   const [resource, method] = call.split(".");
+  if (method === "each") return taken(mo[resource].each(args.query), Infinity).then((data) => ({ data }));
   const what = [args.id, args.body ?? args.query].filter((value) => value !== undefined);
   return mo[resource][method](...what, options(args));
 }

@@ -19,7 +19,9 @@ export async function compiles(): Promise<Sent> {
   await mo.messages.reply("m", { text: "At nine." });
   const code: string | null | undefined = (await mo.inboxes.consume("i", { type: "code", for: "signup-7" })).value;
   for await (const event of mo.events.stream({ after: "0" })) console.log(event.type, event.cursor, code);
-  await mo.threads.withLease("t", { ttl_s: 30 }, async (lease) => lease.signal.aborted);
+  await mo.threads.withLease("t", { ttl_s: 30 }, async (lease) => lease.signal.aborted, { timeoutMs: 1000 });
+  const lost: boolean = await mo.threads.withLease("t", async (lease) => lease.signal.aborted, { timeoutMs: 1000 });
+  if (lost) throw new Error("lost");
   const key: string = deriveKey(intent, ["b@example.com"]);
   verifyWebhook("{}", new Headers(), "whsec_x").about.id.concat(key);
   expectSentOnce(new Double(), { key });
@@ -49,6 +51,8 @@ export function doesNotCompile(): void {
   void mo.emails.send({ ...mail, intent, body: "t" });
   // @ts-expect-error one mail of the batch has no name
   void mo.emails.batch([{ ...mail, intent }, mail]);
+  // @ts-expect-error a lease is for some work
+  void mo.threads.withLease("t", { ttl_s: 30 });
   // @ts-expect-error for whom?
   void mo.artifacts.consume("a", {});
 }

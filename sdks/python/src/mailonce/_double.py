@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from ._key import bare_address, derive_key
@@ -21,6 +21,14 @@ WORDS = {"subject", "text", "html", "headers", "tags", "metadata"}
 """What a first wording forgives."""
 RECIPIENTS = ("to", "cc", "bcc", "reply_to")
 MEANING = ("from", *RECIPIENTS, "subject", "text", "html", "headers", "attachments", "tags", "metadata", "scheduled_at")
+
+
+class Marks(NamedTuple):
+    """What a call carries beside what it says."""
+
+    key: str | None
+    call: Body | None
+    """What the caller calls it."""
 
 
 class Refused(Exception):
@@ -46,23 +54,23 @@ class Desk:
         self._messages: list[Body] = []
         self._last = 0
 
-    def act(self, method: str, path: str, query: dict[str, str], key: str | None, body: Any) -> Told:
+    def act(self, method: str, path: str, query: dict[str, str], marks: Marks, body: Any) -> Told:
         _, _, what, name, verb, *_ = [unquote(part) for part in path.split("/")] + ["", "", ""]
         match (method, what, name, verb):
             case ("POST", "emails", "", _):
-                return self._send(body, key)
+                return self._send(body, marks)
             case ("POST", "emails", "batch", _):
-                return self._batch(body, key)
+                return self._batch(body, marks)
             case ("GET", "emails", _, _):
                 return self._look(name, query)
             case ("POST", "messages", _, "reply"):
-                return self._reply(name, body)
+                return self._reply(name, body, marks)
             case ("GET", _, _, _):
                 return self._read(what, name, verb, query)
             case _:
-                told = self._others.get(key or "") or self._other(method, what, name, verb, body or {})
-                if key is not None:
-                    self._others[key] = told
+                told = self._others.get(marks.key or "") or self._other(method, what, name, verb, body or {})
+                if marks.key is not None:
+                    self._others[marks.key] = told
                 return told
 
     def receive(self, to: str, from_: str, subject: str, text: str, code: str | None) -> str:
@@ -96,62 +104,68 @@ class Desk:
         self._messages.append(message)
         return name
 
-    def _send(self, mail: Body, header: str | None, child: str | None = None) -> Told:
+    def _send(self, mail: Body, marks: Marks, child: str | None = None) -> Told:
         to = _many(mail.get("to"))
         if not to or any(bare_address(one) is None for one in to):
             raise Refused(422, "invalid_field", "`to` is no address", field="to")
         intent = mail.get("intent")
         derived = derive_key(Intent(**intent), to) if intent else None
-        key = derived if derived and child else child or header or derived
+        key = derived if derived and child else child or marks.key or derived
         mode = mail.get("on_mismatch") or ("first_wins" if key and key == derived else "reject")
-        return self._accept(key, mode, mail)
+        return self._accept(mode, mail, Marks(key, marks.call))
 
-    def _accept(self, key: str | None, mode: str, mail: Body) -> Told:
+    def _accept(self, mode: str, mail: Body, marks: Marks) -> Told:
+        key = marks.key
         bound = self._keys.get(key) if key is not None else None
         if bound is None:
-            gone = {**mail, "id": self._id(), "key": key}
+            gone = {**mail, "id": self._id(), "key": key, **({"call": marks.call} if marks.call else {})}
             self.mails.append(gone)
-            bound = {"mail": gone, "suppressed": 0}
+            bound = {"mail": gone, "suppressed": []}
             if key is not None:
                 self._keys[key] = bound
             return 202, _told(bound, "first", False)
-        bound["suppressed"] += 1
         first = bound["mail"]
         differs = [field for field in MEANING if _meant(field, mail.get(field)) != _meant(field, first.get(field))]
-        if differs and (mode == "reject" or not WORDS.issuperset(differs)):
+        other = bool(differs) and (mode == "reject" or not WORDS.issuperset(differs))
+        _suppress(bound, "mismatch" if other else "payload_differs" if differs else "key_replay", marks)
+        if other:
             detail = f"the key belongs to email {first['id']}, which differs in: {', '.join(differs)}"
             raise Refused(422, "key_mismatch", detail, differs=differs, original=first["id"], key=key)
         return 200, _told(bound, "replayed", bool(differs))
 
-    def _batch(self, mails: list[Body], key: str | None) -> Told:
-        told = [self._send(mail, None, None if key is None else f"{key}[{n}]") for n, mail in enumerate(mails)]
+    def _batch(self, mails: list[Body], marks: Marks) -> Told:
+        key, own = marks.key, Marks(None, marks.call)
+        told = [self._send(mail, own, None if key is None else f"{key}[{n}]") for n, mail in enumerate(mails)]
         status = 200 if all(status == 200 for status, _ in told) else 202
         return status, {"data": [body for _, body in told], "errors": []}
 
     def _look(self, name: str, query: dict[str, str]) -> Told:
-        lists: Body = {"handoffs": [], "evidence": [], "timeline": [], "suppressed_calls": [], "suppressed": 0}
+        lists: Body = {"handoffs": [], "evidence": [], "timeline": []}
         shown: list[Body] = []
         for mail in self.mails:
             marks = {"state": "sent", "rev": 4, "version": 1, "counts": {"sent": 1}, "created_at": _now()}
             address = f"<{mail['id']}@mailonce.test>"
+            calls = self._keys.get(mail["key"], {}).get("suppressed", [])
+            lists |= {"suppressed_calls": list(calls), "suppressed": len(calls)}
             shown.append({**mail, "to": _many(mail["to"]), "message_id": address, **marks, **lists})
         if name:
             return 200, _found((mail for mail in shown if mail["id"] == name), f"email {name}")
         key = query.get("key")
         return 200, {"data": [mail for mail in reversed(shown) if key in (None, mail["key"])], "next_cursor": None}
 
-    def _reply(self, name: str, body: Body) -> Told:
+    def _reply(self, name: str, body: Body, marks: Marks) -> Told:
         message = self._message(name)
         key = f"reply {name} {body.get('follow_up') or 0}"
         bound = self._keys.get(key)
         if bound is not None:
-            bound["suppressed"] += 1
+            _suppress(bound, "already_answered", marks)
             differs = _meant("text", body.get("text")) != _meant("text", bound["mail"].get("text"))
             told = _told(bound, "replayed", differs)
             return 200, {**told, "guard": "already_answered", "thread_id": message["thread_id"]}
         message["state"] = "answered"
         mail = {"from": message["inbox"], "to": message["from"]["address"], "subject": f"Re: {message['subject']}"}
-        status, answer = self._accept(key, "first_wins", {**mail, "text": body.get("text"), "answers": name})
+        mail |= {"text": body.get("text"), "answers": name}
+        status, answer = self._accept("first_wins", mail, Marks(key, marks.call))
         return status, {**answer, "thread_id": message["thread_id"]}
 
     def _read(self, what: str, name: str, verb: str, query: dict[str, str]) -> Told:
@@ -246,10 +260,19 @@ class Desk:
         return f"00000000-0000-7000-8000-{self._last:012}"
 
 
+def _suppress(bound: Body, reason: str, marks: Marks) -> None:
+    bound["suppressed"].append({"at": _now(), "channel": "http", "reason": reason, "call": marks.call})
+
+
 def _told(bound: Body, outcome: str, differs: bool) -> Body:
     mail, first = bound["mail"], outcome == "first"
     accepted, sent = "Accepted; it will be sent once, so do not send it again.", "Already sent; there is nothing to do."
-    dedupe = {"outcome": outcome, "key": mail["key"], "suppressed": bound["suppressed"], "payload_differs": differs}
+    dedupe = {
+        "outcome": outcome,
+        "key": mail["key"],
+        "suppressed": len(bound["suppressed"]),
+        "payload_differs": differs,
+    }
     return {
         "id": mail["id"],
         "state": "queued" if first else "sent",

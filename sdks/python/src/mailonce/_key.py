@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import idna
@@ -20,12 +20,13 @@ _ATOM = re.compile(r"(?:[a-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\s])+")
 _UPPER = {letter: letter + 32 for letter in range(ord("A"), ord("Z") + 1)}
 
 
-def derive_key(intent: Intent, to: str | Sequence[str]) -> str:
+def derive_key(intent: Intent | Mapping[str, Any], to: str | Sequence[str]) -> str:
     """`"i1_" + hex(SHA-256(JCS({entity, period?, to, type, v})))`.
 
     Sends do not need it: the server derives the same from `intent`. It is for looking a key up, and for what else
-    should happen once under the same name.
+    should happen once under the same name. An intent may also be a mapping, as it comes from JSON.
     """
+    intent = _intent(intent)
     named: dict[str, Any] = {"entity": _word("entity", intent.entity)}
     if intent.period is not None:
         named["period"] = _word("period", intent.period)
@@ -35,6 +36,18 @@ def derive_key(intent: Intent, to: str | Sequence[str]) -> str:
     named["v"] = _version(1 if intent.version is None else intent.version)
     text = json.dumps(named, ensure_ascii=False, separators=(",", ":"))
     return "i1_" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _intent(given: Intent | Mapping[str, Any]) -> Intent:
+    if isinstance(given, Intent):
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"intent must be an Intent or a mapping with type and entity, not {type(given).__name__}")
+    for name in given:
+        if name not in ("type", "entity", "version", "period"):
+            raise _invalid(f"intent.{name}", "is not known: an intent has type, entity, version and period")
+    members: dict[str, Any] = {"type": None, "entity": None, **given}
+    return Intent(**members)
 
 
 def check_key(key: str) -> str:

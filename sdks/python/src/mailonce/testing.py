@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 
 from ._async.client import AsyncMailonce
-from ._double import Desk, Refused
+from ._double import Desk, Marks, Refused
 from ._sync.client import Mailonce
 
 URL = "http://double.mailonce.test"
@@ -31,7 +32,9 @@ class Double:
 
     @property
     def mails(self) -> list[dict[str, Any]]:
-        """Every mail that would have gone out, in order: its fields, and `id`, `key` and `answers`."""
+        """Every mail that would have gone out, in order: its fields, and `id`, `key`, `answers` and `call`, where
+        `call["id"]` is the `call_id` that it was sent with.
+        """
         return self._desk.mails
 
     def client(self, *, max_retries: int = 4) -> Mailonce:
@@ -95,8 +98,9 @@ class Double:
         try:
             body = json.loads(request.content) if request.content else None
             path = request.url.raw_path.decode().partition("?")[0]
-            key = request.headers.get("idempotency-key")
-            return self._desk.act(request.method, path, dict(request.url.params), key, body)
+            call_id = unquote(request.headers.get("mailonce-call-id", ""))
+            marks = Marks(request.headers.get("idempotency-key"), {"id": call_id} if call_id else None)
+            return self._desk.act(request.method, path, dict(request.url.params), marks, body)
         except Refused as refused:
             return refused.status, refused.problem
 

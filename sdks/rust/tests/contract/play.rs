@@ -134,6 +134,7 @@ async fn inboxes(mo: &Client, method: &str, args: &Args<'_>) -> Result<Value, Er
         "create" => made!(args, mo.inboxes.create(&args.body())),
         "get" => made!(args, mo.inboxes.get(args.id())),
         "list" => made!(args, mo.inboxes.list(&args.query::<PageQuery>())),
+        "each" => Ok(json!({ "data": shown(&mo.inboxes.each(args.query()).all().await?) })),
         "update" => made!(args, mo.inboxes.update(args.id(), &args.body())),
         "delete" => made!(args, mo.inboxes.delete(args.id())),
         "messages" => made!(args, mo.inboxes.messages(args.id(), &args.query::<MessageQuery>())),
@@ -201,6 +202,7 @@ async fn threads(mo: &Client, method: &str, args: &Args<'_>) -> Result<Value, Er
     match method {
         "get" => made!(args, mo.threads.get(args.id())),
         "list" => made!(args, mo.threads.list(&args.query::<ThreadQuery>())),
+        "each" => Ok(json!({ "data": shown(&mo.threads.each(args.query()).all().await?) })),
         "update" => made!(args, mo.threads.update(args.id(), &args.body())),
         "lease" => {
             let lost = Cell::new(false);
@@ -242,6 +244,8 @@ async fn webhooks(mo: &Client, method: &str, args: &Args<'_>) -> Result<Value, E
         "rotate" => made!(args, mo.webhooks.rotate(args.id(), &args.body())),
         "pause" => made!(args, mo.webhooks.pause(args.id())),
         "resume" => made!(args, mo.webhooks.resume(args.id())),
+        "test" => made!(args, mo.webhooks.test(args.id())),
+        "replay" => made!(args, mo.webhooks.replay(args.id())),
         "notices" => made!(args, mo.webhooks.notices(args.id(), &args.query::<NoticeQuery>())),
         "recover" => made!(args, mo.webhooks.recover(args.id(), &args.body())),
         other => panic!("webhooks.{other}"),

@@ -55,8 +55,6 @@ class EmailTools:
         words = ("type", "entity", "version", "period")
         intent = Intent(**{word: given[word] for word in words if word in given})
         mail: dict[str, Any] = {word: value for word, value in given.items() if word not in words}
-        if options.get("call_id"):
-            mail["metadata"] = {"call_id": options.get("call_id")}
         return told(self._mo.emails.send(from_=self._from, intent=intent, options=options, **mail))
 
     def _reply(self, given: dict[str, Any], options: CallOptions) -> Answer:

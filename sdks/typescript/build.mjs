@@ -1,0 +1,23 @@
+// Builds dist from src: once as ESM, once as CommonJS. `npm pack` runs it.
+
+import { execFileSync } from "node:child_process";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const TSC = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+const compile = (...words) => execFileSync(process.execPath, [TSC, ...words], { stdio: "inherit" });
+
+process.chdir(new URL(".", import.meta.url).pathname);
+rmSync("dist", { recursive: true, force: true }); // what src no longer has is not packed
+compile("--outDir", "dist/esm");
+compile("--noCheck", "--module", "commonjs", "--moduleResolution", "node10", "--outDir", "dist/cjs");
+writeFileSync("dist/cjs/package.json", '{"type":"commonjs"}\n');
+// Types mean the same from both sides, so they are packed once. ESM may name those of CommonJS; the other way round it
+// would need attributes that older compilers do not know. Adapters keep theirs: their frameworks have two of each.
+const OWN = ["ai.d.ts", "openai-agents.d.ts"];
+const NAMED = ["index.d.ts", "testing.d.ts", "tools.d.ts"];
+for (const file of readdirSync("dist/esm").filter((name) => name.endsWith(".d.ts") && !OWN.includes(name))) {
+  rmSync(`dist/esm/${file}`);
+  const there = `../cjs/${file.replace("d.ts", "js")}`;
+  if (NAMED.includes(file)) writeFileSync(`dist/esm/${file}`, `export * from "${there}";\n`);
+}
