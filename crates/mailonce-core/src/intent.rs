@@ -35,6 +35,13 @@ pub struct IntentError {
 }
 
 impl Intent {
+    /// The first field with spaces around its words. A key follows from every byte, so a program may mean them; a model
+    /// never does, and would send a second mail.
+    pub fn loose_edge(&self) -> Option<&'static str> {
+        let words = [("type", Some(&self.kind)), ("entity", Some(&self.entity)), ("period", self.period.as_ref())];
+        words.into_iter().find(|(_, text)| text.is_some_and(|text| text.trim() != text)).map(|(field, _)| field)
+    }
+
     /// Checks the lengths of its words.
     pub fn check(&self) -> Result<(), IntentError> {
         let fits = |text: &str| {
@@ -97,6 +104,14 @@ mod tests {
 
     fn to(list: &[&str]) -> Vec<Address> {
         list.iter().map(|a| Address::parse(a).unwrap()).collect()
+    }
+
+    #[test]
+    fn spaces_around_words_are_found() {
+        assert_eq!(intent("t", "e e", 1, Some("p")).loose_edge(), None);
+        assert_eq!(intent(" t", "e", 1, None).loose_edge(), Some("type"));
+        assert_eq!(intent("t", "e\u{a0}", 1, None).loose_edge(), Some("entity"));
+        assert_eq!(intent("t", "e", 1, Some("p ")).loose_edge(), Some("period"));
     }
 
     #[test]

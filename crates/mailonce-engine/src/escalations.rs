@@ -67,7 +67,7 @@ pub struct NewQuestion {
     pub thread: Option<ThreadId>,
     /// About this email.
     pub email: Option<EmailId>,
-    /// What the agent calls the matter: the same again is the same question, whatever its words.
+    /// What the agent calls the matter: the same question about it again is the same question.
     pub entity: Option<String>,
 }
 

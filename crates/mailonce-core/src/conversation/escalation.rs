@@ -137,7 +137,7 @@ pub struct Matter {
     /// The agent's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// What the agent calls the matter: a question that has a name is the same whatever its words.
+    /// What the agent calls the matter. Another question about it is another question: an answer is for what was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
     /// The rule that wants a person to look first. It is no part of the question's name.
@@ -191,7 +191,7 @@ impl Escalation {
         // A thread goes round as a whole, so the message that showed it is not part of the question.
         let about = match self.reason {
             Reason::Loop => Matter { thread: self.about.thread, ..Matter::default() },
-            Reason::Asked if self.about.entity.is_some() => Matter { question: None, ..self.about.clone() },
+            Reason::Asked => Matter { question: self.about.question.as_deref().map(plain), ..self.about.clone() },
             _ => Matter { rule: None, ..self.about.clone() },
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());
@@ -213,6 +213,12 @@ impl Escalation {
     pub fn is_undone(&self) -> bool {
         self.decided.is_some() && self.done_at.is_none()
     }
+}
+
+/// The words of a question without what a repeat may change: capitals, and how lines are broken. A yes to one question
+/// must never pass for a yes to another, so every word counts.
+fn plain(question: &str) -> String {
+    question.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -238,12 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn a_question_about_something_is_the_same_in_other_words() {
+    fn every_question_about_something_is_its_own_and_a_repeat_is_none() {
         let asked = |entity: Option<&str>, words: &str| {
             let (entity, question) = (entity.map(str::to_owned), Some(words.to_owned()));
             Escalation::open(Reason::Asked, Matter { question, entity, ..Matter::default() }, None).name()
         };
-        assert_eq!(asked(Some("refund_7"), "May I?"), asked(Some("refund_7"), "Am I allowed to?"));
+        assert_eq!(asked(Some("refund_7"), "May I pay 7?"), asked(Some("refund_7"), "may I\n pay 7? "));
+        assert_ne!(asked(Some("refund_7"), "May I pay 7?"), asked(Some("refund_7"), "May I pay 700?"));
         assert_ne!(asked(Some("refund_7"), "May I?"), asked(Some("refund_8"), "May I?"));
         assert_ne!(asked(None, "May I?"), asked(None, "Am I allowed to?"));
     }

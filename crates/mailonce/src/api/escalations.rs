@@ -241,7 +241,7 @@ pub(super) struct AskBody {
     thread: Option<String>,
     #[serde(default)]
     email: Option<String>,
-    /// What you call the matter: the same again is the same question, whatever its words.
+    /// What you call the matter: the same question about it again is the same question.
     #[serde(default)]
     entity: Option<String>,
 }

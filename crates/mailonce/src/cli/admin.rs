@@ -19,6 +19,7 @@ use std::{process::ExitCode, sync::Arc};
 use super::{
     Usage, configured,
     out::{Out, say, tame, when},
+    progress::Progress,
     trouble::Trouble,
 };
 use crate::{
@@ -243,10 +244,10 @@ pub(crate) struct FillArgs {
 pub(super) async fn fill(out: &Out, args: FillArgs) -> anyhow::Result<ExitCode> {
     let engine = open(&args.flags, "nothing").await?;
     let secret = super::dev::dev_key(&engine, &configured(&args.flags)?.data).await?;
-    let bar = indicatif::ProgressBar::new(args.keys);
+    let progress = Progress::bar("settled keys", args.keys);
     let caller = engine.authenticate(&secret, mailonce_core::email::Channel::Cli).await.map_err(told)?;
-    fill_ledger(&engine, &caller, args.keys, |done| bar.set_position(done)).await?;
-    bar.finish_and_clear();
+    fill_ledger(&engine, &caller, args.keys, |done| progress.reach(done)).await?;
+    drop(progress);
     engine.store().close().await;
     out.line(&format!("{} settled keys", args.keys));
     Ok(ExitCode::SUCCESS)

@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-use super::{Reach, Usage, client::Client, exit, out::Out};
+use super::{Reach, Usage, client::Client, exit, out::Out, progress::Progress};
 use crate::{outside::authorities, system::fresh_name};
 
 /// For the connection, and again for TLS.
@@ -50,7 +50,7 @@ struct Run {
     replay: bool,
     count: u64,
     next: AtomicU64,
-    bar: indicatif::ProgressBar,
+    progress: Progress,
 }
 
 /// Measures, and reports.
@@ -67,7 +67,7 @@ pub(super) async fn bench(out: &Out, args: BenchArgs) -> anyhow::Result<ExitCode
         replay: args.replay,
         count: args.count,
         next: AtomicU64::new(0),
-        bar: indicatif::ProgressBar::new(args.count),
+        progress: Progress::bar("sends", args.count),
     });
     let began = Instant::now();
     let mut lines = JoinSet::new();
@@ -81,7 +81,7 @@ pub(super) async fn bench(out: &Out, args: BenchArgs) -> anyhow::Result<ExitCode
         refused += bad;
     }
     let all = began.elapsed();
-    run.bar.finish_and_clear();
+    drop(run);
     took.sort_unstable();
     show(out, &args, &took, refused, all);
     Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
@@ -109,7 +109,7 @@ impl Run {
             answer.into_body().collect().await.context("the answer broke off")?;
             took.push(began.elapsed());
             refused += u64::from(!status.is_success());
-            self.bar.inc(1);
+            self.progress.advance();
         }
     }
 

@@ -16,6 +16,9 @@ use super::{
 pub(crate) struct DevFile {
     pub(crate) url: String,
     pub(crate) api_key: String,
+    /// The key that models get: it sends, reads and answers, and decides nothing.
+    #[serde(default)]
+    pub(crate) agent_key: Option<String>,
     /// Where its SMTP listener is.
     #[serde(default)]
     pub(crate) smtp: Option<String>,
@@ -25,6 +28,8 @@ pub(crate) struct DevFile {
 pub(crate) const DEV_FILE: &str = "dev.json";
 /// Where `dev` keeps its key for the next time, also while it does not run.
 pub(crate) const DEV_KEY: &str = "dev.key";
+/// Where `dev` keeps the key that models get.
+pub(crate) const AGENT_KEY: &str = "agent.key";
 /// Where a server is when nobody says.
 pub(crate) const USUAL_URL: &str = "http://127.0.0.1:6245";
 
@@ -64,7 +69,20 @@ impl std::error::Error for Told {}
 impl Client {
     /// Finds the server: flags, environment, else a running `dev`.
     pub(crate) fn find(reach: &Reach) -> anyhow::Result<Self> {
-        let dev = || read_dev_file(&reach.data);
+        Self::found(reach, read_dev_file)
+    }
+
+    /// Finds it for a model: of a running `dev` that gets the key of agents, never the one that decides.
+    pub(crate) fn for_model(reach: &Reach) -> anyhow::Result<Self> {
+        Self::found(reach, |data| {
+            let dev = read_dev_file(data)?;
+            let key = dev.agent_key.context("this `dev` keeps no key for agents: start it anew")?;
+            Ok(DevFile { api_key: key, agent_key: None, ..dev })
+        })
+    }
+
+    fn found(reach: &Reach, dev: impl Fn(&Path) -> anyhow::Result<DevFile>) -> anyhow::Result<Self> {
+        let dev = || dev(&reach.data);
         let (url, api_key) = match (&reach.url, &reach.api_key) {
             (Some(url), Some(key)) => (url.clone(), key.clone()),
             (Some(url), None) => {

@@ -11,12 +11,13 @@ use serde_json::json;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use super::{
     Usage, configured,
     out::{Out, say, when},
+    progress::Progress,
     trouble::Trouble,
 };
 use crate::{
@@ -51,10 +52,20 @@ pub(crate) struct RestoreArgs {
 /// Copies the ledger at one moment, also while a server uses it.
 pub(super) async fn backup(out: &Out, args: BackupArgs) -> anyhow::Result<ExitCode> {
     let config = embedded(&args.flags, "pg_dump --format=custom --schema=mailonce takes all of it at one moment")?;
+    if args.file.exists() {
+        let detail = format!("there is a file {} already", args.file.display());
+        return Err(Trouble::new("file_exists", detail, "choose another name, or move that file away first").into());
+    }
+    if !config.data.join("ledger.db").exists() {
+        let detail = format!("there is no ledger in {}", config.data.display());
+        return Err(Trouble::new("no_ledger", detail, "name the data directory of the server with --data").into());
+    }
     let (data, file) = (config.data, args.file.clone());
+    // The copy holds all that was acknowledged by now.
+    let as_of = Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64));
     let contents = long_work("copying the ledger", move || Sqlite::copy(&data, &file)).await?;
     let bytes = std::fs::metadata(&args.file).with_context(|| args.file.display().to_string())?.len();
-    show(out, &args.file, &contents, &[("bytes", json!(bytes))]);
+    show(out, &args.file, &contents, &[("as_of", json!(as_of.to_string())), ("bytes", json!(bytes))]);
     if !out.is_json() {
         say("It holds everybody's mail and the secret of this installation: keep it as safe as the ledger.");
     }
@@ -124,12 +135,17 @@ fn show(out: &Out, place: &Path, contents: &Contents, more: &[(&str, serde_json:
     }
     let mut facts = vec![
         ("place", place.display().to_string()),
-        ("as of", seen.as_deref().map_or_else(|| "-".into(), when)),
+        ("last seen", seen.as_deref().map_or_else(|| "-".into(), when)),
         ("emails", emails.to_string()),
         ("waiting", waiting.to_string()),
         ("unknown", unknown.to_string()),
     ];
-    facts.extend(more.iter().map(|(name, said)| (*name, super::out::text(said))));
+    // Whoever makes a copy knows when; whoever reads one knows only when its ledger last wrote down the time.
+    if let Some((_, as_of)) = more.iter().find(|(name, _)| *name == "as_of") {
+        facts[1] = ("as of", when(&super::out::text(as_of)));
+    }
+    let others = more.iter().filter(|(name, _)| *name != "as_of");
+    facts.extend(others.map(|(name, said)| (*name, super::out::text(said))));
     out.facts(&facts);
 }
 
@@ -149,11 +165,8 @@ async fn long_work<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> mailonce_core::port::store::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
-    let sign = indicatif::ProgressBar::new_spinner().with_message(what);
-    sign.enable_steady_tick(Duration::from_millis(120));
-    let done = tokio::task::spawn_blocking(work).await.context(what)?;
-    sign.finish_and_clear();
-    Ok(done?)
+    let _sign = Progress::wheel(what);
+    Ok(tokio::task::spawn_blocking(work).await.context(what)??)
 }
 
 /// No two restores of one copy get the same epoch, unless within a second.

@@ -25,7 +25,8 @@ use super::{
     Reach,
     client::{Client, DEV_FILE},
     emails, exit,
-    out::{Out, say},
+    out::{Out, field, text},
+    progress::Progress,
     prove::sink::{PREFIX, Sink},
     trouble::Trouble,
 };
@@ -45,8 +46,8 @@ pub(crate) enum DemoVerb {
 /// How large the storm is.
 #[derive(Debug, Args)]
 pub(crate) struct StormArgs {
-    /// Callers, half of them before and half after the kill
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(4..=1000))]
+    /// Callers, a third of them before the kill, a third in its midst and a third after it
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(6..=1000))]
     callers: u32,
     /// Its ledger is made in the folder `storm` below this one
     #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
@@ -73,37 +74,44 @@ pub(super) async fn demo(out: &Out, verb: DemoVerb) -> anyhow::Result<ExitCode> 
     let DemoVerb::Storm(args) = verb;
     let data = args.data.join("storm");
     let storm = storm(&data, args.callers).await?;
-    storm.show(out, &data);
+    let page = storm.page(&data)?;
+    storm.show(out, &data, &page);
     Ok(if storm.held() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
 async fn storm(data: &Path, callers: u32) -> anyhow::Result<Storm> {
+    let progress = Progress::bar("answers", u64::from(callers));
     let sink = Sink::listen(([127, 0, 0, 1], 0).into()).await?;
-    say(&format!("a mailonce of its own starts in {}", data.strip_prefix(".").unwrap_or(data).display()));
+    progress.say(&format!("a mailonce of its own starts in {}", data.strip_prefix(".").unwrap_or(data).display()));
     let mut house = House::new(data, sink.address().port())?;
     // Nothing leaves before the kill: whoever crashes between accept and hand-off finds the mail in the ledger.
     house.start("paused").await?;
     let marker = marker();
-    let crowd = Crowd::new(house.reach.clone(), &marker);
-    say(&format!("{} callers ask at once, under one key", callers / 2));
+    let crowd = Crowd::new(house.reach.clone(), &marker, progress);
+    let third = callers / 3;
+    crowd.progress.say(&format!("{third} callers ask at once, under one key, and have an answer"));
     let mut asking = JoinSet::new();
-    crowd.gather(&mut asking, callers / 2);
-    crowd.answered((callers as usize / 8).max(1)).await?;
+    crowd.gather(&mut asking, third).wait().await;
+    crowd.answered(third as usize).await?;
+    // The kill comes with their calls, so none of them can have been answered and all of them are under way.
+    crowd.gather(&mut asking, third).wait().await;
     house.kill().await?;
     let (before, killed) = (*crowd.answers.borrow(), Instant::now());
-    say(&format!("kill -9, when {before} had an answer"));
-    say(&format!("{} more ask while nobody is there", callers - callers / 2));
-    crowd.gather(&mut asking, callers - callers / 2);
+    crowd
+        .progress
+        .say(&format!("{third} more ask, and kill -9 falls among them: {before} of {callers} have an answer"));
+    crowd.progress.say(&format!("{} more ask while nobody is there", callers - 2 * third));
+    crowd.gather(&mut asking, callers - 2 * third).wait().await;
     house.start("running").await?;
     let away = killed.elapsed();
-    say(&format!("it is back after {} ms; everybody asks again", away.as_millis()));
+    crowd.progress.say(&format!("it is back after {} ms; everybody asks again", away.as_millis()));
     let (mut ids, mut calls) = (BTreeSet::new(), 0);
     while let Some(asked) = asking.join_next().await {
         let (id, tries) = asked.context("a caller ended")??;
         ids.insert(id);
         calls += tries;
     }
-    say("all have an answer; the mail goes out");
+    crowd.progress.say("all have an answer; the mail goes out");
     let email = settled(&house.reach, ids.first().context("nobody got an answer")?).await?;
     sink.settle(&BTreeMap::from([(marker.clone(), 1)]), Duration::from_millis(500), PATIENCE).await;
     let mails = sink.arrived().get(&marker).copied().unwrap_or(0);
@@ -135,10 +143,11 @@ struct Crowd {
     body: Arc<Value>,
     /// How many have an answer.
     answers: watch::Sender<usize>,
+    progress: Arc<Progress>,
 }
 
 impl Crowd {
-    fn new(reach: Reach, marker: &str) -> Self {
+    fn new(reach: Reach, marker: &str, progress: Progress) -> Self {
         let order = marker.trim_start_matches(PREFIX).trim_end_matches("-demo");
         let body = json!({
             "from": "shop@mailonce.test",
@@ -147,22 +156,25 @@ impl Crowd {
             "text": format!("Thank you for your order.\n\n{marker}"),
             "intent": { "type": "order.confirmation", "entity": format!("order_{order}") },
         });
-        Self { reach, body: Arc::new(body), answers: watch::Sender::new(0) }
+        Self { reach, body: Arc::new(body), answers: watch::Sender::new(0), progress: Arc::new(progress) }
     }
 
-    /// Lets so many callers begin at the same moment. Each gives the id it was told, and how often it asked.
-    fn gather(&self, asking: &mut JoinSet<anyhow::Result<(String, u32)>>, callers: u32) {
-        let start = Arc::new(Barrier::new(callers as usize));
+    /// Lets so many callers begin at the same moment, which is when whoever called waits too. Each gives the id it was
+    /// told, and how often it asked.
+    fn gather(&self, asking: &mut JoinSet<anyhow::Result<(String, u32)>>, callers: u32) -> Arc<Barrier> {
+        let begin = Arc::new(Barrier::new(callers as usize + 1));
         for _ in 0..callers {
             let (reach, body, answers) = (self.reach.clone(), Arc::clone(&self.body), self.answers.clone());
-            let start = Arc::clone(&start);
+            let (start, progress) = (Arc::clone(&begin), Arc::clone(&self.progress));
             asking.spawn(async move {
                 start.wait().await;
                 let told = insist(&reach, &body).await;
                 answers.send_modify(|answers| *answers += 1);
+                progress.advance();
                 told
             });
         }
+        begin
     }
 
     async fn answered(&self, count: usize) -> anyhow::Result<()> {
@@ -271,7 +283,28 @@ impl Storm {
         self.ids.len() == 1 && self.mails == 1
     }
 
-    fn show(&self, out: &Out, data: &Path) {
+    fn verdict(&self) -> String {
+        let (callers, calls, emails, mails) = (self.callers, self.calls, self.ids.len(), self.mails);
+        format!("{callers} callers, {calls} calls, {emails} email, {mails} mail")
+    }
+
+    /// Leaves the timeline as a page in the ledger's folder, for a browser and without a key. Its address.
+    fn page(&self, data: &Path) -> anyhow::Result<String> {
+        let row = |fact: &Value| {
+            format!("<tr><td>{}</td><td>{}</td></tr>\n", escaped(&field(fact, "at")), escaped(&text(&fact["what"])))
+        };
+        let rows: String = self.email["timeline"].as_array().into_iter().flatten().map(row).collect();
+        let page = include_str!("storm.html")
+            .replace("{verdict}", &escaped(&self.verdict()))
+            .replace("{id}", &escaped(&text(&self.email["id"])))
+            .replace("{rows}", &rows);
+        let file = data.join("timeline.html");
+        std::fs::write(&file, page).with_context(|| format!("writing {}", file.display()))?;
+        let whole = std::fs::canonicalize(&file).with_context(|| format!("finding {}", file.display()))?;
+        Ok(format!("file://{}", whole.display().to_string().replace('%', "%25").replace(' ', "%20")))
+    }
+
+    fn show(&self, out: &Out, data: &Path, page: &str) {
         let id = self.ids.first().cloned().unwrap_or_default();
         let place = data.strip_prefix(".").unwrap_or(data).display().to_string();
         if out.is_json() {
@@ -286,17 +319,23 @@ impl Storm {
                 "email": id,
                 "state": self.email["state"],
                 "data": place,
+                "timeline": page,
             }));
         }
-        let (callers, calls, emails, mails) = (self.callers, self.calls, self.ids.len(), self.mails);
-        let verdict = format!("{callers} callers, {calls} calls, {emails} email, {mails} mail");
+        let verdict = self.verdict();
         out.line("");
         out.line(&if self.held() { out.good(&verdict) } else { out.bad(&verdict) });
         out.line("");
         emails::timeline(out, &self.email);
         out.line("");
-        out.line("Its ledger stays. To look around in it:");
+        out.line(&format!("Its timeline: {page}"));
+        out.line("Its ledger stays. To look around in it, start it and ask in another terminal:");
         out.line(&format!("  mailonce dev --data {place} --http 127.0.0.1:0 --smtp off"));
         out.line(&format!("  mailonce emails show --data {place} {id}"));
     }
+}
+
+/// Text as a page has it.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

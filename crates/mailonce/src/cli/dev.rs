@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    client::{DEV_FILE, DEV_KEY, DevFile},
+    client::{AGENT_KEY, DEV_FILE, DEV_KEY, DevFile},
     configured, env,
     out::{Out, say},
     trouble::Trouble,
@@ -22,6 +22,8 @@ use crate::{
     serve::{self, about},
 };
 
+/// What an agent may do: everything but decide.
+pub(crate) const AGENT_SCOPES: [Scope; 3] = [Scope::Send, Scope::Read, Scope::Reply];
 /// The domain that is local in `dev`.
 const DEV_DOMAIN: &str = "mailonce.test";
 
@@ -47,18 +49,19 @@ pub(super) async fn dev(out: &Out, flags: &Flags, json: bool) -> anyhow::Result<
     config.dev_domains.push(DEV_DOMAIN.to_owned());
     let engine = serve::open_engine(&config).await?;
     let key = dev_key(&engine, &config.data).await?;
-    let doors = serve::listen(&config).await?;
+    let agent_key = Some(agent_key(&engine, &config.data, &key).await?);
+    let doors = doors(&config).await?;
     let url = match config.public_url {
         Some(_) => config.url(),
         None => format!("http://{}", doors.http()?),
     };
     let smtp = doors.smtp()?.map(|at| at.to_string());
     let inbox = dev_inbox(&engine, &key).await?;
-    let dev = DevFile { url, api_key: key, smtp };
+    let dev = DevFile { url, api_key: key, agent_key, smtp };
     let file = leave_dev_file(&config.data, &dev)?;
     greet(&config, &dev, &inbox);
     if json {
-        let DevFile { url, api_key, smtp } = &dev;
+        let DevFile { url, api_key, smtp, .. } = &dev;
         let data = config.data.display().to_string();
         out.value(&json!({ "url": url, "api_key": api_key, "smtp": smtp, "inbox": inbox, "data": data }));
     }
@@ -78,13 +81,29 @@ pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     let next = "run `mailonce keys create` first, with the same --data or --store";
     let keyless = |_none| Trouble::new("no_api_key", "there is no API key yet, so nobody could call it", next);
     serve::need_a_key(&engine).await.map_err(keyless)?;
-    let doors = serve::listen(&config).await?;
+    let doors = doors(&config).await?;
     let smtp = doors.smtp()?.map_or_else(|| "off".to_owned(), |at| at.to_string());
     tracing::info!(http = %doors.http()?, smtp, store = store_word(&config), handoff = config.handoff, "serving");
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
     serve::serve(engine, doors, &config, echo, stop).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the doors. A port that is taken is told as such.
+async fn doors(config: &Config) -> anyhow::Result<serve::Doors> {
+    serve::listen(config).await.map_err(|error| {
+        let taken = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::AddrInUse;
+        if !error.chain().any(|cause| cause.downcast_ref().is_some_and(taken)) {
+            return error;
+        }
+        let (at, flag) = match config.smtp.listen {
+            Some(at) if error.to_string().contains("SMTP") => (at, "--smtp"),
+            _ => (config.http, "--http"),
+        };
+        let next = format!("stop what listens there, or choose another with `{flag} ADDR`; port 0 is a free one");
+        Trouble::new("port_taken", format!("something listens on {at} already"), next).into()
+    })
 }
 
 fn store_word(config: &Config) -> &'static str {
@@ -103,6 +122,25 @@ pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<Stri
     let secret = made.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret;
     write_private(&kept, secret.as_bytes())?;
     Ok(secret)
+}
+
+/// The key that models get, of the same team: it sends, reads and answers, and decides nothing. The one from last time
+/// while it is good.
+async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Result<String> {
+    let told = |problem: mailonce_core::problem::Problem| anyhow::anyhow!("making the agents' key: {}", problem.detail);
+    let dev = engine.authenticate(dev_key, Channel::Cli).await.map_err(told)?;
+    let kept = data.join(AGENT_KEY);
+    if let Ok(last) = std::fs::read_to_string(&kept)
+        && let Ok(agent) = engine.authenticate(&last, Channel::Cli).await
+        && agent.team.id == dev.team.id
+        && !agent.key.may(Scope::Admin)
+    {
+        return Ok(last);
+    }
+    let about = about("agents of dev", AGENT_SCOPES.to_vec());
+    let made = engine.create_api_key(&dev, about, None).await.map_err(told)?;
+    write_private(&kept, made.secret.as_bytes())?;
+    Ok(made.secret)
 }
 
 /// The inbox that is there from the first start.
@@ -134,8 +172,10 @@ fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn greet(config: &Config, dev: &DevFile, inbox: &str) {
-    let DevFile { url, api_key: key, smtp } = dev;
-    let smtp = smtp.as_deref().unwrap_or("off");
+    let DevFile { url, api_key: key, smtp, .. } = dev;
+    let arrives = smtp
+        .as_ref()
+        .map_or_else(|| "no mail comes in: SMTP is off".to_owned(), |at| format!("mail comes in by SMTP at {at}"));
     let place = match &config.store {
         StoreAt::Sqlite => format!("{}/ledger.db", config.data.display()),
         StoreAt::Postgres(_) => "PostgreSQL".into(),
@@ -151,7 +191,7 @@ fn greet(config: &Config, dev: &DevFile, inbox: &str) {
   docs     {url}/docs
   MCP      {url}/mcp, or `mailonce mcp install`
   key      {key}
-  inbox    {inbox}, mail comes in by SMTP at {smtp}
+  inbox    {inbox}, {arrives}
   ledger   {place}
   mail     {mail}
 

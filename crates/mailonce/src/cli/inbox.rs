@@ -11,6 +11,7 @@ use super::{
     Reach, Usage,
     client::{Client, Told},
     out::{Out, field, tame, text},
+    progress::Progress,
     trouble::Trouble,
 };
 
@@ -43,7 +44,7 @@ pub(crate) enum InboxVerb {
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Read one message as a model would see it
+    /// Read one message; --model shows it as a model sees it
     Read {
         #[command(flatten)]
         reach: Reach,
@@ -52,6 +53,9 @@ pub(crate) enum InboxVerb {
         /// min, plain or full
         #[arg(long, default_value = "min")]
         view: String,
+        /// What the tool read_message gives a model: everything of strangers inside fences, codes hidden
+        #[arg(long, conflicts_with = "view")]
+        model: bool,
     },
     /// Every arrival with what became of it
     Deliveries {
@@ -161,7 +165,10 @@ pub(super) async fn inbox(out: &Out, verb: InboxVerb) -> anyhow::Result<ExitCode
             let path = format!("{}/messages?limit={limit}", inbox_path(&inbox));
             messages(out, &Client::find(&reach)?.get(&path).await?);
         }
-        InboxVerb::Read { reach, message, view } => {
+        InboxVerb::Read { reach, message, model: true, .. } => {
+            read_as_model(out, &Client::find(&reach)?, &message).await?;
+        }
+        InboxVerb::Read { reach, message, view, .. } => {
             let path = format!("/v1/messages/{}?view={}", escaped(&message), escaped(&view));
             read(out, &Client::find(&reach)?.get(&path).await?);
         }
@@ -213,6 +220,31 @@ fn read(out: &Out, message: &Value) {
     for artifact in message["artifacts"].as_array().into_iter().flatten() {
         out.line(&format!("{} {}  {}", text(&artifact["type"]), text(&artifact["masked"]), text(&artifact["id"])));
     }
+}
+
+/// Asks the very tool that models ask.
+async fn read_as_model(out: &Out, client: &Client, message: &str) -> anyhow::Result<()> {
+    let params = json!({ "name": "read_message", "arguments": { "message": message } });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let (_, answer) = client.ask(Method::POST, "/mcp", None, Some(&call)).await?;
+    let result = &answer["result"];
+    let seen = &result["structuredContent"];
+    if result["isError"] == true {
+        let part = |name: &str| seen[name].as_str().unwrap_or_default();
+        return Err(Trouble::new(part("status"), part("detail"), "`mailonce inbox messages INBOX` lists ids").into());
+    }
+    if out.is_json() {
+        out.value(seen);
+        return Ok(());
+    }
+    let words = |name: &str| tame(seen[name].as_str().unwrap_or("-"), true);
+    out.facts(&[("from", text(&seen["from"])), ("auth", text(&seen["auth"])), ("thread", text(&seen["thread"]))]);
+    out.line(&format!("\n{}\n{}", words("headline"), words("text")));
+    for name in ["artifacts", "links", "attachments", "injection_flags"] {
+        let all = seen[name].as_array().into_iter().flatten();
+        all.for_each(|one| out.line(&format!("{name}  {}", tame(&one.to_string(), false))));
+    }
+    Ok(())
 }
 
 async fn deliveries(out: &Out, reach: &Reach, inbox: &str) -> anyhow::Result<()> {
@@ -269,6 +301,7 @@ impl WaitArgs {
 
 /// Waits for a message. `None` when none came.
 async fn wait_for(client: &Client, args: &WaitArgs) -> anyhow::Result<Option<Value>> {
+    let _sign = Progress::wheel(&format!("waiting up to {} s for mail to {}", args.timeout, args.inbox));
     let end = Instant::now() + Duration::from_secs(args.timeout);
     loop {
         // The server counts whole seconds; a part of one is waited for as one, so that nobody gives up early.

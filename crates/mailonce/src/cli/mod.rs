@@ -5,7 +5,7 @@ mod bench;
 pub(crate) mod client;
 mod copy;
 mod demo;
-mod dev;
+pub(crate) mod dev;
 mod doctor;
 mod emails;
 mod handoff;
@@ -14,6 +14,7 @@ mod inbox;
 mod key;
 mod mcp;
 pub(crate) mod out;
+mod progress;
 mod prove;
 mod send;
 mod shell;
@@ -21,7 +22,7 @@ mod simulate;
 mod table;
 mod tail;
 mod talk;
-mod trouble;
+pub(crate) mod trouble;
 mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
@@ -42,7 +43,6 @@ Errors go to stderr with a code and the next step.";
 #[command(
     name = "mailonce",
     version,
-    about,
     max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true,
@@ -214,16 +214,18 @@ pub fn main() -> ExitCode {
 
 /// Help and version are answers; everything else is a usage error, 64 as in sysexits.
 fn misused(error: &clap::Error) -> ExitCode {
-    let asked_for_json = std::env::args_os().any(|word| word == "--json");
-    if error.use_stderr() && asked_for_json {
-        let text = error.render().to_string();
-        let said = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        return failed(&Usage(said.to_owned()).into(), true);
+    let json = std::env::args_os().any(|word| word == "--json");
+    let lacks_verb = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.use_stderr() && (json || !lacks_verb) {
+        let trouble = if lacks_verb { Trouble::no_verb() } else { Trouble::misused(&error.render().to_string()) };
+        return ExitCode::from(trouble.tell(None, json));
     }
-    if error.print().is_err() {
-        return ExitCode::from(exit::OUTPUT);
+    match error.print() {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            ExitCode::from(Trouble::output(&error).tell(None, json))
+        }
+        _ => ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 }),
     }
-    ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 })
 }
 
 /// Huge pages make memory resident that thousands of waiting connections never touch: half as much again. Where they
@@ -277,7 +279,12 @@ async fn run(cli: Cli) -> ExitCode {
         }
         Verb::BenchFill(args) => admin::fill(&out, args).await,
     };
-    done.unwrap_or_else(|error| failed(&error, cli.json))
+    match (done, out.failure()) {
+        (Err(error), _) => failed(&error, cli.json),
+        // Whoever called has no answer, however it went.
+        (Ok(_), Some(error)) => ExitCode::from(Trouble::output(error).tell(None, cli.json)),
+        (Ok(code), None) => code,
+    }
 }
 
 /// Says what went wrong and gives the code for it.

@@ -1,7 +1,10 @@
 //! Output: tables for people, JSON for pipes, colour only where it is wanted.
 
 use serde_json::Value;
-use std::io::{IsTerminal as _, Write as _};
+use std::{
+    io::{ErrorKind, IsTerminal as _, Write as _},
+    sync::OnceLock,
+};
 
 use super::table;
 
@@ -11,6 +14,8 @@ pub(crate) struct Out {
     colour: bool,
     /// Columns of the terminal. `None` where lines may be as long as they like.
     width: Option<usize>,
+    /// Why nothing more can be written.
+    broken: OnceLock<std::io::Error>,
 }
 
 impl Out {
@@ -18,7 +23,7 @@ impl Out {
     pub(crate) fn new(json: bool, plain: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let colour = terminal && super::env("NO_COLOR").is_none() && super::env("TERM").as_deref() != Some("dumb");
-        Self { json: json || !(terminal || plain), colour, width: width(terminal) }
+        Self { json: json || !(terminal || plain), colour, width: width(terminal), broken: OnceLock::new() }
     }
 
     /// Whether machines read this.
@@ -31,9 +36,25 @@ impl Out {
         self.raw(&format!("{value}\n"));
     }
 
-    /// Prints text as it is. A reader that went away ends nothing but the reading.
+    /// Prints text as it is. What cannot be written is remembered, and nothing is written after it.
     pub(crate) fn raw(&self, text: &str) {
-        std::io::stdout().write_all(text.as_bytes()).ok();
+        if self.broken.get().is_some() {
+            return;
+        }
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            self.broken.get_or_init(|| error);
+        }
+    }
+
+    /// Whether nobody gets what is written any more, so that who prints without end can stop.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.broken.get().is_some()
+    }
+
+    /// Why not all was written. A reader that had enough is no trouble.
+    pub(crate) fn failure(&self) -> Option<&std::io::Error> {
+        self.broken.get().filter(|error| error.kind() != ErrorKind::BrokenPipe)
     }
 
     /// Prints a line for people.

@@ -104,15 +104,41 @@ pub(super) fn show(out: &Out, answer: &Value) {
     let mut facts = vec![
         ("email", text(&answer["id"])),
         ("state", text(&answer["state"])),
-        ("guard", text(&answer["guard"])),
         ("outcome", if outcome == "first" { out.good(&outcome) } else { outcome }),
         ("key", text(&answer["dedupe"]["key"])),
         ("suppressed", answer["dedupe"]["suppressed"].to_string()),
     ];
+    if let Some(guard) = answer["guard"].as_str() {
+        facts.insert(2, ("guard", guard.to_owned()));
+    }
     // What `next` tells to pass on.
-    facts.extend(answer["distinct_token"].as_str().map(|token| ("distinct_token", token.to_owned())));
+    let token = answer["distinct_token"].as_str();
+    facts.extend(token.map(|token| ("distinct_token", token.to_owned())));
     facts.push(("next", text(&answer["next"])));
     out.facts(&facts);
+    if let Some(todo) = todo(answer, token) {
+        out.line(&format!("\n{todo}"));
+    }
+}
+
+/// The words of the command line for what `next` says.
+fn todo(answer: &Value, token: Option<&str>) -> Option<String> {
+    let id = answer["id"].as_str().unwrap_or_default();
+    match (answer["state"].as_str()?, token) {
+        ("held", Some(token)) => Some(format!(
+            "If both are meant, call it again with:\n  --distinct-token {token}\nIf not, take it back:\n  mailonce emails cancel {id}"
+        )),
+        ("held", None) => Some(
+            "A person with a key that has the scope admin decides:\n  mailonce escalations list\n  \
+             mailonce escalations resolve ID --as release"
+                .to_owned(),
+        ),
+        ("unknown", _) => Some(format!(
+            "When you know what became of it:\n  mailonce emails show {id}\n  mailonce emails resolve {id} --as sent   # or \
+             resend, abandon"
+        )),
+        _ => None,
+    }
 }
 
 /// 0 done or replayed, 3 held, 4 in flight, 5 failed, 7 unknown.

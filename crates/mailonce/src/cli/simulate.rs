@@ -78,8 +78,8 @@ pub(super) async fn simulate(out: &Out, verb: SimulateVerb) -> anyhow::Result<Ex
     let (from, to) = (address(&sender.address)?, address(&reader.address)?);
     let (raw, code, link) = mail(&args, (&sender, &from), &reader)?;
     let smtp = match &args.smtp {
-        Some(smtp) => smtp.clone(),
-        None => read_dev_file(&args.data).ok().and_then(|dev| dev.smtp).ok_or_else(|| {
+        Some(smtp) if smtp != "off" => smtp.clone(),
+        _ => read_dev_file(&args.data).ok().and_then(|dev| dev.smtp).ok_or_else(|| {
             Trouble::new("no_server", "no SMTP address is known", "start `mailonce dev` here, or pass --smtp ADDR")
         })?,
     };

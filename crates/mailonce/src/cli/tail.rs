@@ -45,6 +45,9 @@ pub(super) async fn tail(out: &Out, args: TailArgs) -> anyhow::Result<ExitCode> 
             // The type names the kind; the id is what one copies.
             out.line(&format!("{at}  {kind:<20}  {}", text(&event["about"]["id"])));
         }
+        if out.is_gone() {
+            break;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

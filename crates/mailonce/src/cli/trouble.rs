@@ -5,6 +5,14 @@ use serde_json::{Value, json};
 
 use super::{Usage, client::Told, exit, out};
 
+/// What to do about a key that the server does not know.
+const WRONG_KEY: &str = "set MAILONCE_API_KEY (or --api-key) to a key of this server that is neither revoked nor expired; \
+    unset it to use the running `dev`; `mailonce keys create` on the server makes one";
+/// How a call is made.
+const USAGE: &str = "`--help` behind the verb shows how it is called";
+/// What to do when a server does not answer.
+const UNREACHABLE: &str = "see that mailonce runs there (`mailonce doctor`), then call again: the same key is safe";
+
 /// Why a verb did not do what it was asked for.
 #[derive(Debug)]
 pub(crate) struct Trouble {
@@ -24,6 +32,34 @@ impl Trouble {
         Self { exit: exit::TIMEOUT, ..Self::new("timeout", detail, next) }
     }
 
+    /// Nobody is there, for verbs that wait for somebody.
+    pub(crate) fn nobody(detail: impl Into<String>) -> Self {
+        Self { exit: exit::TIMEOUT, ..Self::new("unreachable", detail, UNREACHABLE) }
+    }
+
+    /// The output cannot be written.
+    pub(crate) fn output(error: &std::io::Error) -> Self {
+        let detail = format!("the output cannot be written: {error}");
+        let next = "make room where it goes, then call again; what was asked for may be done already";
+        Self { exit: exit::OUTPUT, ..Self::new("output", detail, next) }
+    }
+
+    /// A call that could not be understood: what is wrong with it, and how it is made, out of what the parser says.
+    pub(crate) fn misused(said: &str) -> Self {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (wrong, usage) = said.split_once("\n\nUsage: ").unwrap_or((said, ""));
+        let usage = plain(usage.split("\n\n").next().unwrap_or_default());
+        let next = if usage.is_empty() { USAGE.to_owned() } else { format!("call it like `{usage}`; {USAGE}") };
+        let wrong = wrong.split("\n\nFor more information").next().unwrap_or_default();
+        Self { exit: exit::USAGE, ..Self::new("usage", plain(wrong.trim_start_matches("error: ")), next) }
+    }
+
+    /// A call without a verb, or with half of one.
+    pub(crate) fn no_verb() -> Self {
+        let next = "`--help` lists the verbs, `mailonce commands` all of them";
+        Self { exit: exit::USAGE, ..Self::new("usage", "a verb is missing", next) }
+    }
+
     /// What the engine refuses, for verbs that have the ledger itself.
     pub(crate) fn of(problem: &Problem) -> Self {
         Self::new(problem.code.word(), problem.detail.clone(), problem.code.next())
@@ -38,21 +74,21 @@ impl Trouble {
         if let Some(Told(problem)) = error.downcast_ref::<Told>() {
             let part = |name: &str| problem[name].as_str().unwrap_or_default();
             let exit = error.downcast_ref::<Told>().map_or(exit::FAILED, Told::exit_code);
-            return Self { exit, ..Self::new(part("code"), part("detail"), part("next")) };
+            let next = if problem["code"] == "unauthorized" { WRONG_KEY } else { part("next") };
+            return Self { exit, ..Self::new(part("code"), part("detail"), next) };
         }
         if error.is::<Usage>() {
-            return Self {
-                exit: exit::USAGE,
-                ..Self::new("usage", whole, "`--help` behind the verb shows how it is called")
-            };
+            return Self { exit: exit::USAGE, ..Self::new("usage", whole, USAGE) };
         }
         if error.chain().any(<dyn std::error::Error>::is::<StoreError>) {
-            let next = if whole.contains("another process") {
-                "stop the mailonce that runs on it, or choose another --data"
-            } else {
-                "`mailonce doctor` with the same --data or --store says more"
-            };
-            return Self::new("ledger", whole, next);
+            if whole.contains("another process") {
+                return Self::new(
+                    "ledger_in_use",
+                    whole,
+                    "stop the mailonce that runs on it, or choose another --data",
+                );
+            }
+            return Self::new("ledger", whole, "`mailonce doctor` with the same --data or --store says more");
         }
         // The first words of an error say what it is about, whoever reached for the server.
         let outer = error.to_string();
@@ -60,11 +96,7 @@ impl Trouble {
             Some((what @ ("no server" | "no API key"), next)) => {
                 Self::new(&what.replace(' ', "_").to_lowercase(), what, next)
             }
-            _ if outer.starts_with("no answer") => Self::new(
-                "unreachable",
-                whole,
-                "see that mailonce runs there (`mailonce doctor`), then call again: the same key is safe",
-            ),
+            _ if outer.starts_with("no answer") => Self::new("unreachable", whole, UNREACHABLE),
             _ => Self::new("failed", whole, "mend what the sentence names; `mailonce doctor` looks at the rest"),
         }
     }
@@ -72,8 +104,12 @@ impl Trouble {
     /// Says it on stderr, and gives the exit code.
     pub(crate) fn tell(&self, error: Option<&anyhow::Error>, json: bool) -> u8 {
         if json {
-            let told = error.and_then(|error| error.downcast_ref::<Told>()).map(|told| told.0.clone());
-            out::say(&told.unwrap_or_else(|| self.json()).to_string());
+            let mut told = self.json();
+            if let Some(Told(Value::Object(whole))) = error.and_then(|error| error.downcast_ref::<Told>()) {
+                let more = whole.iter().filter(|(name, _)| *name != "next");
+                more.for_each(|(name, value)| told[name] = value.clone());
+            }
+            out::say(&told.to_string());
         } else {
             out::complain(&self.to_string());
         }

@@ -5,9 +5,10 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
+use super::splice;
 use crate::cli::{
     Reach, Usage,
-    client::{DEV_KEY, USUAL_URL, read_dev_file},
+    client::{AGENT_KEY, DEV_KEY, USUAL_URL, read_dev_file},
 };
 
 /// A client that can be told.
@@ -48,29 +49,57 @@ impl Client {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// Who reads the file.
+    pub(super) fn reach(self) -> &'static str {
+        match self {
+            Self::ClaudeCode | Self::Vscode => "read in this folder alone",
+            _ => "read wherever it is started",
+        }
+    }
+
+    /// Where in its file the servers are.
+    fn list(self) -> &'static str {
+        if self == Self::Vscode { "servers" } else { "mcpServers" }
+    }
+
+    /// Our server as this client has it.
+    pub(super) fn server(self, command: &Command) -> Value {
+        let mut server = command.json();
+        if self == Self::Vscode {
+            server["type"] = json!("stdio");
+        }
+        server
+    }
+
+    /// The server of our name that its file has.
+    pub(super) fn server_in(self, text: &str) -> anyhow::Result<Option<Value>> {
+        if self == Self::Codex {
+            return Ok(toml_server(text)?.map(serde_json::to_value).transpose()?);
+        }
+        splice::server_in(text, self.list())
+    }
+
     /// The file with our server in it. Everything else that it says stays.
     pub(super) fn written(self, old: &str, command: &Command) -> anyhow::Result<String> {
         if self == Self::Codex {
             return command.toml(old);
         }
-        let mut file: Map<String, Value> = if old.trim().is_empty() {
-            Map::new()
-        } else {
-            serde_json::from_str(old).context("it holds more than plain JSON; add the server by hand")?
-        };
-        let servers = if self == Self::Vscode { "servers" } else { "mcpServers" };
-        let all = file.entry(servers).or_insert_with(|| json!({}));
-        let all = all.as_object_mut().with_context(|| format!("`{servers}` is no object"))?;
-        let mut server = command.json();
-        if self == Self::Vscode {
-            server["type"] = json!("stdio");
-        }
-        all.insert("mailonce".into(), server);
-        Ok(format!("{}\n", serde_json::to_string_pretty(&file)?))
+        splice::with_server(old, self.list(), &self.server(command))
     }
 }
 
+/// The server of our name in a file of TOML.
+fn toml_server(text: &str) -> anyhow::Result<Option<toml::Value>> {
+    let file: toml::Table = toml::from_str(text).context("it is no TOML; add the server by hand")?;
+    Ok(file.get("mcp_servers").and_then(|all| all.get("mailonce")).cloned())
+}
+
+/// What a client's environment has for us.
+const URL: &str = "MAILONCE_URL";
+pub(super) const API_KEY: &str = "MAILONCE_API_KEY";
+
 /// How a client starts us.
+#[derive(Clone)]
 pub(super) struct Command {
     program: String,
     arguments: Vec<String>,
@@ -78,38 +107,60 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// How to reach the server that is meant from wherever a client starts us: nothing of this shell is there then. The
-    /// key of a `dev` stays in its own file.
-    pub(super) fn of(reach: &Reach, here: &Path) -> anyhow::Result<Self> {
+    /// How to reach the server that is meant from wherever a client starts us: nothing of this shell is there then. Beside
+    /// it the key that was given, if one was: what it may do is for the server to say. A `dev` keeps a key for agents
+    /// in its own file, and `mailonce mcp` finds it there.
+    pub(super) fn of(reach: &Reach, here: &Path) -> anyhow::Result<(Self, Option<String>)> {
         let program = std::env::current_exe().context("finding this program")?.display().to_string();
         let data: PathBuf = here.join(&reach.data).components().collect();
         let dev = read_dev_file(&data).ok();
-        let is_known = dev.is_some() || data.join(DEV_KEY).exists();
-        let (url, key) = (reach.url.clone(), reach.api_key.clone());
-        let (data, url, key) = match (url, key) {
+        let own = dev.map(|dev| dev.api_key).or_else(|| std::fs::read_to_string(data.join(DEV_KEY)).ok());
+        let (data, url, key) = match (reach.url.clone(), reach.api_key.clone()) {
             (Some(url), Some(key)) => (None, Some(url), Some(key)),
-            (url, None) if is_known => (Some(data), url, None),
+            (url, None) if own.is_some() => (Some(data), url, None),
             (Some(_), None) => return Err(Usage("no API key: set MAILONCE_API_KEY or pass --api-key".into()).into()),
-            (None, Some(key)) if is_known => {
-                (Some(data), None, Some(key).filter(|key| dev.is_none_or(|dev| dev.api_key != *key)))
-            }
+            (None, Some(key)) if own.is_some() => (Some(data), None, Some(key).filter(|key| own.as_ref() != Some(key))),
             (None, Some(key)) => (None, Some(USUAL_URL.to_owned()), Some(key)),
             (None, None) => {
                 let next = "no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY";
                 return Err(Usage(next.into()).into());
             }
         };
+        if let Some(data) = data.as_ref().filter(|data| key.is_none() && !data.join(AGENT_KEY).exists()) {
+            let detail =
+                format!("no key for agents is in {}: start `mailonce dev` there, then install", data.display());
+            return Err(Usage(detail).into());
+        }
         let mut arguments = vec!["mcp".to_owned()];
         arguments.extend(data.into_iter().flat_map(|data| ["--data".to_owned(), data.display().to_string()]));
         let file = reach.ca_file.as_ref().map(|file| here.join(file).display().to_string());
-        let all = [("MAILONCE_URL", url), ("MAILONCE_API_KEY", key), ("MAILONCE_CA_FILE", file)];
+        let all = [(URL, url), ("MAILONCE_CA_FILE", file)];
         let environment = all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        Ok(Self { program, arguments, environment })
+        Ok((Self { program, arguments, environment }, key))
     }
 
-    /// The secret that is written, when one is.
-    pub(super) fn secret(&self) -> Option<&str> {
-        self.environment.iter().find(|(name, _)| *name == "MAILONCE_API_KEY").map(|(_, value)| value.as_str())
+    /// The same with a key of its own.
+    pub(super) fn with_key(mut self, key: &str) -> Self {
+        self.environment.retain(|(name, _)| *name != API_KEY);
+        self.environment.push((API_KEY, key.to_owned()));
+        self
+    }
+
+    /// Whether a `dev` of this machine is meant.
+    pub(super) fn is_dev(&self) -> bool {
+        self.arguments.len() > 1
+    }
+
+    /// Whether a key is written.
+    pub(super) fn has_key(&self) -> bool {
+        self.environment.iter().any(|(name, _)| *name == API_KEY)
+    }
+
+    /// The key that stands in a server that is written already, if it is for the same place as this one.
+    pub(super) fn key_in(&self, server: &Value) -> Option<String> {
+        let url = self.environment.iter().find(|(name, _)| *name == URL).map(|(_, url)| json!(url));
+        let same = server["env"].get(URL) == url.as_ref() && server["args"] == json!(self.arguments);
+        server["env"][API_KEY].as_str().filter(|_| same).map(str::to_owned)
     }
 
     pub(super) fn json(&self) -> Value {
@@ -124,11 +175,6 @@ impl Command {
 
     /// A table at the end of the file. One that is there is not touched.
     fn toml(&self, old: &str) -> anyhow::Result<String> {
-        let no_toml = "it is no TOML; add the server by hand";
-        let server = |text: &str| -> anyhow::Result<Option<toml::Value>> {
-            let file: toml::Table = toml::from_str(text).context(no_toml)?;
-            Ok(file.get("mcp_servers").and_then(|all| all.get("mailonce")).cloned())
-        };
         // Texts of JSON without control characters are texts of TOML.
         let quoted = |text: &str| json!(text).to_string();
         let arguments: Vec<String> = self.arguments.iter().map(|text| quoted(text)).collect();
@@ -137,14 +183,14 @@ impl Command {
         let environment = if pairs.is_empty() { String::new() } else { format!("env = {{ {} }}\n", pairs.join(", ")) };
         let (program, arguments) = (quoted(&self.program), arguments.join(", "));
         let table = format!("[mcp_servers.mailonce]\ncommand = {program}\nargs = [{arguments}]\n{environment}");
-        match server(old)? {
-            Some(there) if server(&table)?.as_ref() == Some(&there) => return Ok(old.to_owned()),
+        match toml_server(old)? {
+            Some(there) if toml_server(&table)?.as_ref() == Some(&there) => return Ok(old.to_owned()),
             Some(_) => anyhow::bail!("it has another server named mailonce; change it by hand"),
             None => {}
         }
         let line_end = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
         let text = format!("{old}{line_end}\n{table}");
-        server(&text)?;
+        toml_server(&text)?;
         Ok(text)
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum as _};
+use mailonce_core::team::Scope;
 use serde_json::{Map, Value, json};
 use std::{
     fs::{self, Permissions},
@@ -17,10 +18,18 @@ use super::{
     message::Request,
     stdio,
 };
-use crate::cli::{Reach, Usage, env, exit, out::Out, out::say};
+use crate::cli::{
+    Reach, Usage,
+    client::{Client as Server, Told},
+    dev::AGENT_SCOPES,
+    env, exit,
+    out::{Out, say},
+};
 
 /// How long a look at the server may take. It only says what is still to be done.
 const LOOK: Duration = Duration::from_secs(3);
+/// Stands for a key that is made when it is agreed to.
+const TO_MAKE: &str = "(a key for agents, made now)";
 /// A file that its owner alone reads.
 const PRIVATE: u32 = 0o600;
 
@@ -37,11 +46,12 @@ pub(crate) struct InstallArgs {
     yes: bool,
 }
 
-/// What a client's file is to hold.
+/// A client's file that is to be written.
 struct Change {
     client: Client,
     path: PathBuf,
-    text: String,
+    /// What it holds now.
+    old: String,
 }
 
 /// What is to be done, and whom it cannot be done for.
@@ -51,38 +61,110 @@ struct Plan {
     left: Vec<(Client, PathBuf, String)>,
 }
 
+/// Whose key a client gets. A model never gets one that decides.
+enum Credential {
+    /// The one that a `dev` keeps for agents: it is found there, and not written.
+    Kept,
+    /// One that decides nothing.
+    Written(String),
+    /// One that is made first, by a key that decides.
+    ToMake,
+}
+
 /// Shows what would be written, asks, and writes. A client whose file cannot be changed keeps no other from it.
 pub(crate) async fn install(out: &Out, args: &InstallArgs) -> anyhow::Result<ExitCode> {
     let home = env("HOME").map(PathBuf::from).ok_or_else(|| Usage("HOME is not set".into()))?;
     let here = std::env::current_dir().context("finding this folder")?;
-    let command = Command::of(&args.reach, &here)?;
-    let found = |client: &Client| client.place(&home, &here).1.exists();
+    let (command, given) = Command::of(&args.reach, &here)?;
+    let place = |client: &Client| client.place(&home, &here);
+    let credential =
+        credential(&args.reach, &command, given, || written_keys(&command, |client| place(client).0)).await?;
+    let shown = match &credential {
+        Credential::Kept => command.clone(),
+        Credential::Written(key) => command.clone().with_key(key),
+        Credential::ToMake => command.clone().with_key(TO_MAKE),
+    };
     let clients: Vec<Client> = if args.clients.is_empty() {
-        Client::value_variants().iter().copied().filter(found).collect()
+        Client::value_variants().iter().copied().filter(|client| place(client).1.exists()).collect()
     } else {
         args.clients.clone()
     };
-    let server = json!({ "mcpServers": { "mailonce": command.json() } });
     if clients.is_empty() {
         say("No client was found here. Name one with --client, or give yours this server:");
-        out.line(&serde_json::to_string_pretty(&server)?);
+        out.line(&serde_json::to_string_pretty(&json!({ "mcpServers": { "mailonce": shown.json() } }))?);
         return Ok(ExitCode::SUCCESS);
     }
     let mut plan = Plan::default();
-    for client in clients {
-        plan.add(client, client.place(&home, &here).0, &command);
-    }
-    plan.show(&server, command.secret())?;
+    clients.into_iter().for_each(|client| plan.add(client, place(&client).0, &shown));
+    plan.show(&shown)?;
     let mut written = Vec::new();
     if !plan.changes.is_empty() && (args.yes || agreed()?) {
-        written = plan.write(&here, command.secret().is_some());
-        if let Some(next) = still_missing(&args.reach).await {
+        let (command, reach) = match credential {
+            Credential::ToMake => {
+                let key = make_key(&args.reach).await?;
+                (command.with_key(&key), Reach { api_key: Some(key), ..args.reach.clone() })
+            }
+            Credential::Written(key) => (shown, Reach { api_key: Some(key), ..args.reach.clone() }),
+            Credential::Kept => (shown, Reach { api_key: None, ..args.reach.clone() }),
+        };
+        written = plan.write(&command, &here);
+        if let Some(next) = still_missing(&reach).await {
             say(&next);
         }
         say("Start the client anew, then ask it: what is the newest mail in my inbox?");
     }
     tell(out, &written, &plan.left);
     Ok(if plan.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+/// Finds out whose key clients get: the server says what the one that was given may do. One that an earlier install made
+/// is taken again.
+async fn credential(
+    reach: &Reach,
+    command: &Command,
+    given: Option<String>,
+    written: impl FnOnce() -> Vec<String>,
+) -> anyhow::Result<Credential> {
+    let Some(given) = given else { return Ok(Credential::Kept) };
+    if !decides(reach, &given).await? {
+        return Ok(Credential::Written(given));
+    }
+    if command.is_dev() {
+        return Ok(Credential::Kept);
+    }
+    for key in written() {
+        if matches!(decides(reach, &key).await, Ok(false)) {
+            return Ok(Credential::Written(key));
+        }
+    }
+    Ok(Credential::ToMake)
+}
+
+/// Whether a key may do more than an agent.
+async fn decides(reach: &Reach, key: &str) -> anyhow::Result<bool> {
+    let client = Server::find(&Reach { api_key: Some(key.to_owned()), ..reach.clone() })?;
+    match client.get("/v1/api-keys").await {
+        Ok(_) => Ok(true),
+        Err(error) if error.downcast_ref::<Told>().is_some_and(|told| told.0["code"] == "wrong_scope") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Keys that stand in the clients' files for this very server.
+fn written_keys(command: &Command, path: impl Fn(&Client) -> PathBuf) -> Vec<String> {
+    let key = |client: &Client| {
+        let text = fs::read_to_string(path(client)).ok()?;
+        command.key_in(&client.server_in(&text).ok()??)
+    };
+    Client::value_variants().iter().filter_map(key).collect()
+}
+
+/// Makes a key for agents.
+async fn make_key(reach: &Reach) -> anyhow::Result<String> {
+    let about = json!({ "name": "mcp install", "scopes": AGENT_SCOPES.map(Scope::word) });
+    let (_, made) = Server::find(reach)?.ask(hyper::Method::POST, "/v1/api-keys", None, Some(&about)).await?;
+    say("An API key named `mcp install` was made for agents: it sends, reads and answers, and approves nothing.");
+    Ok(made["api_key"].as_str().context("the server told no key")?.to_owned())
 }
 
 impl Plan {
@@ -95,7 +177,7 @@ impl Plan {
         };
         match old.and_then(|old| Ok((client.written(&old, command)?, old))) {
             Ok((text, old)) if text == old => say(&format!("{}: {} has it already", client.name(), path.display())),
-            Ok((text, _)) => self.changes.push(Change { client, path, text }),
+            Ok((_, old)) => self.changes.push(Change { client, path, old }),
             Err(error) => self.leave(client, path, &error),
         }
     }
@@ -107,27 +189,33 @@ impl Plan {
     }
 
     /// Prints where something would be written and what, without secrets: ours, or those that a file has already.
-    fn show(&self, server: &Value, secret: Option<&str>) -> anyhow::Result<()> {
+    fn show(&self, command: &Command) -> anyhow::Result<()> {
         if self.changes.is_empty() {
             return Ok(());
         }
         for Change { client, path, .. } in &self.changes {
-            say(&format!("{}: {}", client.name(), path.display()));
+            say(&format!("{}: {}, {}", client.name(), path.display(), client.reach()));
         }
-        let text = serde_json::to_string_pretty(server)?;
-        let shown = secret.map_or_else(|| text.clone(), |secret| text.replace(secret, "…"));
-        say(&format!("would each get this server, in their own form; everything else stays:\n\n{shown}\n"));
+        let text = serde_json::to_string_pretty(&json!({ "mcpServers": { "mailonce": veiled(command.json()) } }))?;
+        say(&format!("would each get this server, in their own form; everything else stays:\n\n{text}\n"));
+        for Change { client, path, old } in &self.changes {
+            if let Some(there) = client.server_in(old)? {
+                let change = difference(&veiled(there), &veiled(client.server(command)))?;
+                say(&format!("{} has a server of this name, which changes:\n\n{change}\n", path.display()));
+            }
+        }
         Ok(())
     }
 
     /// Writes the files. Those that were written.
-    fn write(&mut self, here: &Path, secret: bool) -> Vec<(Client, PathBuf)> {
+    fn write(&mut self, command: &Command, here: &Path) -> Vec<(Client, PathBuf)> {
+        let secret = command.has_key();
         let mut written = Vec::new();
-        for Change { client, path, text } in std::mem::take(&mut self.changes) {
-            match write(&path, &text, secret) {
+        for Change { client, path, old } in std::mem::take(&mut self.changes) {
+            match client.written(&old, command).and_then(|text| write(&path, &text, secret)) {
                 Ok(()) => {
                     if secret && path.starts_with(here) {
-                        say(&format!("{} holds your key: keep it out of version control", path.display()));
+                        say(&format!("{} holds a key: keep it out of version control", path.display()));
                     }
                     written.push((client, path));
                 }
@@ -136,6 +224,26 @@ impl Plan {
         }
         written
     }
+}
+
+/// A server without what its environment keeps secret. Of what we do not know, everything may be.
+fn veiled(mut server: Value) -> Value {
+    for (name, value) in server["env"].as_object_mut().into_iter().flatten() {
+        let is_known = matches!(name.as_str(), "MAILONCE_URL" | "MAILONCE_CA_FILE");
+        if !is_known && value.as_str() != Some(TO_MAKE) {
+            *value = json!("…");
+        }
+    }
+    server
+}
+
+/// The lines that go and come.
+fn difference(old: &Value, new: &Value) -> anyhow::Result<String> {
+    let (old, new) = (serde_json::to_string_pretty(old)?, serde_json::to_string_pretty(new)?);
+    let gone = old.lines().filter(|line| !new.lines().any(|other| other == *line)).map(|line| format!("- {line}"));
+    let mark = |line: &str| if old.lines().any(|other| other == line) { ' ' } else { '+' };
+    let lines: Vec<String> = gone.chain(new.lines().map(|line| format!("{} {line}", mark(line)))).collect();
+    Ok(if old == new { "  only what is secret in it".to_owned() } else { lines.join("\n") })
 }
 
 fn tell(out: &Out, written: &[(Client, PathBuf)], left: &[(Client, PathBuf, String)]) {
@@ -156,9 +264,9 @@ async fn still_missing(reach: &Reach) -> Option<String> {
     let asked = stdio::ask(reach, &request, ping.to_string().into_bytes());
     match tokio::time::timeout(LOOK, asked).await {
         Ok(Ok(answer)) if answer.status == 200 => None,
-        Ok(Ok(answer)) if answer.status == 401 => Some(
-            "The server does not know this key: set MAILONCE_API_KEY to one that it knows, and install again.".into(),
-        ),
+        Ok(Ok(answer)) if answer.status == 401 => {
+            Some("The server does not know the agents' key: start `mailonce dev` anew, which makes one.".into())
+        }
         Ok(Ok(answer)) => Some(format!("The server answers {} at /mcp: is it a mailonce?", answer.status)),
         Ok(Err(_)) | Err(_) => Some("Nothing answers there now: start the server before you use a client.".into()),
     }
@@ -197,7 +305,7 @@ fn write(path: &Path, text: &str, secret: bool) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", fresh.display()))?;
     fs::rename(&fresh, path).with_context(|| format!("writing {}", path.display()))?;
     if let Some(was) = was.filter(|was| secret && was & 0o077 != 0) {
-        say(&format!("{} holds your key: only you can read it now (its mode was {was:o})", path.display()));
+        say(&format!("{} holds a key: only you can read it now (its mode was {was:o})", path.display()));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@
 //! | `elicit` | the protocol's own request for input: leads a person to that page |
 //! | `tools` | the ten tools, their schemas and their answers |
 //! | `stdio` | `mailonce mcp`: carries lines to the door and back |
-//! | `install`, `clients` | `mailonce mcp install`: tells clients where the tools are |
+//! | `install`, `clients`, `splice` | `mailonce mcp install`: tells clients where the tools are |
 
 mod clients;
 mod elicit;
@@ -17,6 +17,7 @@ pub(crate) mod http;
 pub(crate) mod install;
 mod message;
 mod revision;
+mod splice;
 pub(crate) mod stdio;
 mod tools;
 

@@ -134,7 +134,7 @@ async fn carry(reach: &Reach, request: &Request, line: Vec<u8>) -> Value {
 
 pub(super) async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyhow::Result<Answer> {
     // Found anew each time: `dev` may have come back at another place.
-    let client = Client::find(reach)?;
+    let client = Client::for_model(reach)?;
     let mut headers = vec![
         ("authorization", format!("Bearer {}", client.api_key)),
         ("accept", "application/json, text/event-stream".to_owned()),

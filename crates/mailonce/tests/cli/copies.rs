@@ -12,6 +12,7 @@ async fn a_copy_of_a_ledger_in_use_holds_what_was_acknowledged_before() {
     for number in 0..5 {
         desk.run(&send_words(&format!("before-{number}"), "x")).await.exits(4);
     }
+    let began = jiff::Timestamp::from_millisecond(jiff::Timestamp::now().as_millisecond()).unwrap();
     // Others go on meanwhile.
     let (during, copied) = tokio::join!(
         async {
@@ -23,6 +24,9 @@ async fn a_copy_of_a_ledger_in_use_holds_what_was_acknowledged_before() {
     );
     let ((), told) = (during, copied.exits(0).json());
     assert!(told["emails"].as_u64().unwrap() >= 5, "{told}");
+    // It holds what was acknowledged before it began.
+    let as_of: jiff::Timestamp = told["as_of"].as_str().unwrap().parse().unwrap();
+    assert!(as_of >= began && as_of <= jiff::Timestamp::now(), "{told}");
     let mode = std::fs::metadata(desk.path().join("copy.db")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "others can read the copy");
     server.terminate().await;

@@ -198,3 +198,32 @@ async fn the_server_that_has_the_ledger_is_the_one_that_is_named() {
     assert_eq!(checks(&report, "server"), [format!("ok: runs at {} and can commit → ", server.url)]);
     server.terminate().await;
 }
+
+#[tokio::test]
+async fn what_waits_rests_or_is_in_doubt_is_told_by_a_server_and_by_its_ledger() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
+    assert!(checks(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");
+    assert_eq!(checks(&report, "hand-off"), ["ok: goes on; nothing waits → "]);
+    let doubt = ["send", "--from", "a@x.test", "--to", "unknown@sandbox.mailonce.test", "--text", "x", "--key", "d"];
+    for _ in 0..200 {
+        if desk.run(&doubt).await.code == 7 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
+    let said = checks(&report, "hand-off").remove(0);
+    assert!(said.starts_with("warn: nothing waits; 1 unknown") && said.contains("emails resolve"), "{said}");
+    desk.run(&["pause"]).await.exits(0);
+    desk.run(&crate::binary::send_words("k", "x")).await.exits(4);
+    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
+    let said = checks(&report, "hand-off").remove(0);
+    assert!(said.contains("it is paused") && said.contains("1 wait") && said.contains("mailonce resume"), "{said}");
+    server.terminate().await;
+    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
+    let said = checks(&report, "hand-off").remove(0);
+    assert!(said.contains("1 wait") && said.contains("1 unknown"), "{said}");
+    assert!(checks(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");
+}

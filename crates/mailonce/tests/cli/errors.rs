@@ -1,6 +1,7 @@
 //! Errors: a code, the next step and an exit code, in words or as JSON, and never on stdout.
 
 use serde_json::Value;
+use std::{process::Stdio, time::Duration};
 
 use crate::binary::{Desk, Ran, send_words};
 
@@ -15,7 +16,10 @@ async fn every_error_has_a_code_and_a_next_step_in_both_forms() {
     let desk = Desk::new();
     let nowhere = [("MAILONCE_URL", "http://127.0.0.1:1"), ("MAILONCE_API_KEY", "mo_x")];
     let send = send_words("k", "x");
-    let cases: [(&[&str], &[(&str, &str)], &str, i32); 10] = [
+    std::fs::write(desk.path().join("there.db"), "mine").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let cases: [(&[&str], &[(&str, &str)], &str, i32); 13] = [
         (&["fly"], &[], "usage", 64),
         (&["send", "--from", "a@x.test"], &[], "usage", 64),
         (&["key", "derive", "--type", "t", "--entity", "e", "--to", "nobody"], &[], "usage", 64),
@@ -23,7 +27,10 @@ async fn every_error_has_a_code_and_a_next_step_in_both_forms() {
         (&send, &nowhere, "unreachable", 5),
         (&send, &nowhere[..1], "no_api_key", 5),
         (&["serve", "--http", "nowhere"], &[], "configuration", 5),
-        (&["backup", "copy.db"], &[], "ledger", 5),
+        (&["backup", "copy.db"], &[], "no_ledger", 5),
+        (&["backup", "there.db"], &[], "file_exists", 5),
+        (&["dev", "--http", &taken], &[], "port_taken", 5),
+        (&["dev", "--http", "127.0.0.1:0", "--smtp", &taken], &[], "port_taken", 5),
         (&["keys", "list", "--team", "nobody"], &[], "not_found", 5),
         (&["simulate", "inbound"], &[("MAILONCE_SMTP_LISTEN", "127.0.0.1:1")], "not_taken", 5),
     ];
@@ -34,10 +41,101 @@ async fn every_error_has_a_code_and_a_next_step_in_both_forms() {
         assert!(said["next"].as_str().is_some_and(|next| !next.is_empty()), "{words:?}: {said}");
         let plain = desk.run_with(words, env).await.exits(exit);
         assert!(plain.out.is_empty(), "{plain:?}");
-        if code != "usage" {
-            assert!(plain.err.contains(&format!("mailonce: {code}: ")) && plain.err.contains("next: "), "{plain:?}");
-        }
+        assert!(plain.err.contains(&format!("mailonce: {code}: ")) && plain.err.contains("next: "), "{plain:?}");
     }
+}
+
+#[tokio::test]
+async fn a_wrong_call_is_told_whole_with_the_way_to_make_it() {
+    let desk = Desk::new();
+    let said = told(&desk.run(&["send", "--text", "x", "--json"]).await.exits(64));
+    let detail = said["detail"].as_str().unwrap();
+    assert!(detail.contains("--from <FROM>") && detail.contains("--to <TO>") && !detail.contains('\n'), "{said}");
+    assert!(said["next"].as_str().unwrap().contains("mailonce send"), "{said}");
+    let said = told(&desk.run(&["sedn", "--json"]).await.exits(64));
+    assert!(said["detail"].as_str().unwrap().contains("similar subcommand exists: 'send'"), "{said}");
+    let said = told(&desk.run(&["emails", "--json"]).await.exits(64));
+    assert!(said["code"] == "usage" && said["detail"].as_str().unwrap().contains("requires a subcommand"), "{said}");
+    let said = told(&desk.run(&["--json", "emails"]).await.exits(64));
+    assert_eq!((&said["code"], &said["detail"]), (&"usage".into(), &"a verb is missing".into()));
+    // Without a verb people get the list of them.
+    let plain = desk.run(&["emails"]).await.exits(64);
+    assert!(plain.err.contains("Usage: mailonce emails"), "{plain:?}");
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_written_is_told_and_a_reader_that_had_enough_is_not() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for words in
+        [&["emails", "list"][..], &["openapi"], &["--help"], &["tail", "--after", "0"], &["commands", "--plain"]]
+    {
+        desk.run(&send_words("k", "x")).await;
+        let ran = desk.command(words).stdout(full()).spawn().unwrap().wait_with_output().await.unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(74), "{words:?}: {said}");
+        assert!(said.contains("mailonce: output: ") && said.contains("next: "), "{words:?}: {said}");
+    }
+    let ran =
+        desk.command(&["emails", "list", "--json"]).stdout(full()).spawn().unwrap().wait_with_output().await.unwrap();
+    let said: Value = serde_json::from_slice(&ran.stderr).unwrap();
+    assert_eq!((ran.status.code(), &said["code"]), (Some(74), &"output".into()));
+    // Nobody reads it.
+    for words in [&["openapi"][..], &["--help"], &["tail", "--after", "0"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = desk.command(words).stdout(Stdio::from(writer)).spawn().unwrap().wait_with_output();
+        let ran = tokio::time::timeout(Duration::from_secs(20), ran).await.expect("it goes on for nobody").unwrap();
+        assert_eq!((ran.status.code(), ran.stderr), (Some(0), Vec::new()), "{words:?}");
+    }
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_wrong_key_and_a_ledger_in_use_are_told_with_their_own_next_step() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let wrong = [("MAILONCE_API_KEY", "mo_nobody_knows_this_key")];
+    let said = told(&desk.run_with(&["emails", "list", "--json"], &wrong).await.exits(64));
+    assert_eq!((&said["code"], &said["status"]), (&"unauthorized".into(), &401.into()));
+    assert!(said["next"].as_str().unwrap().contains("MAILONCE_API_KEY"), "{said}");
+    let plain = desk.run_with(&["emails", "list"], &wrong).await.exits(64);
+    assert!(plain.err.contains("MAILONCE_API_KEY") && !plain.err.contains("Authorization:"), "{plain:?}");
+    for words in [&["dev", "--http", "127.0.0.1:0"][..], &["serve", "--http", "127.0.0.1:0"], &["keys", "create"]] {
+        let said = told(&desk.run(&[words, &["--json"]].concat()).await.exits(5));
+        assert_eq!(said["code"], "ledger_in_use", "{words:?}: {said}");
+    }
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_held_mail_says_what_to_do_in_words_of_the_command_line() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let words =
+        ["send", "--from", "agent@mailonce.test", "--to", "bob@example.com", "--text", "The shop is open again."];
+    desk.run(&words).await.exits(4);
+    let held = desk.run(&[&words[..], &["--plain"]].concat()).await.exits(3);
+    let token = held.out.lines().find_map(|line| line.trim().strip_prefix("--distinct-token ")).unwrap_or_default();
+    assert!(!token.is_empty() && held.out.contains("mailonce emails cancel "), "{held:?}");
+    let meant = desk.run(&[&words[..], &["--distinct-token", token, "--plain"]].concat()).await.exits(0);
+    assert!(!meant.out.contains("distinct-token"), "{meant:?}");
+    let some = ["send", "--from", "a@mailonce.test", "--text", "x", "--type", "t", "--entity", "e", "--plain"];
+    desk.run(&[&some[..], &["--to", "a@x.test", "--to", "b@x.test"]].concat()).await.exits(4);
+    let held = desk.run(&[&some[..], &["--to", "a@x.test"]].concat()).await.exits(3);
+    assert!(held.out.contains("guard") && held.out.contains("mailonce escalations resolve ID"), "{held:?}");
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_proven_is_told_in_both_forms() {
+    let desk = Desk::new();
+    let words = ["prove", "--target", "http://127.0.0.1:1", "--key", "k"];
+    let said = told(&desk.run(&[&words[..], &["--json"]].concat()).await.exits(2));
+    assert_eq!(said["code"], "unreachable");
+    let plain = desk.run(&words).await.exits(2);
+    assert!(plain.err.contains("mailonce: unreachable: ") && plain.err.contains("next: "), "{plain:?}");
 }
 
 #[tokio::test]
@@ -67,7 +165,7 @@ async fn the_table_of_exit_codes_is_the_one_that_is_documented() {
         if code == 7 {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
         code = desk.run(&doubt).await.code;
     }
     assert_eq!(code, 7, "an unknown outcome");

@@ -15,4 +15,6 @@ mod copies;
 mod doctor;
 mod errors;
 mod plain;
+mod storm;
+mod terminal;
 mod verbs;

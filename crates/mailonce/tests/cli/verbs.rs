@@ -176,6 +176,9 @@ async fn receiving(album: &mut Album, desk: &Desk) {
     }
     let how = How { numbers: true, ..usual };
     album.take(desk, "inbox read", &["inbox", "read", &message], how).await;
+    let seen = album.take(desk, "inbox read", &["inbox", "read", &message, "--model"], how).await.exits(0);
+    assert!(!seen.out.contains("48192") && seen.out.contains("<<<untrusted mail"), "a model sees a code: {seen:?}");
+    album.take(desk, "inbox read", &["inbox", "read", "nothing", "--model"], how).await.exits(5);
     album.take(desk, "inbox deliveries", &["inbox", "deliveries", inbox], usual).await;
     album.take(desk, "take", &["take", inbox, "--for", "signup-1"], usual).await;
     album.take(desk, "take", &["take", inbox, "--for", "signup-2"], usual).await;

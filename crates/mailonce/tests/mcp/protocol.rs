@@ -121,7 +121,7 @@ async fn every_tool_tells_the_truth_about_itself_and_only_what_its_caller_may_do
         ("find_messages", [true, false, true, true]),
         ("read_message", [true, false, true, true]),
         ("wait_for_message", [true, false, true, true]),
-        ("take_artifact", [false, false, true, true]),
+        ("take_artifact", [false, true, true, true]),
         ("claim_thread", [false, false, true, false]),
         ("ask_human", [false, false, true, false]),
     ] {

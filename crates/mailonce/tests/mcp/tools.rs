@@ -192,12 +192,63 @@ async fn a_code_is_given_to_one_and_shown_to_nobody() {
 }
 
 #[tokio::test]
+async fn a_code_that_has_not_come_or_was_taken_is_told_as_such() {
+    let town = Town::open().await;
+    let take = json!({ "type": "code", "for": "signup-9" });
+    let early = town.call("take_artifact", take.clone()).await;
+    assert_eq!(early["status"], "none");
+    assert!(early["next"].as_str().unwrap().contains("wait_for_message with has=code"), "{early}");
+    town.writes("shop@people.test", "Your code", "Your verification code is 402626.").await;
+    town.call("wait_for_message", json!({ "has": "code", "timeout_s": 20 })).await;
+    let first = town.call("take_artifact", take.clone()).await;
+    assert_eq!((&first["status"], &first["value"]), (&json!("taken"), &json!("402626")));
+    assert!(first["next"].as_str().unwrap().contains("use the code once, now"), "{first}");
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let again = town.call("take_artifact", take).await;
+    assert_eq!((&again["value"], &again["taken_at"]), (&first["value"], &first["taken_at"]));
+    assert!(again["next"].as_str().unwrap().contains("You took it before"), "{again}");
+}
+
+#[tokio::test]
+async fn a_stray_space_makes_no_second_mail() {
+    let town = Town::open().await;
+    town.call("send_email", order("o_5", WORDS)).await;
+    for entity in [" o_5", "o_5 ", "o_5\u{a0}"] {
+        let refused = town.errs("send_email", order(entity, WORDS)).await;
+        assert!(refused["detail"].as_str().unwrap().contains("entity begins or ends with a space"), "{refused}");
+        let question = json!({ "entity": entity, "question": "May I?" });
+        assert_eq!(town.errs("ask_human", question).await["field"], "entity");
+    }
+    assert_eq!(town.settled("ann@people.test", 1).await, 1);
+}
+
+#[tokio::test]
+async fn another_copy_is_sent_once_and_its_repeat_leads_to_no_further_one() {
+    let town = Town::open().await;
+    let sent = town.call("send_email", order("o_6", WORDS)).await;
+    let again = json!({ "email": sent["email"], "reason": "they lost it" });
+    assert_eq!(town.settled("ann@people.test", 1).await, 1);
+    let mut copy = town.call("resend_email", again.clone()).await;
+    assert_eq!(town.settled("ann@people.test", 2).await, 2);
+    for _ in 0..100 {
+        copy = town.call("resend_email", again.clone()).await;
+        if copy["status"] == "already_sent" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let next = copy["next"].as_str().unwrap();
+    assert!(copy["status"] == "already_sent" && !next.contains("resend_email") && next.contains("ask_human"), "{copy}");
+    assert_eq!(town.settled("ann@people.test", 2).await, 2);
+}
+
+#[tokio::test]
 async fn a_person_is_asked_once_and_agents_cannot_answer_themselves() {
     let town = Town::open().await;
     let question = |words: &str| json!({ "entity": "refund_7", "question": words });
     let asked = town.call("ask_human", question("May I refund 70 euros?")).await;
     assert_eq!(asked["status"], "open");
-    let again = town.call("ask_human", question("Is a refund of 70 euros allowed?")).await;
+    let again = town.call("ask_human", question("may I refund 70\neuros? ")).await;
     assert_eq!((&again["status"], &again["escalation"]), (&json!("open"), &asked["escalation"]));
     let id = asked["escalation"].as_str().unwrap();
     let page = asked["approval_url"].as_str().unwrap();
@@ -209,8 +260,13 @@ async fn a_person_is_asked_once_and_agents_cannot_answer_themselves() {
     let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
     assert_eq!(town.server.call("POST", &path, &headers, &decision.to_string()).await.0, 403);
     assert_eq!(town.api("POST", &path, &decision).await.0, 200);
-    let answered = town.call("ask_human", question("And now?")).await;
+    let answered = town.call("ask_human", question("May I refund 70 euros?")).await;
     assert_eq!((&answered["status"], &answered["answer"]), (&json!("resolved"), &json!("yes, up to 70")));
+    // A yes to one question is no yes to another about the same thing.
+    let other = town.call("ask_human", question("May I refund 7000 euros?")).await;
+    assert_eq!(other["status"], "open");
+    assert_ne!(other["escalation"], asked["escalation"]);
+    assert!(other.get("decision").is_none() && other.get("answer").is_none(), "{other}");
 }
 
 #[tokio::test]

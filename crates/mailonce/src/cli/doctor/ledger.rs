@@ -1,14 +1,20 @@
 //! The ledger: its schema and its durability. While a server has it, the server is asked.
 
-use mailonce_core::{port::store::Health, time::Time};
+use mailonce_core::{
+    port::store::{Backlog, Health},
+    time::Time,
+};
 use mailonce_engine::Engine;
-use mailonce_store::sqlite::{SCHEMA, Sqlite};
+use mailonce_store::{
+    postgres::Postgres,
+    sqlite::{SCHEMA, Sqlite},
+};
 use serde_json::Value;
 use std::path::Path;
 
 use super::{Check, names::Wanted};
 use crate::{
-    cli::{Reach, client::Client, env},
+    cli::{Reach, client::Client, env, http::Call},
     config::{Config, StoreAt},
     serve,
 };
@@ -26,14 +32,15 @@ pub(super) struct Ledger {
 /// Looks at the ledger itself, or asks whoever has it.
 pub(super) async fn look(config: &Config) -> Ledger {
     let alone = |check| Ledger { checks: vec![check], ..Ledger::default() };
+    let mut schema = None;
     if config.store == StoreAt::Sqlite {
         match Sqlite::schema_of(&config.data) {
             Ok(Some(found)) if found > SCHEMA => {
                 let found = format!("the ledger has schema {found}; this binary knows {SCHEMA}");
                 return alone(Check::fail("ledger", found, "run the newer mailonce that wrote it"));
             }
-            Ok(Some(_)) if Sqlite::is_busy(&config.data) => return ask(config).await,
-            Ok(Some(_)) => {}
+            Ok(Some(found)) if Sqlite::is_busy(&config.data) => return ask(config, found).await,
+            Ok(Some(found)) => schema = Some(found),
             Ok(None) => return alone(Check::ok("ledger", "none yet; the first start makes it")),
             Err(error) => {
                 let next = "restore a backup into another --data, or move the file away";
@@ -43,7 +50,7 @@ pub(super) async fn look(config: &Config) -> Ledger {
     }
     match serve::open_engine(config).await {
         Ok(engine) => {
-            let ledger = read(&engine, config).await;
+            let ledger = read(&engine, config, schema).await;
             engine.store().close().await;
             ledger
         }
@@ -54,8 +61,16 @@ pub(super) async fn look(config: &Config) -> Ledger {
     }
 }
 
-async fn read(engine: &Engine, config: &Config) -> Ledger {
+async fn read(engine: &Engine, config: &Config, schema: Option<i64>) -> Ledger {
     let mut ledger = Ledger::default();
+    match &config.store {
+        // Opening brought it up to date.
+        StoreAt::Sqlite => ledger.checks.push(of_schema("sqlite", schema.map(|_| SCHEMA))),
+        StoreAt::Postgres(url) => {
+            let schema = Postgres::schema_version(url).await.ok().flatten();
+            ledger.checks.push(of_schema("postgres", schema.map(i64::from)));
+        }
+    }
     match engine.store().health().await {
         Ok(health) => ledger.checks.extend(durability(&health)),
         Err(error) => {
@@ -68,11 +83,82 @@ async fn read(engine: &Engine, config: &Config) -> Ledger {
         Ok(domains) => ledger.domains = domains.iter().flat_map(Wanted::of).collect(),
         Err(problem) => ledger.checks.push(Check::warn("domains", problem.detail, "look at the ledger")),
     }
-    if serve::is_held(&config.data) {
-        let found = "it was restored with --hold: nothing is handed over";
-        ledger.checks.push(Check::warn("hand-off", found, "look at what is queued, then `mailonce resume`"));
+    let rests = if serve::is_held(&config.data) {
+        Some("it was restored with --hold")
+    } else {
+        (!config.handoff).then_some("it is paused by the configuration")
+    };
+    match engine.store().backlog().await {
+        Ok(backlog) => ledger.checks.push(Waiting::of(&backlog, engine.now()).check(rests)),
+        Err(error) => ledger.checks.push(Check::warn("hand-off", error.to_string(), "look at the ledger")),
     }
     ledger
+}
+
+fn of_schema(engine: &str, schema: Option<i64>) -> Check {
+    let schema = schema.map_or_else(String::new, |schema| format!(", schema {schema}"));
+    Check::ok("ledger", format!("{engine}{schema}"))
+}
+
+/// What waits to be handed over.
+#[derive(Debug, Default, PartialEq)]
+struct Waiting {
+    count: u64,
+    unknown: u64,
+    /// For how long the first of them is due, in seconds.
+    oldest_s: u64,
+}
+
+/// Mail that is due for longer wants a look.
+const OLD_S: u64 = 300;
+
+impl Waiting {
+    fn of(backlog: &Backlog, now: Time) -> Self {
+        let due = backlog.oldest.map_or(0, |oldest| now.since(oldest).max(0));
+        let count = backlog.waiting.iter().map(|(_, count)| count).sum();
+        Self { count, unknown: backlog.unknown, oldest_s: due.unsigned_abs() / 1_000 }
+    }
+
+    /// The same out of the figures of a running server.
+    fn read(figures: &str) -> Self {
+        let sum = |name: &str| -> f64 {
+            let value = |line: &str| line.rsplit(' ').next().and_then(|text| text.parse::<f64>().ok());
+            let named = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+            figures.lines().filter(named).filter_map(value).sum()
+        };
+        Self {
+            count: sum("mailonce_outbox_depth") as u64,
+            unknown: sum("mailonce_handoff_unknown") as u64,
+            oldest_s: sum("mailonce_outbox_oldest_seconds") as u64,
+        }
+    }
+
+    fn check(&self, rests: Option<&str>) -> Check {
+        let waits = match self.count {
+            0 => "nothing waits".to_owned(),
+            count if self.oldest_s == 0 => format!("{count} wait"),
+            count => format!("{count} wait, the oldest for {} s", self.oldest_s),
+        };
+        let found = match self.unknown {
+            0 => waits,
+            unknown => format!("{waits}; {unknown} unknown"),
+        };
+        match rests {
+            Some(why) => {
+                let next = "look at `mailonce emails list --state queued`, then `mailonce resume`";
+                Check::warn("hand-off", format!("{why}, so nothing is handed over; {found}"), next)
+            }
+            None if self.unknown > 0 => {
+                let next = "`mailonce emails list --state unknown`, then `mailonce emails resolve ID --as …`";
+                Check::warn("hand-off", found, next)
+            }
+            None if self.oldest_s > OLD_S => {
+                let next = "see what the transport says below, and `mailonce emails list --state queued`";
+                Check::warn("hand-off", found, next)
+            }
+            None => Check::ok("hand-off", format!("goes on; {found}")),
+        }
+    }
 }
 
 /// One check for each thing that the store says of itself.
@@ -98,7 +184,7 @@ fn durability(health: &Health) -> Vec<Check> {
 }
 
 /// A running server knows how it is. It is found as client verbs find it, with the data directory that was named.
-async fn ask(config: &Config) -> Ledger {
+async fn ask(config: &Config, schema: i64) -> Ledger {
     let ca_file = env("MAILONCE_CA_FILE").map(Into::into);
     let dev = dev_reach(&config.data);
     let reach = Reach {
@@ -112,7 +198,15 @@ async fn ask(config: &Config) -> Ledger {
     let mut ledger = Ledger::default();
     let asked = async { Client::find(&reach)?.get("/readyz").await };
     match asked.await {
-        Ok(ready) => ledger.checks.extend(ready_checks(&named, &ready)),
+        Ok(ready) => {
+            ledger.checks.push(of_schema("sqlite", Some(schema)));
+            ledger.checks.extend(ready_checks(&named, &ready));
+            let paused = notes(&ready).any(|note| note.contains("paused")).then_some("it is paused");
+            ledger.checks.push(match figures(&reach).await {
+                Ok(figures) => Waiting::read(&figures).check(paused),
+                Err(error) => Check::warn("hand-off", format!("{error:#}"), "look at the server's log"),
+            });
+        }
         Err(error) => {
             let found = format!("a running mailonce has it, and {named} does not answer as ready: {error:#}");
             let next = "set MAILONCE_URL to where it listens, or look at its log";
@@ -132,6 +226,18 @@ async fn ask(config: &Config) -> Ledger {
     ledger
 }
 
+/// What a running server counts.
+async fn figures(reach: &Reach) -> anyhow::Result<String> {
+    let call =
+        Call { method: hyper::Method::GET, path: "/metrics".into(), headers: Vec::new(), body: Vec::new().into() };
+    let answer = Client::find(reach)?.place.ask(&call).await?;
+    Ok(String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+fn notes(ready: &Value) -> impl Iterator<Item = &str> {
+    ready["notes"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
 /// Where a running `dev` of this directory is, and its key.
 fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
     crate::cli::client::read_dev_file(data).map_or((None, None), |dev| (Some(dev.url), Some(dev.api_key)))
@@ -139,12 +245,9 @@ fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
 
 fn ready_checks(url: &str, ready: &Value) -> Vec<Check> {
     let mut checks = vec![Check::ok("server", format!("runs at {url} and can commit"))];
-    let notes = ready["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    for note in notes {
+    for note in notes(ready).filter(|note| !note.contains("paused")) {
         checks.push(if note.contains("clock jumped") {
             Check::warn("clock", note, "set the machine's clock, then POST /v1/clock/confirm")
-        } else if note.contains("paused") {
-            Check::warn("hand-off", note, "`mailonce resume` lets it go on")
         } else if note.contains("lose") || note.contains("lost") || note.contains("damage") {
             Check::fail("durability", note, "give the database its durable settings back")
         } else {
@@ -152,4 +255,28 @@ fn ready_checks(url: &str, ready: &Value) -> Vec<Check> {
         });
     }
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_read_out_of_figures_and_told_with_the_next_step() {
+        let figures = "# HELP mailonce_outbox_depth x\nmailonce_outbox_depth{transport=\"a\"} 2\n\
+                       mailonce_outbox_depth{transport=\"b\"} 3\nmailonce_outbox_oldest_seconds 4.5\n\
+                       mailonce_handoff_unknown 1\nmailonce_handoff_unknown_total 9\n";
+        let waiting = Waiting::read(figures);
+        assert_eq!(waiting, Waiting { count: 5, unknown: 1, oldest_s: 4 });
+        let told = waiting.check(None);
+        assert_eq!(
+            (told.level, told.found.as_str()),
+            (super::super::Level::Warn, "5 wait, the oldest for 4 s; 1 unknown")
+        );
+        assert!(told.next.contains("emails resolve"));
+        let old = Waiting { count: 1, unknown: 0, oldest_s: OLD_S + 1 };
+        assert_eq!(old.check(None).level, super::super::Level::Warn);
+        assert_eq!(Waiting::default().check(None).found, "goes on; nothing waits");
+        assert!(Waiting::default().check(Some("it is paused")).next.contains("mailonce resume"));
+    }
 }

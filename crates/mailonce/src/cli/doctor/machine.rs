@@ -22,7 +22,8 @@ const LEAST_MIB: u64 = 1_024;
 /// Everybody's mail and all secrets: only their owner should read them.
 pub(super) fn permissions(config: &Config, file: Option<&Path>) -> Check {
     let data = &config.data;
-    let kept = ["ledger.db", "ledger.db-wal", "ledger.db-shm", "dev.json", "dev.key"].map(|name| data.join(name));
+    let kept =
+        ["ledger.db", "ledger.db-wal", "ledger.db-shm", "dev.json", "dev.key", "agent.key"].map(|name| data.join(name));
     let open: Vec<String> = kept.iter().filter(|path| is_open(path)).map(|path| path.display().to_string()).collect();
     if !open.is_empty() {
         let names = open.join(" ");

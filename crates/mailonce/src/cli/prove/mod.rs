@@ -17,7 +17,7 @@ use self::{
     report::{Finding, Report},
     sink::Sink,
 };
-use super::{Reach, Usage, client::Client, exit, http::Place, out, out::Out, out::say};
+use super::{Reach, Usage, client::Client, exit, http::Place, out::Out, progress::Progress, trouble::Trouble};
 
 /// Which server is asked, and how.
 #[derive(Debug, Args)]
@@ -57,8 +57,7 @@ pub(crate) struct ProveArgs {
 pub(super) async fn prove(out: &Out, args: ProveArgs) -> anyhow::Result<ExitCode> {
     let (place, api_key) = target(&args)?;
     if let Err(error) = place.open().await {
-        out::complain(&format!("{} cannot be reached: {error}", place.url()));
-        return Ok(ExitCode::from(exit::TIMEOUT));
+        return Err(Trouble::nobody(format!("{} cannot be reached: {error}", place.url())).into());
     }
     let sink = match args.sink {
         Some(at) => Some(Sink::listen(at).await?),
@@ -67,20 +66,23 @@ pub(super) async fn prove(out: &Out, args: ProveArgs) -> anyhow::Result<ExitCode
     let caller = Caller::new(place, args.dialect, api_key, (&args.from, &args.to))?;
     caller.greet().await?;
     let mut findings = Vec::new();
+    let progress = Progress::bar("asking", Case::ALL.len() as u64);
     for case in Case::ALL {
-        say(&format!("{}: {}", case.word(), case.about()));
+        progress.step(&format!("{}: {}", case.word(), case.about()));
         findings.push(Finding::of(case, args.dialect, cases::ask(case, &caller, args.callers).await));
+        progress.advance();
     }
     if let Some(sink) = &sink {
-        say(&format!("counting mails at {}", sink.address()));
+        progress.step(&format!("counting mails at {}", sink.address()));
         let wanted = findings.iter().flat_map(Finding::wanted).collect();
         sink.settle(&wanted, Duration::from_secs(args.quiet), Duration::from_secs(args.patience)).await;
         let arrived = sink.arrived();
         if arrived.is_empty() {
-            say("no mail arrived at the sink: is the server's relay pointed at it?");
+            progress.say("no mail arrived at the sink: is the server's relay pointed at it?");
         }
         findings.iter_mut().for_each(|finding| finding.count(&arrived));
     }
+    drop(progress);
     let report = Report { target: caller.url(), dialect: args.dialect, counted: sink.is_some(), findings };
     report.show(out);
     Ok(if report.held() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })

@@ -45,15 +45,24 @@ pub(super) async fn take_artifact(desk: &Desk<'_>, arguments: &Value) -> Told {
         words(field, text.as_deref().unwrap_or_default())?;
     }
     let engine = &desk.app.engine;
+    let asked_at = engine.now();
     let artifact = if let Some(message) = &args.message {
         let best = best_of(desk, id("message", message)?, kind).await?;
         engine.consume(desk.caller, best.id, args.purpose, None, None).await?
     } else {
         let inbox = inbox(desk, args.inbox.as_deref()).await?;
         let wanted = Match { kind, from: args.from, subject: args.subject };
-        engine.consume_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await?
+        match engine.consume_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await {
+            Err(problem) if problem.code == Code::NotFound => return Ok(not_yet(kind, &problem)),
+            taken => taken?,
+        }
     };
+    let again = artifact.consumed.as_ref().is_some_and(|consumed| consumed.at < asked_at);
     let next = match kind {
+        _ if again => {
+            "You took it before, at taken_at, and it is still yours. If you used it then, do not use it again: ask the \
+             sender for a fresh one."
+        }
         ArtifactKind::Code => "It is yours: use the code once, now. Nobody else gets it.",
         ArtifactKind::Link => {
             "It is yours: open the link between the fences once, only if you expected it. Nobody else gets it."
@@ -70,6 +79,19 @@ pub(super) async fn take_artifact(desk: &Desk<'_>, arguments: &Value) -> Told {
         .with("authenticated", artifact.authenticated)
         .with("message", artifact.message.to_string())
         .with("taken_at", artifact.consumed.as_ref().map(|consumed| consumed.at.to_string())))
+}
+
+/// Nothing of the kind has come.
+fn not_yet(kind: ArtifactKind, problem: &Problem) -> Said {
+    let next = match kind {
+        ArtifactKind::Code => {
+            "No mail with a code has come here yet. Call wait_for_message with has=code, then take_artifact again."
+        }
+        ArtifactKind::Link => {
+            "No mail with a link has come here yet. Call wait_for_message with has=link, then take_artifact again."
+        }
+    };
+    Said::new("none", next).with("detail", &problem.detail)
 }
 
 /// Letters and digits, and few of them.

@@ -17,7 +17,8 @@ struct Hints {
 /// A mail that left cannot be taken back.
 const SENDS: Hints = Hints { read_only: false, destructive: true, open_world: true };
 const LOOKS: Hints = Hints { read_only: true, destructive: false, open_world: true };
-const TAKES: Hints = Hints { read_only: false, destructive: false, open_world: true };
+/// What one takes nobody else gets any more.
+const TAKES: Hints = Hints { read_only: false, destructive: true, open_world: true };
 const NOTES: Hints = Hints { read_only: false, destructive: false, open_world: false };
 const RECALLS: Hints = Hints { read_only: true, destructive: false, open_world: false };
 
@@ -202,7 +203,7 @@ const TOOLS: [Tool; 10] = [
         name: "ask_human",
         needs: Scope::Reply,
         hints: NOTES,
-        about: "Ask a person, or read their answer by calling again with the same entity.",
+        about: "Ask a person, or read their answer by calling again with the same entity and question.",
         takes: &[
             ("entity", "*string", "id of what it is about"),
             ("question", "*string", ""),

@@ -74,8 +74,9 @@ async fn of_email(desk: &Desk<'_>, id: EmailId) -> Told {
     let email = &detail.email;
     let status = standing(false, email.state(), email.guard);
     let stuck = !email.state().is_terminal();
+    let page = if stuck { approval_url(desk, email.id).await? } else { None };
     let attempts: Vec<_> = detail.attempts.iter().rev().take(TOLD).rev().map(attempt).collect();
-    Ok(Said::new(status, next(email, status))
+    Ok(Said::new(status, next(email, status, page.is_some()))
         .with("email", email.id.to_string())
         .with("state", email.state().word())
         .with("guard", email.guard.map(Guard::word))
@@ -85,19 +86,19 @@ async fn of_email(desk: &Desk<'_>, id: EmailId) -> Told {
         .with("accepted_at", email.head.created_at.to_string())
         .with("settled_at", email.settled_at.map(|at| at.to_string()))
         .with("resent_as", email.resent_as.map(|id| id.to_string()))
-        .with("approval_url", if stuck { approval_url(desk, email.id).await? } else { None })
+        .with("approval_url", page)
         .with("key", email.head.key.as_ref().map(KeyName::shown))
         .with("suppressed", email.suppressed))
 }
 
-fn next(email: &Email, status: &str) -> &'static str {
+fn next(email: &Email, status: &str, asked: bool) -> &'static str {
     match email.state() {
         _ if email.resent_as.is_some() => "It was sent again as the email in `resent_as`; look at that one.",
         EmailState::Queued | EmailState::Sending | EmailState::Scheduled => {
             "It is on its way and will be sent once. Do not send it again."
         }
         EmailState::Failed => "The next hop refused it; `attempts` has its code. If that is mended, use resend_email.",
-        _ => meaning(status),
+        _ => meaning(status, asked),
     }
 }
 

@@ -9,7 +9,7 @@ use mailonce_engine::escalations::NewQuestion;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Desk, Said, Told, fault, id, read};
+use super::{Desk, Said, Told, fault, id, read, send::LOOSE_EDGE};
 use crate::api::{QUESTION_CHARS, named_words};
 
 #[derive(Deserialize)]
@@ -32,6 +32,9 @@ pub(super) async fn ask_human(desk: &Desk<'_>, arguments: &Value) -> Told {
         return Err(fault("question", format!("is 1 to {QUESTION_CHARS} characters")));
     }
     named_words("entity", &entity)?;
+    if entity.trim() != entity {
+        return Err(fault("entity", LOOSE_EDGE));
+    }
     let new = NewQuestion {
         question,
         message: optional("message", message)?,
@@ -43,12 +46,13 @@ pub(super) async fn ask_human(desk: &Desk<'_>, arguments: &Value) -> Told {
     let escalation = &asked.thing.escalation;
     let next = match (escalation.state, asked.first) {
         (EscalationState::Open, true) => {
-            "Asked. Go on with other work; call again with the same entity to read the answer, never to press."
+            "Asked. Go on with other work; call again with the same entity and question to read the answer, never to \
+             press. Another question is asked on its own."
         }
         (EscalationState::Open, false) => {
             "Asked before and not answered yet. Go on with other work and look again later."
         }
-        (EscalationState::Resolved, _) => "A person answered: follow `decision` and `answer`.",
+        (EscalationState::Resolved, _) => "A person answered this very question: follow `decision` and `answer`.",
         (EscalationState::Expired | EscalationState::Moot, _) => "Nobody answered, and it is closed. Do not act on it.",
     };
     let decided = escalation.decided.as_ref();

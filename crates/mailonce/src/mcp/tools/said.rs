@@ -121,7 +121,9 @@ fn next(code: Code) -> &'static str {
         Code::AlreadyConsumed => {
             "Do not use it: it was taken for what `consumed_for` names. If you need one, ask the sender for a fresh one."
         }
-        Code::NotTerminal => "Nothing was sent: it is still on its way. Look again later with get_outcome.",
+        Code::NotTerminal => {
+            "Nothing was sent: the first is not finished, so it may still go out. get_outcome says where it stands."
+        }
         Code::UseResolve => "Nothing was sent: the recipient may have it already. Use ask_human.",
         Code::BudgetSpent => "Nothing was sent: it was already sent again today. Use ask_human if it matters.",
         other => other.next(),
@@ -141,8 +143,8 @@ pub(super) fn standing(first: bool, state: EmailState, guard: Option<Guard>) -> 
     }
 }
 
-/// What that means for whoever asked.
-pub(super) fn meaning(status: &str) -> &'static str {
+/// What that means for whoever asked. `asked` when there is a page on which a person decides.
+pub(super) fn meaning(status: &str, asked: bool) -> &'static str {
     match status {
         "accepted" => "Done: it will be sent once. Do not send it again.",
         "sent" => "Done: it was sent. Do not send it again.",
@@ -154,6 +156,13 @@ pub(super) fn meaning(status: &str) -> &'static str {
         "looks_duplicate" => {
             "Held: it looks like a mail you just sent to the same person. If that was this mail, do nothing. If both \
              are meant, call again with the same arguments and the distinct_token."
+        }
+        "unknown" if !asked => {
+            "Nobody can tell whether it arrived. Do not send again; a person is asked within seconds, look again with \
+             get_outcome."
+        }
+        "cap" | "approval" | "overlaps" | "held" if !asked => {
+            "Held until a person decides. Do not send again; look again later with get_outcome."
         }
         "cap" => {
             "Held: this conversation was answered too often, so a person decides at approval_url. Do not send again."

@@ -18,6 +18,10 @@ use super::{
 };
 use crate::api::words;
 
+/// Why spaces around a name are not taken.
+pub(super) const LOOSE_EDGE: &str =
+    "begins or ends with a space, and without it would name another matter: leave the space out";
+
 /// What a mail is about. Flat, because models fill flat forms best.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,7 +53,10 @@ pub(super) fn intent(
 ) -> Result<Intent, Problem> {
     let intent = Intent { kind, entity, version: version.unwrap_or(1), period };
     intent.check().map_err(|error| fault(error.field, "is 1 to 256 characters on one line, a version 1 or more"))?;
-    Ok(intent)
+    match intent.loose_edge() {
+        Some(field) => Err(fault(field, LOOSE_EDGE)),
+        None => Ok(intent),
+    }
 }
 
 pub(super) async fn send_email(desk: &Desk<'_>, arguments: &Value) -> Told {
@@ -83,6 +90,10 @@ pub(super) async fn send_email(desk: &Desk<'_>, arguments: &Value) -> Told {
     told(desk, &sent).await
 }
 
+/// What a repeated wish for another copy means.
+const COPY_SENT: &str =
+    "That further copy was sent before, as this email. Do not ask again; if it did not arrive, use ask_human.";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResendArgs {
@@ -99,7 +110,9 @@ pub(super) async fn resend_email(desk: &Desk<'_>, arguments: &Value) -> Told {
     }
     words("reason", &reason)?;
     let sent = desk.app.engine.resend(desk.caller, email, Some(reason), None).await?;
-    told(desk, &sent).await
+    let said = told(desk, &sent).await?;
+    // Whoever asked for another copy must not be sent to ask for another copy.
+    Ok(if said.word("status") == Some("already_sent") { said.with("next", COPY_SENT) } else { said })
 }
 
 /// Where a person decides about an email, when one must.
@@ -112,12 +125,12 @@ pub(super) async fn approval_url(desk: &Desk<'_>, email: EmailId) -> Result<Opti
 pub(super) async fn told(desk: &Desk<'_>, sent: &Sent) -> Told {
     let status = standing(sent.first, sent.state, sent.guard);
     let differs = sent.payload_differs && status != "already_answered";
+    let page = if sent.state.is_terminal() { None } else { approval_url(desk, sent.id).await? };
     let next = if differs {
         "You asked for this before in other words; those stand, and nothing else is sent. Do not send it again."
     } else {
-        meaning(status)
+        meaning(status, page.is_some())
     };
-    let page = if sent.state.is_terminal() { None } else { approval_url(desk, sent.id).await? };
     // What its sender can let go by a token needs nobody else.
     let new = sent.first && sent.distinct_token.is_none();
     Ok(Said::new(status, next)

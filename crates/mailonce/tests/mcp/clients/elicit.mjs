@@ -72,7 +72,7 @@ for (const [tag, made, action, times, status] of runs) {
   const question = await client.callTool({ name: "ask_human", arguments: { entity: tag, question: "May I?" } });
   assert.equal(question.structuredContent.status, action === "decide" ? "resolved" : "open");
   // Whoever asks again is not led there again.
-  await client.callTool({ name: "ask_human", arguments: { entity: tag, question: "And now?" } });
+  await client.callTool({ name: "ask_human", arguments: { entity: tag, question: "may I?" } });
   assert.equal(asked.length, times * 2, tag);
   await client.close();
   console.log(tag);

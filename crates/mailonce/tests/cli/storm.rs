@@ -1,0 +1,20 @@
+//! `demo storm`: the kill falls among the callers, and the timeline can be looked at.
+
+use crate::binary::Desk;
+
+#[tokio::test]
+async fn the_kill_falls_in_the_midst_and_the_timeline_has_an_address() {
+    let desk = Desk::new();
+    for callers in ["12", "50"] {
+        let told = desk.run(&["demo", "storm", "--callers", callers, "--json"]).await.exits(0).json();
+        let callers: u64 = callers.parse().unwrap();
+        let before = told["answered_before_kill"].as_u64().unwrap();
+        assert!(before >= callers / 3 && before < callers - callers / 3, "{told}");
+        assert_eq!((&told["emails"], &told["mails"]), (&1.into(), &1.into()));
+        assert!(told["calls"].as_u64().unwrap() > callers, "nobody had to ask again: {told}");
+        let page = told["timeline"].as_str().unwrap().strip_prefix("file://").unwrap();
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains("accepted") && page.contains(told["email"].as_str().unwrap()), "{page}");
+        assert!(page.contains("settled as sent") && !page.contains("{rows}"), "{page}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What a person sees at a terminal: signs of life while something takes long, and help that fits. A pseudo-terminal
+//! stands in for the person, held by Python.
+
+use std::process::Stdio;
+
+use crate::binary::{Desk, send_words};
+
+/// Runs a program in a terminal of so many columns, prints what it showed and ends as it ended.
+const TERMINAL: &str = r#"
+import fcntl, os, pty, struct, sys, termios
+pid, fd = pty.fork()
+if pid == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(sys.argv[1]), 0, 0))
+    os.execv(sys.argv[2], sys.argv[2:])
+shown = b""
+while True:
+    try:
+        part = os.read(fd, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    shown += part
+sys.stdout.buffer.write(shown)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+/// What a terminal showed, and the exit code.
+async fn shown(desk: &Desk, columns: u32, words: &[&str]) -> (String, i32) {
+    // Python is looked for where we look; the program itself gets nothing of it but a kind of terminal.
+    let mut command = tokio::process::Command::new("python3");
+    command.args(["-c", TERMINAL, &columns.to_string(), env!("CARGO_BIN_EXE_mailonce")]).args(words);
+    command.current_dir(desk.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("TERM", "xterm").env("MAILONCE_SMTP_LISTEN", "127.0.0.1:0").kill_on_drop(true).stdin(Stdio::null());
+    let ended = tokio::time::timeout(std::time::Duration::from_mins(1), command.output()).await;
+    let output = ended.expect("it does not end").unwrap();
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code().unwrap_or(-1))
+}
+
+/// The frames of a wheel.
+fn turns(screen: &str) -> bool {
+    screen.chars().any(|c| ('\u{2800}'..='\u{28ff}').contains(&c))
+}
+
+#[tokio::test]
+async fn long_work_shows_that_it_lives_and_leaves_nothing_of_it() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    desk.run(&send_words("k", "x")).await.exits(4);
+    let storm = ["demo", "storm", "--callers", "9", "--data", "elsewhere"];
+    let cases: [(&[&str], &str, i32); 6] = [
+        (&["wait", "agent@mailonce.test", "--subject", "never", "--timeout", "1"], "waiting up to 1 s", 2),
+        (&["take", "agent@mailonce.test", "--for", "x", "--wait", "1"], "waiting up to 1 s", 2),
+        (&["backup", "copy.db"], "copying the ledger", 0),
+        (&["bench", "--count", "200", "--connections", "2"], "/200", 0),
+        (&["prove", "--callers", "4"], "/", 0),
+        (&storm, "/9", 0),
+    ];
+    for (words, sign, code) in cases {
+        let (screen, ended) = shown(&desk, 100, words).await;
+        assert_eq!(ended, code, "{words:?}: {screen}");
+        assert!(turns(&screen) && screen.contains(sign), "{words:?} shows no sign of life: {screen:?}");
+        // The last thing that happens to a sign is that it goes.
+        let last = screen.rfind(|c| ('\u{2800}'..='\u{28ff}').contains(&c)).unwrap();
+        assert!(screen[last..].contains("\u{1b}[2K"), "{words:?} leaves its sign: {screen:?}");
+    }
+    // Into a pipe there is none.
+    let piped = desk.run(&["bench", "--count", "20", "--connections", "2"]).await.exits(0);
+    assert!(!turns(&piped.err) && piped.err.is_empty(), "{piped:?}");
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn help_fits_the_terminal() {
+    let desk = Desk::new();
+    for columns in [60, 80, 100] {
+        for words in
+            [&["--help"][..], &["send", "--help"], &["dev", "--help"], &["prove", "--help"], &["emails", "--help"]]
+        {
+            let (screen, code) = shown(&desk, columns, words).await;
+            let plain = uncoloured(&screen);
+            let wide: Vec<&str> =
+                plain.lines().map(str::trim_end).filter(|line| line.chars().count() > columns as usize).collect();
+            assert!(code == 0 && wide.is_empty(), "{words:?} at {columns}: {wide:#?}");
+        }
+    }
+    // Where nobody says how wide it is, lines are still for reading.
+    let piped = desk.run(&["send", "--help"]).await.exits(0);
+    assert!(piped.out.lines().all(|line| line.chars().count() <= 100), "{}", piped.out);
+}
+
+/// Without what sets colours.
+fn uncoloured(screen: &str) -> String {
+    let mut parts = screen.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+}
