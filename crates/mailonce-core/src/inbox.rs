@@ -61,12 +61,20 @@ pub struct AboutInbox {
     /// The caller's own words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+    /// When somebody changed it last; none since it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<Time>,
 }
 
 impl Inbox {
     /// Whether it takes mail.
     pub fn is_open(&self, now: Time) -> bool {
         self.about.expires_at.is_none_or(|at| now < at)
+    }
+
+    /// When it was made, or changed since.
+    pub fn updated_at(&self) -> Time {
+        self.about.changed_at.unwrap_or(self.created_at)
     }
 
     /// The names under which it is found: its address, and its domain's catch-all when it is that.

@@ -157,7 +157,9 @@ impl Engine {
         if !same || !known.key.is_live(now) {
             return Err(refused());
         }
-        known.used_at.store(now.0 - now.0 % 60_000, Ordering::Relaxed);
+        // To the minute, and never before it was made.
+        let minute = (now.0 - now.0 % 60_000).max(known.key.created_at.0);
+        known.used_at.store(minute, Ordering::Relaxed);
         if let Err(wait_ms) = self.access.pace(&known.key, now) {
             let seconds = (wait_ms + 999) / 1000;
             return Err(

@@ -198,6 +198,7 @@ impl Engine {
             version: WIRE_VERSION.to_owned(),
             bodies: false,
             tongue: None,
+            changed_at: None,
         };
         if wish.url.is_none() {
             return Err(fault("url", "is missing"));
@@ -406,6 +407,7 @@ impl Engine {
         for _ in 0..TRIES {
             let now = self.now();
             let (about, state) = change(&seen)?;
+            let about = AboutEndpoint { changed_at: Some(now), ..about };
             let edit = EndpointEdit { team: caller.team.id, id, rev: seen.rev, about, state };
             let operation = operation(caller, asked.as_ref(), answer.clone(), now);
             match self.store.change_endpoint(edit, operation, now).await.map_err(unavailable)? {

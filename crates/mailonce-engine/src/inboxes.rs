@@ -89,6 +89,7 @@ impl InboxPatch {
             answers_soft: self.answers_soft.unwrap_or(old.answers_soft),
             says_automatic: self.says_automatic.unwrap_or(old.says_automatic),
             metadata: self.metadata.unwrap_or(old.metadata),
+            changed_at: old.changed_at,
         }
     }
 }
@@ -332,8 +333,9 @@ impl Engine {
             if rev.is_some_and(|rev| rev != inbox.rev) {
                 break;
             }
-            let (address, about) = change(&inbox)?;
             let now = self.now();
+            let (address, about) = change(&inbox)?;
+            let about = AboutInbox { changed_at: Some(now), ..about };
             let edit = InboxEdit { team: inbox.team, id, rev: inbox.rev, address, about };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_inbox(edit, operation, now).await.map_err(unavailable)? {

@@ -8,6 +8,7 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     record::{Created, Record, RecordChange, RecordKind},
     team::Scope,
+    time::Time,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -31,6 +32,9 @@ pub struct Labels {
     /// Whether it is not to be shown any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+    /// When that was last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<Time>,
 }
 
 impl Labels {
@@ -113,7 +117,9 @@ impl Engine {
                 let text = format!("makes more than {} labels", limits::LABELS);
                 return Err(Problem::from(vec![FieldError::new("add_labels", text)]));
             }
-            let (now, about) = (self.now(), records::write(&labels)?);
+            let now = self.now();
+            labels.changed_at = Some(now);
+            let about = records::write(&labels)?;
             let done = match found {
                 None => {
                     let id = self.new_id(now);

@@ -8,6 +8,7 @@ use mailonce_core::{
     team::Scope,
     time::Time,
 };
+pub use mailonce_mail::compose::kind_of;
 use mailonce_mail::parse;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
@@ -117,7 +118,7 @@ impl Engine {
             self.store.email_detail(team, id).await.map_err(unavailable)?.ok_or_else(|| change::missing(id))?;
         let content = detail.body.as_deref().and_then(pack::unpack).ok_or_else(no_such_link)?;
         let file = content.attachments.into_iter().nth(number).ok_or_else(no_such_link)?;
-        let content_type = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+        let content_type = kind_of(file.content_type.as_deref(), file.filename.as_deref());
         Ok(AttachmentBytes { filename: file.filename, content_type, bytes: file.bytes })
     }
 }
@@ -138,7 +139,7 @@ impl Engine {
         let about: AboutDraft = records::read(&record.ok_or_else(no_such_link)?)?;
         let file = about.files.into_iter().nth(number).ok_or_else(no_such_link)?;
         let bytes = STANDARD.decode(file.content).map_err(|_not_base64| no_such_link())?;
-        let content_type = file.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+        let content_type = kind_of(file.content_type.as_deref(), file.filename.as_deref());
         Ok(AttachmentBytes { filename: file.filename, content_type, bytes })
     }
 }

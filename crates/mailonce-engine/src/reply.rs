@@ -4,11 +4,12 @@ use mailonce_core::{
     address::{Address, Mailbox},
     content::{Content, RawAttachment, RawContent},
     conversation::{
-        answer::{AnswerWish, Answered},
+        answer::{AnswerWish, Answered, is_unsent},
         escalation::{Escalation, Matter, Reason},
         thread::Thread,
         turn::Slot,
     },
+    digest::Field,
     email::{Email, Guard},
     id::{EmailId, MessageId},
     inbox::Inbox,
@@ -104,6 +105,8 @@ pub struct AnswerMore {
     pub scheduled_at: Option<String>,
     /// How long its key is remembered.
     pub ttl: Option<Ttl>,
+    /// Why nothing new is accepted. A repeat of what was accepted gets its answer all the same.
+    pub stopped: Option<Problem>,
 }
 
 /// What an answer needs beside its content.
@@ -113,7 +116,15 @@ struct Terms {
     seen: Vec<MessageId>,
     to_itself: bool,
     person: Option<[u8; 16]>,
-    distinct_token: Option<String>,
+}
+
+/// What can be said of a forward without the message.
+const FORWARDED: [Field; 2] = [Field::To, Field::Cc];
+
+/// To whom a message that is gone was to be passed on.
+fn forwarded(request: ForwardRequest) -> (RawContent, Option<Key>) {
+    let words = RawContent { to: request.to, cc: request.cc, ..RawContent::default() };
+    (words, request.key)
 }
 
 /// Who gets an answer.
@@ -136,11 +147,16 @@ pub(crate) fn token_hash(token: &str) -> String {
 
 /// Somebody as a caller would write them.
 fn written(name: Option<&str>, address: &str) -> String {
-    let name: String = name.map(clean).unwrap_or_default().trim().chars().take(limits::NAME_CHARS).collect();
+    let name = name.map(one_name).unwrap_or_default();
     if name.is_empty() {
         return address.to_owned();
     }
     format!("\"{}\" <{address}>", name.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A name that fits beside an address.
+fn one_name(name: &str) -> String {
+    clean(name).trim().chars().take(limits::NAME_CHARS).collect()
 }
 
 /// Words of a stranger on one line.
@@ -185,7 +201,14 @@ impl Engine {
         request: ReplyRequest,
         more: AnswerMore,
     ) -> Result<Sent, Problem> {
-        let (message, inbox) = self.answerable(caller, id).await?;
+        let (message, inbox) = match self.answerable(caller, id).await {
+            Ok(found) => found,
+            Err(problem) => {
+                let fields: &[Field] = if request.quote { &[] } else { &[Field::Text, Field::Html] };
+                let words = RawContent { text: request.text, html: request.html, ..RawContent::default() };
+                return self.kept(caller, (words, request.key), (Some(id), fields), problem).await;
+            }
+        };
         let Recipients { to, cc, itself } = if more.to.is_empty() {
             self.recipients(&message, &inbox, request.reply_all).await?
         } else {
@@ -197,7 +220,7 @@ impl Engine {
             html = html.map(|html| original.below_html(&html));
         }
         let raw = RawContent {
-            from: sender(&inbox),
+            from: inbox.address.clone(),
             to,
             cc: if more.cc.is_empty() { cc } else { more.cc },
             bcc: more.bcc,
@@ -217,8 +240,10 @@ impl Engine {
         let mut heads: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
         heads.push(("References".to_owned(), joined(&ids)));
         content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
-        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, to_itself: itself, person, distinct_token };
-        self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
+        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, to_itself: itself, person };
+        let plain = SendRequest::plain(content, key);
+        let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped, ..plain };
+        self.answer(caller, (&message, &inbox), request, terms).await
     }
 
     /// Passes a message on, once to the same people.
@@ -234,9 +259,14 @@ impl Engine {
         request: ForwardRequest,
         more: AnswerMore,
     ) -> Result<Sent, Problem> {
-        let (message, inbox) = self.answerable(caller, id).await?;
-        let original = self.original(caller, &message).await?;
-        let original = original.ok_or_else(|| Problem::new(Code::NotFound, "the bytes of this message are gone"))?;
+        let found = match self.answerable(caller, id).await {
+            Ok((message, inbox)) => self.original(caller, &message).await?.map(|bytes| (message, inbox, bytes)),
+            Err(problem) => return self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem).await,
+        };
+        let Some((message, inbox, original)) = found else {
+            let problem = Problem::new(Code::NotFound, "the bytes of this message are gone");
+            return self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem).await;
+        };
         let ForwardRequest { to, cc, text, lease, key, distinct_token } = request;
         let attached = |file: &crate::messages::AttachmentBytes| RawAttachment {
             filename: file.filename.clone(),
@@ -245,7 +275,7 @@ impl Engine {
             content_id: None,
         };
         let raw = RawContent {
-            from: sender(&inbox),
+            from: inbox.address.clone(),
             to,
             cc,
             bcc: more.bcc,
@@ -270,8 +300,30 @@ impl Engine {
         let slot = Slot::Forward(crate::hex(&hash.finalize()[..16]));
         let ids = joined(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
-        let terms = Terms { slot, lease, seen: Vec::new(), to_itself: false, person: None, distinct_token };
-        self.answer(caller, (&message, &inbox), (content, key, more.ttl), terms).await
+        let terms = Terms { slot, lease, seen: Vec::new(), to_itself: false, person: None };
+        let plain = SendRequest::plain(content, key);
+        let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped, ..plain };
+        self.answer(caller, (&message, &inbox), request, terms).await
+    }
+
+    /// The answer to a repeat under a key, where the message or its inbox is gone; else the problem. What followed
+    /// from them is not compared.
+    pub async fn kept(
+        &self,
+        caller: &Caller,
+        (words, key): (RawContent, Option<Key>),
+        said: (Option<MessageId>, &'static [Field]),
+        problem: Problem,
+    ) -> Result<Sent, Problem> {
+        let (Code::NotFound, Some(key)) = (problem.code, key) else { return Err(problem) };
+        let somebody = || "nobody@mailonce.test".to_owned();
+        let from = if words.from.is_empty() { somebody() } else { words.from.clone() };
+        let to = if words.to.is_empty() { vec![somebody()] } else { words.to.clone() };
+        // What is not compared is only to be there.
+        let text = words.text.clone().filter(|text| !text.is_empty());
+        let text = text.or_else(|| words.html.is_none().then(|| "nothing".to_owned()));
+        let content = Content::check(RawContent { from, to, text, ..words })?;
+        self.repeated(caller, SendRequest::plain(content, Some(key)), said, problem).await
     }
 
     /// A message that the caller may answer, and its inbox.
@@ -334,13 +386,12 @@ impl Engine {
         &self,
         caller: &Caller,
         (message, inbox): (&Message, &Inbox),
-        (content, key, ttl): (Content, Option<Key>, Option<Ttl>),
+        request: SendRequest,
         terms: Terms,
     ) -> Result<Sent, Problem> {
         let now = self.now();
         self.metrics.attempted(caller.channel);
-        let mut named = Self::named_answer(caller, message, inbox, (content, key, ttl));
-        named.request.distinct_token = terms.distinct_token;
+        let named = Self::named_answer(caller, message, inbox, request);
         if let Some(token) = &named.request.distinct_token
             && let Some(sent) = Box::pin(self.send_distinct(caller, &named, token)).await?
         {
@@ -351,7 +402,7 @@ impl Engine {
         }
         let mut wish = match self.careful_wish(caller, &named, now).await {
             Ok(wish) => wish,
-            Err(problem) => return self.bound_or(caller, &named, problem, now).await,
+            Err(problem) => return self.answered_or(caller, &named, (message, &terms.slot), problem).await,
         };
         wish.head.thread = Some(message.thread);
         let body = std::sync::Arc::clone(&wish.body);
@@ -387,14 +438,35 @@ impl Engine {
         }
     }
 
-    /// The answer with its name and meaning. That it says a machine wrote it is a setting and not its meaning.
-    fn named_answer(
+    /// The answer that the key is bound to or that took the slot, or else the problem: what was said before stands,
+    /// whatever would stop it now.
+    async fn answered_or(
+        &self,
         caller: &Caller,
-        message: &Message,
-        inbox: &Inbox,
-        (content, key, ttl): (Content, Option<Key>, Option<Ttl>),
-    ) -> Named {
-        let request = SendRequest { ttl, ..SendRequest::plain(content, key) };
+        named: &Named,
+        (message, slot): (&Message, &Slot),
+        problem: Problem,
+    ) -> Result<Sent, Problem> {
+        let (team, now) = (caller.team.id, self.now());
+        let problem = match self.bound_or(caller, named, problem, now).await {
+            Err(problem) if problem.code != Code::KeyMismatch => problem,
+            answer => return answer,
+        };
+        let Some(id) = message.marks.turn.answered_by(slot) else { return Err(problem) };
+        let email = self.store.email(team, id).await.map_err(unavailable)?;
+        if email.as_ref().is_none_or(is_unsent) {
+            return Err(problem);
+        }
+        match self.store.thread(team, message.thread).await.map_err(unavailable)? {
+            Some(thread) => self.already(caller, named, (id, email), &thread, now),
+            None => Err(problem),
+        }
+    }
+
+    /// The answer with its name and meaning. How the inbox is called and that a machine wrote it are settings and not
+    /// its meaning.
+    fn named_answer(caller: &Caller, message: &Message, inbox: &Inbox, request: SendRequest) -> Named {
+        let request = SendRequest { sender_name: sender_name(inbox), ..request };
         let mut named = name(caller, request, None);
         named.answers = Some(message.id);
         if inbox.about.says_automatic {
@@ -441,9 +513,9 @@ impl Engine {
     }
 }
 
-/// Where a mail of an inbox comes from, its name included.
-pub fn sender(inbox: &Inbox) -> String {
-    written(inbox.about.name.as_deref(), &inbox.address)
+/// The name that an inbox gives the sender of its mail.
+pub fn sender_name(inbox: &Inbox) -> Option<String> {
+    inbox.about.name.as_deref().map(one_name).filter(|name| !name.is_empty())
 }
 
 /// The hash under which answers to the same person are counted, their plus tag apart.

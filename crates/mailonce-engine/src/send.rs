@@ -51,6 +51,10 @@ pub struct SendRequest {
     pub transport: Option<String>,
     /// The one-use token of a held look-alike.
     pub distinct_token: Option<String>,
+    /// The name that its inbox gives the sender: a setting, and not what the caller says.
+    pub sender_name: Option<String>,
+    /// Why nothing new is accepted of it. A repeat of what was accepted gets its answer all the same.
+    pub stopped: Option<Problem>,
 }
 
 impl SendRequest {
@@ -65,6 +69,8 @@ impl SendRequest {
             on_unknown: None,
             transport: None,
             distinct_token: None,
+            sender_name: None,
+            stopped: None,
         }
     }
 }
@@ -78,6 +84,8 @@ pub(crate) struct Named {
     on_mismatch: OnMismatch,
     /// The message it answers: an answer is named by what it answers, even without a key.
     pub(crate) answers: Option<MessageId>,
+    /// The fields that can still be compared, where the rest followed from what is gone.
+    said: Option<&'static [Field]>,
 }
 
 impl Named {
@@ -157,6 +165,27 @@ impl Engine {
         match self.bound(caller, named, now).await? {
             Some(glimpse) => self.replay(caller, named, &glimpse, now),
             None => Err(problem),
+        }
+    }
+
+    /// The answer to a repeat of something that could not be said anew, because what it was about is gone; else the
+    /// problem. Only those `fields` are compared that the caller can still say.
+    pub async fn repeated(
+        &self,
+        caller: &Caller,
+        request: SendRequest,
+        (answers, fields): (Option<MessageId>, &'static [Field]),
+        problem: Problem,
+    ) -> Result<Sent, Problem> {
+        let now = self.now();
+        let named = Named { answers, said: Some(fields), ..name(caller, request, None) };
+        let tied = &caller.key.about.inboxes;
+        let may = |first: &Glimpse| tied.is_empty() || tied.contains(&first.head.from);
+        match self.bound(caller, &named, now).await? {
+            Some(first) if may(&first) && (answers.is_none() || first.head.answers == answers) => {
+                self.replay(caller, &named, &first, now)
+            }
+            _ => Err(problem),
         }
     }
 
@@ -336,6 +365,9 @@ impl Engine {
 
     fn check_rules(&self, caller: &Caller, named: &Named, now: Time) -> Result<(), Problem> {
         let request = &named.request;
+        if let Some(problem) = &request.stopped {
+            return Err(problem.clone());
+        }
         if !named.is_keyed() && caller.team.require_keys {
             return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
         }
@@ -481,10 +513,19 @@ impl Engine {
 /// What differs from the first, compared in the version the first was written in.
 pub(crate) fn differences(named: &Named, glimpse: &Glimpse) -> Vec<Field> {
     let version = glimpse.digest.version();
-    if version == named.digest.version() {
-        return glimpse.digest.differences(&named.digest);
+    let whole = || glimpse.digest.differences(&Digest::in_version(version, &named.request.content));
+    if version != named.digest.version() {
+        return whole();
     }
-    glimpse.digest.differences(&Digest::in_version(version, &named.request.content))
+    let mut fields = glimpse.digest.differences(&named.digest);
+    if let Some(said) = named.said {
+        fields.retain(|field| said.contains(field));
+    }
+    // The first may have said the sender's name itself, or be of a time when every name was part of the meaning.
+    if fields == [Field::Names] && named.request.sender_name.is_some() && whole().is_empty() {
+        return Vec::new();
+    }
+    fields
 }
 
 /// The first item that names the same wish as an earlier one and means something else.
@@ -515,7 +556,7 @@ fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32
 }
 
 /// Works out the name of a wish: its header, its intent, or its place in a batch.
-pub(crate) fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u32)>) -> Named {
+pub(crate) fn name(caller: &Caller, mut request: SendRequest, place: Option<(Key, u32)>) -> Named {
     let derive = |intent: &Intent| Key::parse(&intent.key(&request.content.bare_to())).ok();
     let derived = request.intent.as_ref().and_then(derive);
     // A header equal to the derived key counts as the intent.
@@ -528,12 +569,18 @@ pub(crate) fn name(caller: &Caller, request: SendRequest, place: Option<(Key, u3
         (None, None, None) => None,
     };
     let default = if by_intent { OnMismatch::FirstWins } else { OnMismatch::Reject };
+    // What the inbox is called is no part of the wish: a retry after a new name is the same wish.
+    let digest = Digest::of(&request.content);
+    if let Some(name) = &request.sender_name {
+        request.content.from.name = Some(name.clone());
+    }
     Named {
         hash: name.as_ref().map(|name| name.hash(caller.team.id)),
         name,
-        digest: Digest::of(&request.content),
+        digest,
         on_mismatch: request.on_mismatch.unwrap_or(default),
         answers: None,
+        said: None,
         request,
     }
 }

@@ -62,7 +62,7 @@ pub fn standing(earlier: Email, later: Email) -> Email {
 }
 
 /// Whether nothing of an email can have left.
-fn is_unsent(email: &Email) -> bool {
+pub fn is_unsent(email: &Email) -> bool {
     matches!(email.state(), EmailState::Failed | EmailState::Cancelled)
         || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
 }

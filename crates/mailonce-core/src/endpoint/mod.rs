@@ -118,6 +118,9 @@ pub struct AboutEndpoint {
     /// In whose words it is told, when not in ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tongue: Option<Tongue>,
+    /// When somebody changed it last; none since it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<Time>,
 }
 
 impl AboutEndpoint {

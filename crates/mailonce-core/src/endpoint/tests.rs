@@ -17,6 +17,7 @@ fn about(events: &[&str]) -> AboutEndpoint {
         version: "2026-11-15".into(),
         bodies: false,
         tongue: None,
+        changed_at: None,
     }
 }
 

@@ -18,6 +18,11 @@ pub(super) struct ContentType {
     params: Vec<(String, String)>,
 }
 
+/// The `type/subtype` under which an attachment travels.
+pub fn kind_of(said: Option<&str>, filename: Option<&str>) -> String {
+    ContentType::of(said, filename).essence
+}
+
 impl ContentType {
     /// Reads what the caller said. A type that is none, and one that would make bytes into structure, is replaced: an
     /// accepted mail does not fail because a file was called something odd.

@@ -17,6 +17,7 @@ mod rebuild;
 
 use mailonce_core::{content::Content, id::EmailId, time::Time};
 
+pub use content_type::kind_of;
 pub use letter_head::is_message_id;
 pub use rebuild::{Fields, rebuild};
 

@@ -140,6 +140,8 @@ impl Wish {
             on_unknown: Some(if self.resend { OnUnknown::Resend } else { OnUnknown::Hold }),
             transport: self.way.clone(),
             distinct_token: None,
+            sender_name: None,
+            stopped: None,
         })
     }
 }

@@ -189,14 +189,9 @@ impl World {
     /// Sends what is given.
     pub(crate) async fn wish(&self, key: &str, raw: RawContent, way: Option<&str>, on_unknown: OnUnknown) -> EmailId {
         let request = SendRequest {
-            content: Content::check(raw).unwrap(),
-            intent: None,
-            key: Some(Key::parse(key).unwrap()),
-            ttl: None,
-            on_mismatch: None,
             on_unknown: Some(on_unknown),
             transport: way.map(str::to_owned),
-            distinct_token: None,
+            ..SendRequest::plain(Content::check(raw).unwrap(), Some(Key::parse(key).unwrap()))
         };
         self.engine.send(&self.caller, request).await.unwrap_or_else(|problem| panic!("{}", problem.detail)).id
     }

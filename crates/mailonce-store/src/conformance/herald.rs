@@ -24,6 +24,7 @@ pub(super) fn wanting(events: &[&str]) -> AboutEndpoint {
         version: "2026-11-15".into(),
         bodies: true,
         tongue: Some(Tongue { dialect: "resend".into(), types: vec!["email.sent".into()], ..Tongue::default() }),
+        changed_at: Some(T0.plus(3)),
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) async fn an_inbox_is_read_back_whole(store: Ledger) {
         answers_soft: true,
         says_automatic: true,
         metadata: [("k".to_owned(), "v".to_owned())].into(),
+        changed_at: Some(Time(T0.0 + 9)),
     };
     let wanted = Inbox { client_id: Some("ü-1".into()), about, ..inbox("a@d.test") };
     assert_eq!(made(&store, &wanted).await, wanted);

@@ -292,6 +292,7 @@ impl NewInboxBody {
                 answers_soft: self.answers_soft,
                 says_automatic: self.says_automatic,
                 metadata: self.metadata,
+                changed_at: None,
             },
         })
     }

@@ -356,7 +356,8 @@ impl SendBody {
         let (transport, distinct_token) = (self.transport.clone(), self.distinct_token.clone());
         match Content::check(self.content()) {
             Ok(content) if faults.is_empty() => {
-                Ok(SendRequest { content, intent, key, ttl, on_mismatch, on_unknown, transport, distinct_token })
+                let plain = SendRequest::plain(content, key);
+                Ok(SendRequest { intent, ttl, on_mismatch, on_unknown, transport, distinct_token, ..plain })
             }
             Ok(_) => Err(Problem::from(faults)),
             Err(more) => Err(Problem::from([faults, more].concat())),

@@ -276,14 +276,5 @@ fn filler(n: u64) -> Result<SendRequest, Problem> {
     };
     let key = Key::parse(&format!("filler-{n}")).ok();
     let content = Content::check(raw)?;
-    Ok(SendRequest {
-        content,
-        intent: None,
-        key,
-        ttl: None,
-        on_mismatch: None,
-        on_unknown: None,
-        transport: None,
-        distinct_token: None,
-    })
+    Ok(SendRequest::plain(content, key))
 }

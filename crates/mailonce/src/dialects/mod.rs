@@ -78,6 +78,11 @@ impl<C> Refusal<C> {
     pub(crate) fn said(response: Response) -> Self {
         Self(Box::new(response), PhantomData)
     }
+
+    /// The status that goes with them.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status()
+    }
 }
 
 impl<C: Contract> From<Problem> for Refusal<C> {
@@ -221,27 +226,68 @@ pub(crate) fn must(text: &str) -> String {
     }
 }
 
-/// A message is answered once: other words for it are not sent, and that is said.
-pub(crate) fn stands(sent: Sent) -> Result<Sent, Problem> {
+/// What was done with a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Deed {
+    Answered,
+    Forwarded,
+}
+
+/// A message is answered once, and passed on to the same people once: other words are not sent, and that is said.
+pub(crate) fn stands(sent: Sent, deed: Deed) -> Result<Sent, Problem> {
     if sent.guard == Some(Guard::AlreadyAnswered) && sent.payload_differs {
-        let detail = format!("this message was already answered by {}, with other words", sent.message_id);
+        let done = match deed {
+            Deed::Answered => "answered",
+            Deed::Forwarded => "forwarded to these recipients",
+        };
+        let detail = format!("this message was already {done} by {}, with other words", sent.message_id);
         return Err(Problem::new(Code::AlreadyAnswered, detail));
     }
     Ok(sent)
 }
 
-/// Why an answer to a send must not look like a success: nobody can tell whether the mail arrived.
-pub(crate) fn doubt(sent: &Sent) -> Option<Problem> {
-    let detail = format!(
-        "this mail was accepted before as {}, and nobody can tell whether it arrived; do not send it again, read it until its state is known",
-        sent.id
-    );
-    (sent.state == EmailState::Unknown).then(|| Problem::new(Code::UseResolve, detail))
+/// The member of a problem that says in which state the mail is that was accepted.
+pub(crate) const STANDS_AS: &str = "stands_as";
+
+/// Why an answer to a send must not look like a success: the mail does not go, did not, or nobody can tell.
+pub(crate) fn no_success(sent: &Sent) -> Option<Problem> {
+    let known = if sent.first { "accepted" } else { "accepted before" };
+    let (code, what) = match sent.state {
+        EmailState::Unknown => (
+            Code::UseResolve,
+            "and nobody can tell whether it arrived; do not send it again, read it until its state is known",
+        ),
+        EmailState::Held => (
+            // Without a key there is nothing to ask for again: another call would be another mail.
+            if sent.key.is_some() { Code::NotTerminal } else { Code::TooLate },
+            "and is held until a person decides; do not send it again, read it to see what became of it",
+        ),
+        EmailState::Failed => (
+            Code::TooLate,
+            "and the next hop refused it, so nothing was sent; find out why, then use another idempotency key",
+        ),
+        EmailState::Cancelled => (
+            Code::TooLate,
+            "and then canceled, so nothing was sent; if it is to go after all, use another idempotency key",
+        ),
+        EmailState::Abandoned => {
+            (Code::TooLate, "and then given up by a person; ask before you send it again under another idempotency key")
+        }
+        _ => return None,
+    };
+    let detail = format!("this email was {known} as {}, {what}", sent.id);
+    Some(Problem::new(code, detail).with(STANDS_AS, sent.state.word()))
+}
+
+/// The same of every mail of a batch, by its place.
+pub(crate) fn no_successes(items: &[Option<Sent>]) -> Vec<(usize, Problem)> {
+    let of = |(index, item): (usize, &Option<Sent>)| Some((index, no_success(item.as_ref()?)?));
+    items.iter().enumerate().filter_map(of).collect()
 }
 
 /// What the caller of a send is told.
 pub(crate) fn told<C: Contract>(sent: &Sent, answer: impl FnOnce() -> Response) -> Response {
-    with_news([sent], doubt(sent).map_or_else(answer, |problem| C::refused(&problem)))
+    with_news([sent], no_success(sent).map_or_else(answer, |problem| C::refused(&problem)))
 }
 
 /// An answer to a send, with what the dialect has no place for in headers that its SDK passes over.

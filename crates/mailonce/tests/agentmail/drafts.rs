@@ -139,11 +139,15 @@ async fn a_draft_that_is_held_is_scheduled_and_one_that_left_is_a_conflict() {
     let (_, soon) = call(&server, "POST", &drafts, &[], &create("ann@example.com", Duration::ZERO)).await;
     let path = format!("{drafts}/{}", soon["draft_id"].as_str().unwrap());
     assert_eq!(kept(&server, "ann@example.com").await.len(), 1);
-    for (method, body) in [("PATCH", r#"{"text":"y"}"#), ("PATCH", r#"{"send_at":null}"#), ("DELETE", "")] {
-        let (status, answer) = call(&server, method, &path, &[], body).await;
+    for body in [r#"{"text":"y"}"#, r#"{"send_at":null}"#] {
+        let (status, answer) = call(&server, "PATCH", &path, &[], body).await;
         assert_eq!((status, &answer["name"]), (409, &json!("ConflictError")), "{answer}");
         assert!(answer["message"].as_str().unwrap().contains("can no longer be changed"), "{answer}");
     }
+    // Of a removal the packages know no conflict: what left is a draft no more.
+    let (status, answer) = call(&server, "DELETE", &path, &[], "").await;
+    assert_eq!((status, &answer["name"]), (404, &json!("NotFoundError")), "{answer}");
+    assert!(answer["message"].as_str().unwrap().contains("it was sent"), "{answer}");
     let (status, _) = call(&server, "GET", &path, &[], "").await;
     assert_eq!(status, 404);
     let (status, sent) = call(&server, "POST", &format!("{path}/send"), &[], "{}").await;

@@ -12,6 +12,7 @@ mod drafts;
 mod lists;
 #[path = "../it/packages.rs"]
 mod packages;
+mod retries;
 mod wire;
 
 use binary::{Desk, Server};

@@ -23,7 +23,7 @@ module.exports = async function inboxes() {
   await client.inboxes.delete(other.inboxId);
   await fails(client.inboxes.get(other.inboxId), AgentMail.NotFoundError, 404);
 
-  is((await fails(client.inboxes.create({ username: "node" }), AgentMailError, 403)).name, "IsTakenError");
+  is((await fails(client.inboxes.create({ username: "node" }), AgentMail.UnprocessableError, 422)).code, "resource_taken");
   const bad = await fails(client.inboxes.create({ username: "no way" }), AgentMail.ValidationError, 400);
   is(bad.errors[0].path, ["username"]);
   await fails(client.inboxes.get("nobody@mailonce.test"), AgentMail.NotFoundError, 404);

@@ -1,6 +1,6 @@
 // Drafts, lists, webhooks and the socket; the pod that a team is; and what the dialect does not have.
 "use strict";
-const { AgentMail, AgentMailError, Webhook, arrives, assert, called, client, fails, http, is, letter, mails, methods, native, plain, refused, sleep, until } = require("./walk.cjs");
+const { AgentMail, Webhook, arrives, assert, called, client, fails, http, is, letter, mails, methods, native, plain, refused, sleep, until } = require("./walk.cjs");
 
 module.exports = async function rest(inbox) {
   await drafts(inbox);
@@ -33,8 +33,9 @@ async function drafts(inbox) {
   is([found.length, found[0].message_id], [1, sends[0].messageId]);
   is(await drafts.send(inbox.inboxId, made.draftId, { addLabels: "late" }), sends[0]);
   await fails(drafts.get(inbox.inboxId, made.draftId), AgentMail.NotFoundError, 404);
+  await fails(drafts.delete(inbox.inboxId, made.draftId), AgentMail.NotFoundError, 404);
   is((await drafts.list(inbox.inboxId)).count, 0);
-  await fails(drafts.send(inbox.inboxId, (await drafts.create(inbox.inboxId, { text: "To nobody" })).draftId, {}), AgentMailError, 422);
+  await fails(drafts.send(inbox.inboxId, (await drafts.create(inbox.inboxId, { text: "To nobody" })).draftId, {}), AgentMail.ValidationError, 400);
 
   // Scheduled: it waits in the ledger, can be moved, and is taken back with the draft.
   const at = new Date(Date.now() + 3_600_000);
@@ -113,6 +114,7 @@ async function told(inbox) {
   await webhooks.updateHeaders(made.webhookId, { headers: { "X-More": "b" }, removeHeaders: ["x-team"] });
   is((await webhooks.getHeaders(made.webhookId)).headerNames, ["x-more"]);
   await fails(webhooks.create({ url, eventTypes: ["message.opened"] }), AgentMail.ValidationError, 400);
+  await fails(webhooks.create({ url, eventTypes: ["message.sent"], inboxIds: ["nobody@mailonce.test"] }), AgentMail.ValidationError, 400);
   await fails(webhooks.create({ url: "http://169.254.169.254/", eventTypes: ["message.sent"] }), AgentMail.ValidationError, 400);
 
   const socket = await client.websockets.connect();

@@ -82,7 +82,7 @@ async function faults(inbox) {
   await fails(send({ trackOpens: true }), ValidationError, 400);
   await fails(send({ labels: ["sent"] }), ValidationError, 400);
   await fails(send({}, { idempotencyKey: "x".repeat(257) }), ValidationError, 400);
-  await fails(messages.send(inbox.inboxId, { text: "x" }), require("agentmail").AgentMailError, 422);
+  await fails(messages.send(inbox.inboxId, { text: "x" }), AgentMail.ValidationError, 400);
   await fails(messages.send("nobody@mailonce.test", { to: "x@example.com", text: "x" }), NotFoundError, 404);
   await native("POST", "/v1/suppressions", { address: "gone@example.com" });
   is((await fails(send({ to: "gone@example.com" }), MessageRejectedError, 403)).code, "message_rejected");

@@ -33,7 +33,7 @@ def inboxes():
     w.same(client.inboxes.update(other.inbox_id, status="active").status, None)
     client.inboxes.delete(other.inbox_id)
     w.fails(w.NotFoundError, 404, client.inboxes.get, other.inbox_id)
-    w.same(w.fails(w.ApiError, 403, client.inboxes.create, request=new(username="python"))["name"], "IsTakenError")
+    w.same(w.fails(w.UnprocessableError, 422, client.inboxes.create, request=new(username="python")).code, "resource_taken")
     w.fails(w.ValidationError, 400, client.inboxes.create, request=new(username="no way"))
     w.same(client.auth.me().organization_id, client.pods.list().pods[0].pod_id)
     return made
@@ -52,8 +52,15 @@ def sends(inbox):
         sent = list(pool.map(send, range(50)))
     w.same(len({one.message_id for one in sent}), 1)
     w.same(len(w.mails("race-py@example.com")), 1)
+    # The package posts again by itself after 408, 429 and 5xx.
+    for status in (408, 429, 500, 503):
+        to = f"again-py-{status}@example.com"
+        with w.badly(status) as badly:
+            sent = badly.inboxes.messages.send(inbox.inbox_id, to=to, text="Once.", idempotency_key=f"python-again-{status}")
+        w.same([one["message_id"] for one in w.mails(to)], [sent.message_id])
+        w.until("the repeat in the ledger", lambda: w.mails(to)[0]["suppressed"] == 1)
     w.fails(w.ValidationError, 400, messages.send, inbox.inbox_id, to="no address", text="x")
-    w.fails(w.ApiError, 422, messages.send, inbox.inbox_id, text="x")
+    w.fails(w.ValidationError, 400, messages.send, inbox.inbox_id, text="x")
     w.fails(w.NotFoundError, 404, messages.send, "nobody@mailonce.test", to="x@example.com", text="x")
     w.native("/v1/suppressions", "POST", {"address": "gone-py@example.com"})
     w.fails(w.MessageRejectedError, 403, messages.send, inbox.inbox_id, to="gone-py@example.com", text="x")
@@ -131,6 +138,7 @@ def drafts(inbox):
     sent = drafts.send(inbox.inbox_id, made.draft_id)
     w.same(drafts.send(inbox.inbox_id, made.draft_id, idempotency_key="python-draft").message_id, sent.message_id)
     w.same(len(w.mails("abe@example.com")), 1)
+    w.fails(w.NotFoundError, 404, drafts.delete, inbox.inbox_id, made.draft_id)
     at = w.datetime.datetime.now(w.datetime.timezone.utc) + w.datetime.timedelta(hours=1)
     later = drafts.create(inbox.inbox_id, to=["bea@example.com"], text="Later", send_at=at)
     w.same((later.send_status, [one["state"] for one in w.mails("bea@example.com")]), ("scheduled", ["scheduled"]))

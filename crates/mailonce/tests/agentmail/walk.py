@@ -1,13 +1,13 @@
 """Walks through AgentMail's official package for Python, unmodified, against a running mailonce. Every method that the
 dialect covers is called; what was called, and every method there is, are printed as JSON in the end."""
 
-import base64, datetime, http.server, inspect, json, os, re, smtplib, threading, time, urllib.error, urllib.request
+import base64, contextlib, datetime, http.server, inspect, json, os, re, smtplib, threading, time, urllib.error, urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 from agentmail import AgentMail
 from agentmail.core.api_error import ApiError
 from agentmail.environment import AgentMailEnvironment
-from agentmail.errors import ConflictError, IsTakenError, NotFoundError, ValidationError
+from agentmail.errors import ConflictError, NotFoundError, UnprocessableError, ValidationError
 from agentmail.messages.errors import MessageRejectedError
 from svix.webhooks import Webhook, WebhookVerificationError
 
@@ -70,6 +70,35 @@ def native(path, method="GET", body=None):
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(BASE + path, data, headers, method=method)) as answer:
         return json.load(answer)
+
+
+@contextlib.contextmanager
+def badly(status):
+    """A client whose first call is made, and answered with this status all the same."""
+    told = []
+
+    class Between(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            data = self.rfile.read(int(self.headers["Content-Length"]))
+            kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "accept-encoding", "connection")}
+            with urllib.request.urlopen(urllib.request.Request(ROOT + self.path, data, kept, method="POST")) as answer:
+                body = answer.read()
+            told.append(status)
+            self.send_response(status if len(told) == 1 else 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    root = f"http://127.0.0.1:{server.server_port}"
+    yield AgentMail(api_key=KEY, environment=AgentMailEnvironment(http=root, websockets=root.replace("http", "ws", 1)))
+    server.shutdown()
+    same(len(told), 2)
 
 
 def mails(to):

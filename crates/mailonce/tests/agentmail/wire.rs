@@ -129,7 +129,7 @@ async fn refusals_have_the_shape_that_is_documented() {
         ("POST", &send, "[]", 400, "ValidationError", "validation_error"),
         ("POST", &send, r#"{"to":"a@example.com","text":1}"#, 400, "ValidationError", "validation_error"),
         ("POST", &send, r#"{"to":"a@example.com","text":"x","txt":"x"}"#, 400, "ValidationError", "validation_error"),
-        ("POST", &send, r#"{"text":"x"}"#, 422, "UnprocessableError", "unprocessable"),
+        ("POST", &send, r#"{"text":"x"}"#, 400, "ValidationError", "validation_error"),
         ("GET", "/compat/agentmail/v0/inboxes?limit=x", "", 400, "ValidationError", "validation_error"),
         ("GET", "/compat/agentmail/v0/nothing", "", 404, "NotFoundError", "not_found"),
         ("PUT", "/compat/agentmail/v0/inboxes", "", 404, "NotFoundError", "not_found"),

@@ -16,6 +16,7 @@ mod call;
 mod crate_sdk;
 #[path = "../it/database.rs"]
 mod database;
+mod honest;
 #[path = "../it/packages.rs"]
 mod packages;
 mod prove;

@@ -379,3 +379,18 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
     }
     assert_eq!(error(&world.get(&resend(&format!("/emails/{id}"))).await, 404, "not_found"), "Email not found");
 }
+
+#[tokio::test]
+async fn a_webhook_is_told_which_of_its_types_never_happen() {
+    let world = World::memory().await;
+    let hook = |events: Value| json!({ "endpoint": "https://example.com/in", "events": events });
+    let made = world.post(&resend("/webhooks"), &hook(json!(["email.sent", "email.opened", "topic.created"]))).await;
+    assert_eq!(made.header("mailonce-never-happens"), Some("email.opened, topic.created"), "{}", made.text);
+    let path = resend(&format!("/webhooks/{}", made.is(201).body["id"].as_str().unwrap()));
+    let changed = world.call(patch(&path).json(&json!({ "events": ["email.bounced", "email.clicked"] }))).await.is(200);
+    assert_eq!(changed.header("mailonce-never-happens"), Some("email.clicked"));
+    let plain = world.post(&resend("/webhooks"), &hook(json!(["email.sent"]))).await.is(201);
+    assert_eq!(plain.header("mailonce-never-happens"), None);
+    let told = world.post(&resend("/webhooks"), &hook(json!(["email.opened"]))).await;
+    assert_eq!(error(&told, 422, "validation_error"), "None of these events ever happens here.");
+}

@@ -125,6 +125,7 @@ async fn listening(node: &Postgres) -> Endpoint {
         version: "2026-11-15".into(),
         bodies: false,
         tongue: None,
+        changed_at: None,
     };
     let endpoint = Endpoint::new(EndpointId(wish(None).id.0), TEAM, about, NOW);
     match node.create_endpoint(endpoint, Start::After(0), None).await.unwrap() {

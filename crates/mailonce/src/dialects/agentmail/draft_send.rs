@@ -56,17 +56,18 @@ pub(super) fn check_schedule(call: &Call, inbox: &Inbox, about: &AboutDraft) -> 
     if !Schedule::At(at).fits(call.engine.now()) {
         return Err(Problem::from(vec![FieldError::new("send_at", "is too far ahead")]));
     }
-    send::awake(call, inbox)?;
+    if let Some(problem) = send::stopped(call, inbox) {
+        return Err(problem);
+    }
     if about.in_reply_to.is_none() && about.forward_of.is_none() {
-        Content::check(plain(inbox, about, None))?;
+        Content::check(RawContent { from: inbox.address.clone(), ..plain(about, None) })?;
     }
     Ok(())
 }
 
 /// The mail that a draft is which answers nothing and passes nothing on.
-fn plain(inbox: &Inbox, about: &AboutDraft, due: Option<Time>) -> RawContent {
+fn plain(about: &AboutDraft, due: Option<Time>) -> RawContent {
     RawContent {
-        from: send::sender(inbox),
         to: about.to.clone(),
         cc: about.cc.clone(),
         bcc: about.bcc.clone(),
@@ -92,11 +93,10 @@ fn attachments(about: &AboutDraft) -> Vec<RawAttachment> {
 
 /// The email that a draft becomes, under the key that follows from the draft.
 async fn become_email(call: &Call, inbox: &Inbox, draft: &Draft, due: Option<Time>) -> Result<Sent, Problem> {
-    send::awake(call, inbox)?;
     let about = &draft.about;
     let key = Some(call.engine.key_of_turn(&call.caller, draft)?);
     if about.in_reply_to.is_none() && about.forward_of.is_none() {
-        return call.engine.send(&call.caller, send::request(plain(inbox, about, due), key)?).await;
+        return call.engine.send(&call.caller, send::request(call, inbox, plain(about, due), key)?).await;
     }
     let more = AnswerMore {
         to: about.to.clone(),
@@ -109,6 +109,7 @@ async fn become_email(call: &Call, inbox: &Inbox, draft: &Draft, due: Option<Tim
         attachments: attachments(about),
         scheduled_at: due.map(|at| at.to_string()),
         ttl: Some(Ttl(limits::OPERATION_MS)),
+        stopped: send::stopped(call, inbox),
     };
     if let Some(name) = &about.forward_of {
         let request = ForwardRequest { text: about.text.clone(), key, ..ForwardRequest::default() };

@@ -483,12 +483,18 @@ async fn is_open(call: &Call, draft: &Draft, id: &str) -> Result<(), Problem> {
     if draft.about.sent || has_left(state(call, draft).await?) { Err(left(id)) } else { Ok(()) }
 }
 
-/// Removes a draft. One that is scheduled is taken back, if nothing can have left yet.
+/// Removes a draft. One that is scheduled is taken back, if nothing can have left yet; one that left is a draft no more.
 async fn remove(call: &Call, inbox: &Inbox, id: &str) -> Answer {
+    let left = |problem: Problem| match problem.code {
+        Code::TooLate => {
+            Problem::new(Code::NotFound, format!("there is no draft {id} any more: it was sent, or is being sent"))
+        }
+        _ => problem,
+    };
     let (draft, _) = any(call, Some(inbox), id).await?;
-    is_open(call, &draft, id).await?;
-    if call.engine.remove_draft(&call.caller, draft.id).await?.about.sent {
-        return Err(left(id).into());
+    is_open(call, &draft, id).await.map_err(left)?;
+    if call.engine.remove_draft(&call.caller, draft.id).await.map_err(left)?.about.sent {
+        return Err(left(self::left(id)).into());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -1,10 +1,47 @@
 //! Problems in AgentMail's words: `name`, `code`, `message` and `fix`; `errors` where fields are at fault.
+//!
+//! The packages know errors by their status, and know for each method which there are: what is said here is one of
+//! those wherever the method has one that fits.
 
-use axum::{http::StatusCode, response::Response};
-use mailonce_core::problem::{Code, Problem};
+use axum::{
+    http::{StatusCode, header},
+    response::Response,
+};
+use mailonce_core::{
+    email::EmailState,
+    problem::{Code, Problem},
+};
 use serde_json::{Value, json};
 
 use crate::dialects::{json as as_json, must};
+
+/// The member of a problem that says that the method knows it as unprocessable.
+pub(super) const UNPROCESSABLE: &str = "unprocessable";
+
+/// A fault on its way out, whose reader must still be told where the documents are.
+#[derive(Clone)]
+struct Fault(Value);
+
+fn leaving(status: StatusCode, body: Value) -> Response {
+    let mut response = as_json(status, &body);
+    response.extensions_mut().insert(Fault(body));
+    response
+}
+
+/// The answer with the address of the page about its fault, for callers who know nothing but this.
+pub(super) fn at_home(mut response: Response, base: &str) -> Response {
+    let Some(Fault(mut body)) = response.extensions_mut().remove::<Fault>() else { return response };
+    if let Some(path) = body["docs"].as_str() {
+        body["docs"] = format!("{}{path}", base.trim_end_matches('/')).into();
+    }
+    let mut told = as_json(response.status(), &body);
+    for (name, value) in response.headers() {
+        if name != header::CONTENT_LENGTH {
+            told.headers_mut().insert(name, value.clone());
+        }
+    }
+    told
+}
 
 /// A caller without a credential.
 pub(super) fn nobody() -> Response {
@@ -15,13 +52,13 @@ pub(super) fn nobody() -> Response {
         "fix": "Send your API key in the Authorization: Bearer <api_key> header.",
         "docs": "/docs/errors/unauthorized",
     });
-    as_json(StatusCode::UNAUTHORIZED, &body)
+    leaving(StatusCode::UNAUTHORIZED, body)
 }
 
 /// How AgentMail calls a problem: status, name and code.
 pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
     match problem.code {
-        Code::InvalidField if is_nobody(problem) => (422, "UnprocessableError", "unprocessable"),
+        Code::NameTaken if problem.more.contains_key(UNPROCESSABLE) => (422, "UnprocessableError", "resource_taken"),
         Code::InvalidKey
         | Code::KeyRequired
         | Code::InvalidJson
@@ -30,11 +67,11 @@ pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
         | Code::InvalidQuery
         | Code::UnsupportedMediaType
         | Code::CursorReset
+        | Code::NameTaken
         | Code::InvalidField => (400, "ValidationError", "validation_error"),
         Code::Unauthorized | Code::BadSignature => (401, "UnauthorizedError", "unknown_api_key"),
         Code::WrongScope | Code::SenderNotAllowed => (403, "ForbiddenError", "missing_permission"),
         Code::SenderNotVerified => (403, "DomainNotVerifiedError", "domain_not_verified"),
-        Code::NameTaken => (403, "IsTakenError", "resource_taken"),
         Code::BudgetSpent => (403, "LimitExceededError", "limit_exceeded"),
         Code::RecipientSuppressed | Code::BlockedByRule | Code::Itself | Code::Automatic => {
             (403, "MessageRejectedError", "message_rejected")
@@ -118,7 +155,14 @@ fn fix(problem: &Problem) -> &'static str {
         Code::Leased => "Wait until the other agent is done with the thread, then read it again.",
         Code::NewerMessage => "Read the latest message of the thread and answer that one.",
         Code::TooLate => "Nothing can be taken back any more: look for the message that it became.",
-        code => code.next(),
+        Code::UseResolve | Code::NotTerminal => {
+            "Do not send it again: read the message until its labels say what it is."
+        }
+        code => match code.next() {
+            // What only the API has is no help here.
+            text if text.contains("/v1") || text.contains('`') => "Read it again and decide anew, or ask the operator.",
+            text => text,
+        },
     }
 }
 
@@ -135,22 +179,45 @@ pub(super) fn refused(problem: &Problem) -> Response {
     if status == 400 {
         body["errors"] = errors(problem).into();
     }
-    as_json(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &body)
+    leaving(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
 }
 
-/// A mail that was taken and does not go, or did not: `why` says what became of it.
-pub(super) fn rejected(why: &str, (message_id, thread_id): (&str, &str), state: &str) -> Response {
+/// Why a mail that was taken does not go, or did not, and what to do about it; `None` for one that goes or went.
+fn became(state: EmailState) -> Option<(&'static str, &'static str)> {
+    const ANEW: &str = "If it is to go after all, send it under another Idempotency-Key.";
+    Some(match state {
+        EmailState::Held => (
+            "This mail was taken and is held until a person decides.",
+            "Do not send it again: read the message to see what became of it.",
+        ),
+        EmailState::Unknown => (
+            "This mail was taken, and nobody can tell whether it arrived.",
+            "Do not send it again: read the message until its labels say what became of it.",
+        ),
+        EmailState::Failed => ("This mail was taken, and the next hop refused it: it was not sent.", ANEW),
+        EmailState::Cancelled => ("This mail was taken and then cancelled: it was not sent.", ANEW),
+        EmailState::Abandoned => (
+            "This mail was taken and then given up by a person, who could not tell whether it arrived.",
+            "Ask that person before you send it again under another Idempotency-Key.",
+        ),
+        _ => return None,
+    })
+}
+
+/// A mail that was taken and does not go, or did not.
+pub(super) fn rejected((message_id, thread_id): (&str, &str), state: EmailState) -> Option<Response> {
+    let (why, fix) = became(state)?;
     let body = json!({
         "name": "MessageRejectedError",
         "code": "message_rejected",
         "message": why,
-        "fix": "Do not send it again: read the message, or ask the person who decides about it.",
+        "fix": fix,
         "docs": "/docs",
-        "state": state,
+        "state": state.word(),
         "message_id": message_id,
         "thread_id": thread_id,
     });
-    as_json(StatusCode::FORBIDDEN, &body)
+    Some(leaving(StatusCode::FORBIDDEN, body))
 }
 
 #[cfg(test)]
@@ -173,6 +240,14 @@ mod tests {
     fn faults_are_told_with_their_paths() {
         let problem = Problem::from(vec![FieldError::new("attachments[0].content", "is no base64")]);
         assert_eq!(errors(&problem), [json!({ "path": ["attachments", "0", "content"], "message": "is no base64" })]);
-        assert_eq!(called(&Problem::from(vec![FieldError::new("to", "names no recipient")])).0, 422);
+        assert_eq!(called(&Problem::from(vec![FieldError::new("to", "names no recipient")])).0, 400);
+    }
+
+    #[test]
+    fn what_to_do_is_said_in_words_of_the_dialect() {
+        for code in Code::ALL {
+            let told = fix(&Problem::new(*code, "x"));
+            assert!(!told.contains("/v1") && !told.contains('`') && !told.contains("openapi"), "{told}");
+        }
     }
 }

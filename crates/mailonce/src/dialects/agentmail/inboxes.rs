@@ -4,7 +4,7 @@ use axum::http::{Method, StatusCode};
 use mailonce_core::{
     inbox::{AboutInbox, Inbox},
     limits,
-    problem::{FieldError, Problem},
+    problem::{Code, FieldError, Problem},
 };
 use mailonce_engine::inboxes::{InboxPatch, NewInbox};
 use serde::Deserialize;
@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{
     Answer,
     door::Call,
+    faults::UNPROCESSABLE,
     no_route,
     query::{listed, token},
 };
@@ -79,7 +80,7 @@ pub(super) fn shown(call: &Call, inbox: &Inbox) -> Value {
         "pod_id": call.pod(),
         "inbox_id": inbox.address,
         "email": inbox.address,
-        "updated_at": at,
+        "updated_at": inbox.updated_at().to_string(),
         "created_at": at,
     });
     for (name, text) in [("display_name", &inbox.about.name), ("client_id", &inbox.client_id)] {
@@ -150,7 +151,11 @@ async fn create(call: &Call) -> Answer {
         ..AboutInbox::default()
     };
     let new = NewInbox { username, domain, client_id, about, ..NewInbox::default() };
-    let made = call.engine.create_inbox(&call.caller, new, None).await?;
+    let taken = |problem: Problem| match problem.code {
+        Code::NameTaken => problem.with(UNPROCESSABLE, true),
+        _ => problem,
+    };
+    let made = call.engine.create_inbox(&call.caller, new, None).await.map_err(taken)?;
     Ok(as_json(StatusCode::OK, &shown(call, &made.thing)))
 }
 

@@ -110,6 +110,15 @@ impl Mail {
         self.said.at()
     }
 
+    /// When it came or was said, ended or got other labels.
+    pub(super) fn updated_at(&self) -> Time {
+        let ended = match &self.said {
+            Said::Email(email) => email.settled_at,
+            Said::Message(_) => None,
+        };
+        [ended, self.labels.changed_at].into_iter().flatten().fold(self.at(), Time::max)
+    }
+
     pub(super) fn from(&self) -> String {
         match (&self.said, &self.content) {
             (Said::Message(message), _) => message.head.from.as_ref().map(written).unwrap_or_default(),
@@ -257,7 +266,7 @@ impl Mail {
             "subject": self.subject(),
             "preview": self.preview(),
             "size": self.size(),
-            "updated_at": at,
+            "updated_at": self.updated_at().to_string(),
             "created_at": at,
         });
         let lists = [("cc", cc), ("bcc", bcc), ("reply_to", self.reply_to()), ("references", references.clone())];

@@ -86,7 +86,10 @@ fn asked(rest: &[&str]) -> Asked {
 }
 
 pub(super) async fn route(call: &Call, inbox: &str, rest: &[&str]) -> Answer {
-    let inbox = &call.inbox(inbox).await?;
+    let inbox = &match call.inbox(inbox).await {
+        Ok(found) => found,
+        Err(missing) => return send::from_gone(call, inbox, rest, missing).await,
+    };
     match (&call.method, rest) {
         (&Method::GET, []) => list(call, inbox).await,
         (&Method::GET, ["search"]) => search(call, inbox).await,

@@ -70,8 +70,10 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 async fn entry(State(app): State<App>, request: Request) -> Response {
+    let base = app.url.clone();
     // On the heap: what the largest of all routes needs would else lie in every connection.
-    Box::pin(answer(app, request)).await.unwrap_or_else(Refusal::into_response)
+    let told = Box::pin(answer(app, request)).await.unwrap_or_else(Refusal::into_response);
+    faults::at_home(told, &base)
 }
 
 async fn answer(app: App, request: Request) -> Answer {
@@ -136,10 +138,7 @@ async fn scoped(call: &Call, words: &[&str]) -> Answer {
 
 /// What is not here, said so.
 fn no_route(call: &Call) -> Problem {
-    let detail = format!(
-        "mailonce has no {} {} among what it speaks of AgentMail's API; docs/dialects-agentmail.md lists what it has",
-        call.method, call.path
-    );
+    let detail = format!("mailonce has no {} {} among what it speaks of AgentMail's API", call.method, call.path);
     Problem::new(Code::NotFound, detail)
 }
 

@@ -1,9 +1,13 @@
 //! Sending, answering and passing on: each becomes one email, and a repeat gets the first one's answer.
 
-use axum::{http::StatusCode, response::Response};
+use axum::{
+    http::{Method, StatusCode},
+    response::Response,
+};
 use mailonce_core::{
     content::{Content, RawAttachment, RawContent},
     conversation::turn::Slot,
+    digest::Field,
     email::{Email, EmailState},
     inbox::Inbox,
     key::Key,
@@ -12,7 +16,7 @@ use mailonce_core::{
     ttl::Ttl,
 };
 use mailonce_engine::{
-    reply::{AnswerMore, ForwardRequest, ReplyRequest},
+    reply::{AnswerMore, ForwardRequest, ReplyRequest, sender_name},
     send::SendRequest,
     threads::Said,
     view::Sent,
@@ -30,7 +34,7 @@ use super::{
 };
 use crate::{
     api::wire::{OneOrMany, Pairs},
-    dialects::{json as as_json, stands, with_news},
+    dialects::{Deed, json as as_json, stands, with_news},
 };
 
 /// How long AgentMail remembers a key after a send is done.
@@ -136,40 +140,37 @@ impl MailBody {
             attachments: files(self.attachments.take())?,
             scheduled_at: None,
             ttl: Some(MEMORY),
+            stopped: None,
         })
     }
 }
 
-/// The sender of an inbox's mail.
-pub(super) fn sender(inbox: &Inbox) -> String {
-    match &inbox.about.name {
-        Some(name) => format!("\"{}\" <{}>", name.replace('\\', "\\\\").replace('"', "\\\""), inbox.address),
-        None => inbox.address.clone(),
-    }
+/// A mail of an inbox under a key, remembered as AgentMail does.
+pub(super) fn request(call: &Call, inbox: &Inbox, raw: RawContent, key: Option<Key>) -> Result<SendRequest, Problem> {
+    let content = Content::check(RawContent { from: inbox.address.clone(), ..raw })?;
+    let (sender_name, stopped) = (sender_name(inbox), stopped(call, inbox));
+    Ok(SendRequest { ttl: Some(MEMORY), sender_name, stopped, ..SendRequest::plain(content, key) })
 }
 
-/// A mail under a key, remembered as AgentMail does.
-pub(super) fn request(raw: RawContent, key: Option<Key>) -> Result<SendRequest, Problem> {
-    let content = Content::check(raw)?;
-    Ok(SendRequest { ttl: Some(MEMORY), ..SendRequest::plain(content, key) })
-}
-
-/// An inbox that may send: one that rests does not.
-pub(super) fn awake(call: &Call, inbox: &Inbox) -> Result<(), Problem> {
-    if inbox.is_open(call.engine.now()) {
-        return Ok(());
-    }
-    Err(Problem::new(Code::BlockedByRule, format!("the inbox {} is paused", inbox.address)))
+/// Why an inbox says nothing new: it rests.
+pub(super) fn stopped(call: &Call, inbox: &Inbox) -> Option<Problem> {
+    let rests = !inbox.is_open(call.engine.now());
+    rests.then(|| Problem::new(Code::BlockedByRule, format!("the inbox {} is paused", inbox.address)))
 }
 
 /// `POST …/messages/send`.
 pub(super) async fn send(call: &Call, inbox: &Inbox) -> Answer {
     call.caller.need(Scope::Send)?;
+    let (raw, labels) = mail_to_send(call)?;
+    let sent = call.engine.send(&call.caller, request(call, inbox, raw, call.key.clone())?).await?;
+    answered(call, &sent, &labels).await
+}
+
+/// The mail of a call, and the labels that it is to have.
+fn mail_to_send(call: &Call) -> Result<(RawContent, Vec<String>), Problem> {
     let body = MailBody::read(call)?;
     body.without(&["reply_all"])?;
-    awake(call, inbox)?;
     let raw = RawContent {
-        from: sender(inbox),
         to: body.to.0,
         cc: body.cc.0,
         bcc: body.bcc.0,
@@ -181,8 +182,33 @@ pub(super) async fn send(call: &Call, inbox: &Inbox) -> Answer {
         attachments: files(body.attachments)?,
         ..RawContent::default()
     };
-    let sent = call.engine.send(&call.caller, request(raw, call.key.clone())?).await?;
-    answered(call, &sent, &body.labels.0).await
+    Ok((raw, body.labels.0))
+}
+
+/// What an inbox that is gone is asked to say. Only what it said before under the key is told again.
+pub(super) async fn from_gone(call: &Call, address: &str, rest: &[&str], missing: Problem) -> Answer {
+    if missing.code != Code::NotFound || call.key.is_none() || !call.is(&Method::POST) {
+        return Err(missing.into());
+    }
+    let from = address.to_ascii_lowercase();
+    if let ["send"] = rest {
+        call.caller.need(Scope::Send)?;
+        let (raw, _) = mail_to_send(call)?;
+        let content = Content::check(RawContent { from, ..raw }).map_err(|_faults| missing.clone())?;
+        let request = SendRequest { stopped: Some(missing), ..SendRequest::plain(content, call.key.clone()) };
+        return answered(call, &call.engine.send(&call.caller, request).await?, &[]).await;
+    }
+    let fields: &[Field] = match rest.last() {
+        Some(&("reply" | "reply-all")) => &[Field::From, Field::Text, Field::Html],
+        Some(&"forward") => &[Field::From, Field::To, Field::Cc],
+        _ => return Err(missing.into()),
+    };
+    call.caller.need(Scope::Reply)?;
+    let body = MailBody::read(call)?;
+    let words =
+        RawContent { from, to: body.to.0, cc: body.cc.0, text: body.text, html: body.html, ..Default::default() };
+    let sent = call.engine.kept(&call.caller, (words, call.key.clone()), (None, fields), missing).await?;
+    answered(call, &sent, &[]).await
 }
 
 /// What the caller of a send is told. What does not go is never told as a success.
@@ -192,26 +218,19 @@ pub(super) async fn answered(call: &Call, sent: &Sent, labels: &[String]) -> Ans
         call.engine.relabel(&call.caller, sent.id.0, labels, &[]).await?;
     }
     let thread = sent.thread.map_or(sent.id.0, |thread| thread.0);
-    Ok(with_news([sent], told((&sent.message_id, thread), sent.state, sent.next())))
+    Ok(with_news([sent], told((&sent.message_id, thread), sent.state)))
 }
 
-fn told((message_id, thread): (&str, Uuid), state: EmailState, why: &str) -> Response {
-    use EmailState::{Abandoned, Cancelled, Failed, Held, Unknown};
+fn told((message_id, thread): (&str, Uuid), state: EmailState) -> Response {
     let thread = thread.to_string();
-    if matches!(state, Held | Failed | Cancelled | Abandoned | Unknown) {
-        return faults::rejected(why, (message_id, &thread), state.word());
-    }
-    as_json(StatusCode::OK, &json!({ "message_id": message_id, "thread_id": thread }))
+    faults::rejected((message_id, &thread), state)
+        .unwrap_or_else(|| as_json(StatusCode::OK, &json!({ "message_id": message_id, "thread_id": thread })))
 }
 
 /// What whoever sends a draft is told that became an email before.
 pub(super) fn became(call: &Call, email: &Email) -> Response {
     let thread = email.head.thread.map_or(email.id.0, |thread| thread.0);
-    let why = match email.state() {
-        EmailState::Unknown => "Nobody can tell whether this mail arrived; do not send it again.".to_owned(),
-        state => format!("This mail does not go, or did not: it is {}.", state.word()),
-    };
-    told((&call.engine.known_message_id(email), thread), email.state(), &why)
+    told((&call.engine.known_message_id(email), thread), email.state())
 }
 
 /// `POST …/messages/{id}/reply` and `…/reply-all`.
@@ -219,7 +238,6 @@ pub(super) async fn reply(call: &Call, inbox: &Inbox, name: &str, all: bool) -> 
     call.caller.need(Scope::Reply)?;
     let mut body = MailBody::read(call)?;
     body.without(if all { &["to", "cc", "bcc", "subject", "reply_all"] } else { &["subject"] })?;
-    awake(call, inbox)?;
     let all = all || body.reply_all == Some(true);
     if all {
         body.without(&["to", "cc", "bcc"])?;
@@ -231,7 +249,7 @@ pub(super) async fn reply(call: &Call, inbox: &Inbox, name: &str, all: bool) -> 
         key: call.key.clone(),
         ..ReplyRequest::default()
     };
-    let more = body.more()?;
+    let more = AnswerMore { stopped: stopped(call, inbox), ..body.more()? };
     let sent = reply_to(call, inbox, &mail::find(call, inbox, name).await?, answer, more).await?;
     answered(call, &sent, &body.labels.0).await
 }
@@ -246,13 +264,13 @@ pub(super) async fn reply_to(
 ) -> Result<Sent, Problem> {
     let email = match &mail.said {
         Said::Message(message) => {
-            return stands(call.engine.reply_with(&call.caller, message.id, answer, more).await?);
+            return stands(call.engine.reply_with(&call.caller, message.id, answer, more).await?, Deed::Answered);
         }
         Said::Email(email) => email,
     };
     if let Some((message, number)) = slot_of(call, email).await? {
         answer.follow_up = number + 1;
-        return stands(call.engine.reply_with(&call.caller, message, answer, more).await?);
+        return stands(call.engine.reply_with(&call.caller, message, answer, more).await?, Deed::Answered);
     }
     let [to, cc, _] = mail.people();
     let message_id = call.engine.known_message_id(email);
@@ -263,7 +281,6 @@ pub(super) async fn reply_to(
         None => call.engine.own_key(&call.caller, "follow", email.id.0, 0)?,
     };
     let raw = RawContent {
-        from: sender(inbox),
         to: if more.to.is_empty() { to } else { more.to },
         cc: if answer.reply_all { cc } else { more.cc },
         bcc: more.bcc,
@@ -276,7 +293,7 @@ pub(super) async fn reply_to(
         scheduled_at: more.scheduled_at,
         ..RawContent::default()
     };
-    call.engine.send(&call.caller, request(raw, Some(key))?).await
+    call.engine.send(&call.caller, request(call, inbox, raw, Some(key))?).await
 }
 
 /// The message that an email answers, and which answer to it the email is.
@@ -295,9 +312,9 @@ pub(super) async fn forward(call: &Call, inbox: &Inbox, name: &str) -> Answer {
     call.caller.need(Scope::Reply)?;
     let mut body = MailBody::read(call)?;
     body.without(&["reply_all"])?;
-    awake(call, inbox)?;
     let request = ForwardRequest { text: body.text.take(), key: call.key.clone(), ..ForwardRequest::default() };
-    let more = AnswerMore { subject: body.subject.take(), html: body.html.take(), ..body.more()? };
+    let (subject, html, stopped) = (body.subject.take(), body.html.take(), stopped(call, inbox));
+    let more = AnswerMore { subject, html, stopped, ..body.more()? };
     let sent = pass_on(call, &mail::find(call, inbox, name).await?, request, more).await?;
     answered(call, &sent, &body.labels.0).await
 }
@@ -313,5 +330,5 @@ pub(super) async fn pass_on(
         return Err(fault("message_id", "names a mail of your own; only received mails are passed on"));
     };
     let request = ForwardRequest { to: more.to.clone(), cc: more.cc.clone(), ..request };
-    stands(call.engine.forward_with(&call.caller, message.id, request, more).await?)
+    stands(call.engine.forward_with(&call.caller, message.id, request, more).await?, Deed::Forwarded)
 }

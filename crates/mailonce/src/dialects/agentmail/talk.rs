@@ -101,7 +101,7 @@ impl Talk {
             "last_message_id": mail::name_of(desk, &last.said),
             "message_count": self.mails.len(),
             "size": self.mails.iter().map(Mail::size).sum::<u64>(),
-            "updated_at": last.at().to_string(),
+            "updated_at": self.mails.iter().map(Mail::updated_at).fold(last.at(), Ord::max).to_string(),
             "created_at": first.at().to_string(),
         });
         for (name, at) in [("received_timestamp", latest(true)), ("sent_timestamp", latest(false))] {

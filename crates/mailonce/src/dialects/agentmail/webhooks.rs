@@ -125,7 +125,7 @@ async fn shown(call: &Call, endpoint: &Endpoint) -> Result<Value, Problem> {
         "event_types": tongue.types,
         "secret": secret.unwrap_or_default(),
         "enabled": endpoint.state == EndpointState::Enabled,
-        "updated_at": endpoint.since.to_string(),
+        "updated_at": endpoint.about.changed_at.map_or(endpoint.since, |at| at.max(endpoint.since)).to_string(),
         "created_at": endpoint.created_at.to_string(),
     });
     if !inboxes.is_empty() {
@@ -144,7 +144,11 @@ async fn inbox_ids(call: &Call, names: &[String]) -> Result<Vec<InboxId>, Proble
     }
     let mut ids = Vec::new();
     for name in names {
-        let id = call.inbox(name).await?.id;
+        let missing = |problem: Problem| match problem.code {
+            Code::NotFound => fault("inbox_ids", &format!("names {name}, and there is no such inbox")),
+            _ => problem,
+        };
+        let id = call.inbox(name).await.map_err(missing)?.id;
         if !ids.contains(&id) {
             ids.push(id);
         }
@@ -155,7 +159,7 @@ async fn inbox_ids(call: &Call, names: &[String]) -> Result<Vec<InboxId>, Proble
 /// A team has one pod, which is the team.
 fn check_pods(call: &Call, pods: &[String]) -> Result<(), Problem> {
     match pods.iter().find(|pod| **pod != call.pod()) {
-        Some(pod) => Err(Problem::new(Code::NotFound, format!("there is no pod {pod}"))),
+        Some(pod) => Err(fault("pod_ids", &format!("names {pod}, and there is no such pod"))),
         None => Ok(()),
     }
 }

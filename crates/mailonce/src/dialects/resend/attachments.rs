@@ -12,7 +12,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     team::Scope,
 };
-use mailonce_engine::links::Linked;
+use mailonce_engine::links::{Linked, kind_of};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -67,7 +67,7 @@ impl Filed {
             linked: Linked::SentFile(email, number),
             filename: file.filename.clone(),
             size: file.bytes.len() as u64,
-            content_type: file.content_type.clone().unwrap_or_else(|| "application/octet-stream".to_owned()),
+            content_type: kind_of(file.content_type.as_deref(), file.filename.as_deref()),
             content_id: file.content_id.clone(),
             inline: file.content_id.is_some(),
         }

@@ -9,10 +9,14 @@ use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, gone, id, json, list as listed, refuse::missing,
+    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, gone, id, json, list as listed,
+    refuse::{missing, unfit},
     thing,
 };
 use crate::{api::App, dialects::pages::FEW};
+
+/// The regions of the dialect. Mail leaves from where mailonce runs, which is called by the first of them.
+const REGIONS: [&str; 4] = ["us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"];
 
 #[derive(Serialize)]
 struct RecordBody {
@@ -80,7 +84,7 @@ impl From<&Domain> for DomainBody {
                 (None, None) => "not_started",
             },
             created_at: domain.created_at.to_string(),
-            region: "us-east-1",
+            region: REGIONS[0],
             open_tracking: false,
             click_tracking: false,
             tracking_subdomain: None,
@@ -110,11 +114,17 @@ async fn own(app: &App, guest: &Guest, name: &str) -> Result<Domain, Refusal<Res
 struct NewDomainBody {
     #[serde(default)]
     name: Option<String>,
+    #[serde(default)]
+    region: Option<String>,
 }
 
 /// `POST /domains`.
 pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
-    let name = domain_name(&body.parse::<NewDomainBody>()?.name.ok_or_else(|| missing("name"))?)?;
+    let NewDomainBody { name, region } = body.parse()?;
+    let name = domain_name(&name.ok_or_else(|| missing("name"))?)?;
+    if region.is_some_and(|region| !REGIONS.contains(&region.as_str())) {
+        return Err(unfit("region", format!("The `region` must be one of `{}`.", REGIONS.join("`, `"))).into());
+    }
     let asked = guest.asked("domains", "", name.as_bytes());
     let made = app.engine.create_domain(&guest.caller, &name, asked).await?;
     Ok(json(StatusCode::CREATED, &with_records(&made.thing)))

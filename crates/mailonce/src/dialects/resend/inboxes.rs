@@ -63,17 +63,17 @@ async fn shown(app: &App, guest: &Guest, inbox: &Inbox) -> Result<InboxBody, Pro
     let query = MessageQuery { limit: limits::PAGE_ROWS, ..MessageQuery::default() };
     let latest = app.engine.messages(&guest.caller, inbox.id, query).await?.rows;
     let open = latest.iter().filter(|message| message.state == MessageState::Unanswered && !message.marks.read);
-    let last = latest.first().map(|message| message.received_at.to_string());
-    let created_at = inbox.created_at.to_string();
+    let last = latest.first().map(|message| message.received_at);
+    let updated_at = last.map_or(inbox.updated_at(), |at| at.max(inbox.updated_at()));
     Ok(InboxBody {
         id: inbox.id.to_string(),
         name: inbox.about.agent.clone(),
         email_address: inbox.address.clone(),
         from_name: inbox.about.name.clone(),
         unread: open.count(),
-        updated_at: last.clone().unwrap_or_else(|| created_at.clone()),
-        last_received: last,
-        created_at,
+        updated_at: updated_at.to_string(),
+        last_received: last.map(|at| at.to_string()),
+        created_at: inbox.created_at.to_string(),
         whole: None,
     })
 }

@@ -5,7 +5,7 @@ use mailonce_core::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::json;
-use crate::dialects::{must, own_path, own_words};
+use crate::dialects::{STANDS_AS, must, own_path, own_words};
 
 /// The member of a problem that says that a field was not there at all.
 pub(super) const MISSING: &str = "missing";
@@ -46,6 +46,11 @@ pub(super) fn refused(problem: &Problem) -> Response {
 
 fn class(problem: &Problem) -> (u16, &'static str) {
     match problem.code {
+        // What is still open is asked for later under the same key; what ended unsent is not helped by that.
+        Code::NotTerminal | Code::UseResolve if problem.more.contains_key(STANDS_AS) => {
+            (409, "concurrent_idempotent_requests")
+        }
+        _ if problem.more.contains_key(STANDS_AS) => (422, "validation_error"),
         _ if problem.more.contains_key(MISSING) => (422, "missing_required_field"),
         Code::InvalidType if is_absent(problem) => (422, "missing_required_field"),
         _ if problem.more.contains_key(FILE) => (422, "invalid_attachment"),

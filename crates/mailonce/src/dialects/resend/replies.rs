@@ -1,7 +1,11 @@
 //! Answers in Resend's words: replying to what came in and passing it on, once.
 
 use axum::{extract::State, http::StatusCode};
-use mailonce_core::{id::MessageId, problem::Problem, team::Scope};
+use mailonce_core::{
+    id::MessageId,
+    problem::{Code, Problem},
+    team::Scope,
+};
 use mailonce_engine::{
     reply::{ForwardRequest, ReplyRequest},
     threads::Said,
@@ -10,24 +14,40 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    Answer, Body, Guest, Named, Refusal, Resend, Three, json,
+    Answer, Body, Guest, Named, Refusal, Resend, Three, id, json,
     refuse::{missing, unfit},
     threads::own_said,
 };
 use crate::{
     api::{App, wire::OneOrMany},
-    dialects::{stands, told},
+    dialects::{Deed, stands, told},
 };
 
-/// The message that is to be answered or passed on.
+/// The message that is to be answered or passed on. Under a key it may be gone: then the engine knows whether this is a
+/// repeat.
 async fn answerable(app: &App, guest: &Guest, path: (&str, &str, &str)) -> Result<MessageId, Refusal<Resend>> {
     guest.caller.need(Scope::Reply)?;
-    match own_said(app, guest, path).await? {
-        Said::Message(message) => Ok(message.id),
-        Said::Email(_) => {
+    let message: MessageId = id(path.2)?;
+    let found = match own_said(app, guest, path).await {
+        Err(refusal) if guest.key.is_none() || refusal.status() != StatusCode::NOT_FOUND => return Err(refusal),
+        found => found,
+    };
+    match found {
+        Ok(Said::Email(_)) => {
             Err(unfit("email_id", "Only an email that was received can be answered or forwarded.").into())
         }
+        Ok(Said::Message(_)) => Ok(message),
+        Err(refusal) => match app.engine.message(&guest.caller, message).await {
+            // It is there, and not where the path says.
+            Ok(_) => Err(refusal),
+            Err(_gone) => Ok(message),
+        },
     }
+}
+
+/// The dialect's sentence for what is not there.
+fn in_words(problem: Problem) -> Problem {
+    if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Email not found") } else { problem }
 }
 
 /// Wishes that an answer here cannot carry. What is left out or null wishes nothing.
@@ -78,8 +98,8 @@ struct SentBody {
 }
 
 /// A message is answered once: the same words again get the id of the first answer, others are a conflict.
-fn sent(sent: Sent) -> Answer {
-    let sent = stands(sent)?;
+fn sent(sent: Sent, deed: Deed) -> Answer {
+    let sent = stands(sent, deed)?;
     Ok(told::<Resend>(&sent, || json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
 }
 
@@ -101,7 +121,7 @@ pub(super) async fn reply(
     }
     let request =
         ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: guest.key, ..ReplyRequest::default() };
-    sent(app.engine.reply(&guest.caller, message, request).await?)
+    sent(app.engine.reply(&guest.caller, message, request).await.map_err(in_words)?, Deed::Answered)
 }
 
 #[derive(Deserialize)]
@@ -135,5 +155,5 @@ pub(super) async fn forward(
         return Err(missing("to").into());
     }
     let request = ForwardRequest { to: to.0, cc: cc.0, text, key: guest.key, ..ForwardRequest::default() };
-    sent(app.engine.forward(&guest.caller, message, request).await?)
+    sent(app.engine.forward(&guest.caller, message, request).await.map_err(in_words)?, Deed::Forwarded)
 }

@@ -24,19 +24,33 @@ use crate::{
         door::parse,
         wire::{OneOrMany, Pairs},
     },
-    dialects::{doubt, files::File, told, with_news},
+    dialects::{files::File, no_success, no_successes, told, with_news},
 };
 
 /// Items of a batch at the most.
 const BATCH_ITEMS: usize = 100;
+/// Tags of a mail at the most.
+const TAGS: usize = 75;
+/// Characters of a tag's name, and of its value.
+const TAG_CHARS: usize = 256;
 /// How long the contract remembers a key.
 const MEMORY: Ttl = Ttl(86_400_000);
 
 #[derive(Deserialize)]
 struct Tag {
     name: String,
-    #[serde(default)]
-    value: Option<String>,
+    value: String,
+}
+
+impl Tag {
+    fn is_fit(&self) -> bool {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !self.name.is_empty() && [&self.name, &self.value].iter().all(|text| text.chars().all(fits))
+    }
+
+    fn is_long(&self) -> bool {
+        self.name.len() > TAG_CHARS || self.value.len() > TAG_CHARS
+    }
 }
 
 /// A mail, as the SDKs word it.
@@ -87,7 +101,7 @@ impl SendBody {
             html: self.html,
             headers: self.headers.unwrap_or_default().0,
             attachments: self.attachments.unwrap_or_default().into_iter().filter_map(File::raw).collect(),
-            tags: self.tags.unwrap_or_default().into_iter().map(|tag| (tag.name, tag.value)).collect(),
+            tags: self.tags.unwrap_or_default().into_iter().map(|tag| (tag.name, Some(tag.value))).collect(),
             metadata: Vec::new(),
             scheduled_at: self.scheduled_at,
         };
@@ -110,6 +124,7 @@ impl SendBody {
         if self.text.is_none() && self.html.is_none() {
             return Err(missing("html` or `text"));
         }
+        self.check_tags()?;
         let files = self.attachments.iter().flatten();
         match files.enumerate().find(|(_, file)| file.content.is_none()) {
             Some((n, file)) if file.path.is_some() => Err(at_file(unfit(
@@ -121,6 +136,22 @@ impl SendBody {
             }
             None => Ok(()),
         }
+    }
+
+    /// Tags have the letters that the contract allows, said in its sentence.
+    fn check_tags(&self) -> Result<(), Problem> {
+        let tags = self.tags.as_deref().unwrap_or_default();
+        if tags.len() > TAGS {
+            return Err(unfit("tags", format!("An email can have at most {TAGS} tags.")));
+        }
+        if !tags.iter().all(Tag::is_fit) {
+            let text = "Tags should only contain ASCII letters, numbers, underscores, or dashes.";
+            return Err(unfit("tags", text));
+        }
+        if tags.iter().any(Tag::is_long) {
+            return Err(unfit("tags", format!("Tags can contain no more than {TAG_CHARS} characters.")));
+        }
+        Ok(())
     }
 }
 
@@ -171,14 +202,14 @@ pub(super) async fn batch(State(app): State<App>, guest: Guest, headers: HeaderM
     drop(body);
     let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, strict).await?;
     let sent: Vec<_> = answer.items.iter().flatten().collect();
-    // What nobody can tell of is no success: an item's fault where those are told, else the batch's.
-    let doubts = answer.items.iter().enumerate().filter_map(|(n, item)| Some((n, doubt(item.as_ref()?)?)));
-    answer.faults.extend(doubts);
+    // What does not go is no success: an item's fault where those are told, else the batch's.
+    answer.faults.extend(no_successes(&answer.items));
     answer.faults.sort_by_key(|(index, _)| *index);
-    if let Some((_, problem)) = answer.faults.first().filter(|_| strict) {
-        return Ok(with_news(sent, refuse::refused(problem)));
+    if let Some((index, problem)) = answer.faults.first().filter(|_| strict) {
+        let detail = format!("item {index}: {}", problem.detail);
+        return Ok(with_news(sent, refuse::refused(&Problem { detail, ..problem.clone() })));
     }
-    let sure = sent.iter().filter(|one| doubt(one).is_none());
+    let sure = sent.iter().filter(|one| no_success(one).is_none());
     let data = sure.map(|one| SentBody { id: one.id.to_string() }).collect();
     let told = |(index, problem): &(usize, Problem)| BatchError { index: *index, message: message(problem) };
     let errors = (!strict).then(|| answer.faults.iter().map(told).collect());

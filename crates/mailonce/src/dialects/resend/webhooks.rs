@@ -1,6 +1,10 @@
 //! Webhooks in Resend's words: endpoints that are told as Resend tells, and what they were told.
 
-use axum::{extract::State, http::StatusCode};
+use axum::{
+    extract::State,
+    http::{HeaderName, HeaderValue, StatusCode},
+    response::Response,
+};
 use mailonce_core::{
     endpoint::{Endpoint, EndpointState, Tongue},
     id::{EndpointId, NoticeId},
@@ -112,10 +116,19 @@ pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> 
     let NewWebhookBody { endpoint, events } = body.parse()?;
     let url = Some(endpoint.ok_or_else(|| missing("endpoint"))?);
     let (tongue, events) = wanted(events.ok_or_else(|| missing("events"))?)?;
+    let never = word::never(&tongue.types);
     let wish = EndpointWish { url, events: Some(events), tongue: Some(tongue), ..EndpointWish::default() };
     let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await.map_err(of_endpoint)?;
     let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
-    Ok(json(StatusCode::CREATED, &body))
+    Ok(with_never(&never, json(StatusCode::CREATED, &body)))
+}
+
+/// An answer that names the types which were asked for and never happen here, in a header that SDKs pass over.
+fn with_never(types: &[&str], mut response: Response) -> Response {
+    if let (false, Ok(value)) = (types.is_empty(), HeaderValue::from_str(&types.join(", "))) {
+        response.headers_mut().insert(HeaderName::from_static("mailonce-never-happens"), value);
+    }
+    response
 }
 
 /// `GET /webhooks`.
@@ -156,6 +169,7 @@ pub(super) async fn change(State(app): State<App>, guest: Guest, Named(name, ..)
         Some(_) => return Err(unfit("status", "The `status` must be `enabled` or `disabled`.").into()),
     };
     let (tongue, events) = events.map(wanted).transpose()?.unzip();
+    let never = tongue.as_ref().map(|tongue: &Tongue| word::never(&tongue.types)).unwrap_or_default();
     if url.is_some() || events.is_some() {
         let wish = EndpointWish { url, events, tongue, ..EndpointWish::default() };
         app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await.map_err(of_endpoint)?;
@@ -163,7 +177,7 @@ pub(super) async fn change(State(app): State<App>, guest: Guest, Named(name, ..)
     if let Some(state) = state.filter(|state| *state != endpoint.state) {
         app.engine.set_endpoint_state(&guest.caller, endpoint.id, state, None).await?;
     }
-    Ok(thing("webhook", endpoint.id))
+    Ok(with_never(&never, thing("webhook", endpoint.id)))
 }
 
 /// `DELETE /webhooks/{id}`.

@@ -66,6 +66,11 @@ pub(super) fn is_type(name: &str) -> bool {
     TYPES.iter().any(|(known, _)| *known == name) || NEVER.contains(&name)
 }
 
+/// Those of some types that never happen here.
+pub(super) fn never(types: &[String]) -> Vec<&'static str> {
+    NEVER.into_iter().filter(|never| types.iter().any(|wanted| wanted == never)).collect()
+}
+
 /// Our events behind some types.
 pub(super) fn kinds(types: &[String]) -> Vec<String> {
     let own = TYPES.iter().filter(|(name, _)| types.iter().any(|wanted| wanted == name));
@@ -201,5 +206,13 @@ mod tests {
         }
         assert_eq!(kinds(&["email.received".into(), "inbox.email.received".into()]), ["message.received"]);
         assert!(kinds(&["contact.created".into()]).is_empty() && !is_type("email.eaten"));
+    }
+
+    #[test]
+    fn the_documents_name_every_type_that_never_happens() {
+        let text = include_str!("../../../../../docs/dialects.md");
+        let row = text.lines().find(|line| line.starts_with("| never |")).unwrap_or_default();
+        let told: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        assert_eq!(told, NEVER);
     }
 }

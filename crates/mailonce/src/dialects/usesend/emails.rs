@@ -194,7 +194,11 @@ impl ListQuery {
             }
         };
         let limit = count("limit", self.limit.as_deref(), PAGE_ROWS, PAGE_ROWS)?;
-        let page = count("page", self.page.as_deref(), DEEPEST / limit, 1)?;
+        let page = match self.page.as_deref().map(str::parse) {
+            None => 1,
+            Some(Ok(page)) if page > 0 => page,
+            Some(_) => return Err(bad("page", "page is a number, counted from 1")),
+        };
         let time = |field: &str, text: Option<&str>| {
             let read =
                 text.map(|text| Time::parse(text).ok_or_else(|| bad(field, format!("{field} is an ISO 8601 time"))));
@@ -221,7 +225,16 @@ pub(super) async fn list(
     guest.caller.need(Scope::Read)?;
     let (query, page) = query.read()?;
     let count = app.engine.count_emails(&guest.caller, query.since, query.until).await?;
+    let passed = (page - 1).saturating_mul(query.limit);
     let mut data = Vec::new();
+    // Behind the last page there is nothing, and that is no fault.
+    if passed as u64 >= count {
+        return Ok(json(StatusCode::OK, &ListBody { data, count }));
+    }
+    if passed > DEEPEST {
+        let text = format!("page is more than {DEEPEST} emails deep; ask from there by endDate");
+        return Err(bad("page", text).into());
+    }
     for email in page_of(&app, &guest, query, page).await? {
         let content = app.engine.email_view(&guest.caller, email.id).await?.content;
         data.push(EmailBody::of(&email, content));

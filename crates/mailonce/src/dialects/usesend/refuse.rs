@@ -5,7 +5,7 @@ use mailonce_core::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::json;
-use crate::dialects::{must, own_path, own_words};
+use crate::dialects::{STANDS_AS, must, own_path, own_words};
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
@@ -30,7 +30,7 @@ pub(super) fn bad(field: &str, message: impl Into<String>) -> Problem {
 
 /// A problem in the dialect's words. Where it has a sentence, that is what is said.
 pub(super) fn refused(problem: &Problem) -> Response {
-    let (status, code) = class(problem.code);
+    let (status, code) = if problem.more.contains_key(STANDS_AS) { (409, "NOT_UNIQUE") } else { class(problem.code) };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     error(status, code, &message(problem))
 }
@@ -51,6 +51,7 @@ fn class(code: Code) -> (u16, &'static str) {
 
 fn message(problem: &Problem) -> String {
     match problem.code {
+        _ if problem.more.contains_key(STANDS_AS) => problem.detail.clone(),
         Code::InvalidKey => "Invalid Idempotency-Key length".into(),
         Code::KeyMismatch => "Idempotency-Key already used with a different payload".into(),
         Code::Unauthorized => "Invalid API token".into(),

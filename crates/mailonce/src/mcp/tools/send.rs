@@ -8,7 +8,7 @@ use mailonce_core::{
     problem::Problem,
     team::Scope,
 };
-use mailonce_engine::{reply::sender, send::SendRequest, view::Sent};
+use mailonce_engine::{reply::sender_name, send::SendRequest, view::Sent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ pub(super) async fn send_email(desk: &Desk<'_>, arguments: &Value) -> Told {
         Err(problem) => return outcome::of_intent(desk, &intent, &args.to).await?.ok_or(problem),
     };
     let content = Content::check(RawContent {
-        from: sender(&inbox),
+        from: inbox.address.clone(),
         to: vec![args.to],
         subject: args.subject,
         text: Some(args.text),
@@ -77,14 +77,10 @@ pub(super) async fn send_email(desk: &Desk<'_>, arguments: &Value) -> Told {
         ..RawContent::default()
     })?;
     let request = SendRequest {
-        content,
         intent: Some(intent),
-        key: None,
-        ttl: None,
-        on_mismatch: None,
-        on_unknown: None,
-        transport: None,
         distinct_token: args.distinct_token,
+        sender_name: sender_name(&inbox),
+        ..SendRequest::plain(content, None)
     };
     let sent = desk.app.engine.send(desk.caller, request).await?;
     told(desk, &sent).await

@@ -84,6 +84,9 @@ async function schedules() {
   assert.equal(Date.parse((await good(resend.emails.get(id))).scheduled_at), Date.parse(at));
   assert.deepEqual(await good(resend.emails.cancel(id)), { object: "email", id });
   assert.equal((await good(resend.emails.get(id))).last_event, "canceled");
+  // What was taken back is not told as sent, under the key that it was accepted with.
+  const again = resend.emails.send(mail({ subject: "Later", scheduledAt: "in 1 hour" }), { idempotencyKey: "node-later" });
+  assert.ok((await bad(again, 422, "validation_error")).includes(id));
   await bad(resend.emails.update({ id, scheduledAt: at }), 422, "validation_error");
 }
 

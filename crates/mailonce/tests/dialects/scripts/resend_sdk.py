@@ -105,6 +105,8 @@ def sends(mode):
     assert call("Emails.update", {"id": scheduled, "scheduled_at": later}) == {"object": "email", "id": scheduled}
     assert call("Emails.cancel", scheduled) == {"object": "email", "id": scheduled}
     assert call("Emails.get", scheduled)["last_event"] == "canceled"
+    again = mail(subject="Later", scheduled_at="in 1 min")
+    assert scheduled in bad(ValidationError, 422, "validation_error", call, "Emails.send", again, mode.key("later"))
 
 
 def receives(mode):

@@ -60,11 +60,15 @@ async function sends() {
 
 async function schedules() {
   const at = (hours) => new Date(Date.now() + hours * 3_600_000).toISOString();
-  const { emailId } = await good(usesend.emails.send(mail({ subject: "Later", scheduledAt: at(1) })));
+  const due = at(1);
+  const { emailId } = await good(usesend.emails.send(mail({ subject: "Later", scheduledAt: due }), { idempotencyKey: "use-later" }));
   assert.equal((await good(usesend.emails.get(emailId))).latestStatus, "SCHEDULED");
   assert.deepEqual(await good(usesend.emails.update(emailId, { scheduledAt: at(2) })), { emailId });
   assert.deepEqual(await good(usesend.emails.cancel(emailId)), { emailId });
   assert.equal((await good(usesend.emails.get(emailId))).latestStatus, "CANCELLED");
+  const again = await usesend.emails.send(mail({ subject: "Later", scheduledAt: due }), { idempotencyKey: "use-later" });
+  assert.equal(again.error.error.code, "NOT_UNIQUE");
+  assert.ok(again.error.error.message.includes(emailId));
   await bad(usesend.emails.update(emailId, { scheduledAt: at(2) }), "BAD_REQUEST", "Email already processed");
   // The SDK has no method for lists; the route is there.
   const listed = await good(usesend.get("/emails?page=1&limit=2"));

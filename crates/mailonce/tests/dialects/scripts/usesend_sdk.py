@@ -77,6 +77,7 @@ scheduled = send("usepy-later", scheduledAt=later)
 assert client.emails.get(scheduled)[0]["latestStatus"] == "SCHEDULED"
 assert client.emails.update(scheduled, {"scheduledAt": later + timedelta(hours=1)})[0] == {"emailId": scheduled}
 assert client.emails.cancel(scheduled)[0] == {"emailId": scheduled}
+assert scheduled in bad(409, "NOT_UNIQUE", client.emails.send, mail(scheduledAt=later), {"idempotency_key": "usepy-later"})
 assert bad(400, "BAD_REQUEST", client.emails.update, scheduled, {"scheduledAt": later}) == "Email already processed"
 
 domain = client.domains.create({"name": "usepy.example.com", "region": "us-east-1"})[0]
