@@ -96,7 +96,8 @@ impl Timekeeper {
         // Time stands still until a clock that was set back has caught up, while a provider's window does not wait.
         let highest = self.highest.load(Ordering::Relaxed);
         if self.clock.now().0 < highest {
-            self.unmeasured.fetch_max(highest, Ordering::Relaxed);
+            // What a process did after it last told the ledger the time is dated later still.
+            self.unmeasured.fetch_max(highest + UNTOLD_MS, Ordering::Relaxed);
         }
         self.offset.store(self.clock.now().0 - self.clock.even(), Ordering::Relaxed);
         self.unsure.store(false, Ordering::Relaxed);
@@ -188,12 +189,22 @@ mod tests {
         assert_eq!(time.now(), before);
         time.confirm();
         assert!(before < time.measured_since());
-        hands.pass(3_600_001, 3_600_001);
+        hands.pass(3_600_001 + UNTOLD_MS, 3_600_001 + UNTOLD_MS);
         assert!(time.now() >= time.measured_since());
         hands.pass(3_600_000, 0);
         time.now();
         time.confirm();
         assert!(before < time.measured_since(), "a later jump forward does not make it known");
+    }
+
+    #[test]
+    fn what_a_process_that_ended_did_last_is_not_measured_by_a_clock_that_was_set_back() {
+        // It told the ledger the time, sent something a moment later by a clock that was fast, and ended.
+        let (told, sent) = (1_000_000_000 + 3_600_000, 1_000_000_000 + 3_600_012);
+        let (_, time) = keeper(Some(told));
+        assert!(!time.is_sure());
+        time.confirm();
+        assert!(Time(sent) < time.measured_since());
     }
 
     #[test]
