@@ -110,6 +110,18 @@ async fn a_wrong_key_and_a_ledger_in_use_are_told_with_their_own_next_step() {
 }
 
 #[tokio::test]
+async fn a_server_without_smtp_says_so_and_so_does_whoever_wants_to_bring_mail() {
+    let desk = Desk::new();
+    let off = [("MAILONCE_SMTP_LISTEN", "off")];
+    let server = desk.dev(&off).await;
+    assert!(server.greeting.contains("agent@mailonce.test, no mail comes in: SMTP is off\n"), "{}", server.greeting);
+    let said = told(&desk.run_with(&["simulate", "inbound", "--json"], &off).await.exits(5));
+    assert!(said["detail"].as_str().unwrap().contains("SMTP is off"), "{said}");
+    assert!(said["next"].as_str().unwrap().contains("--smtp off"), "{said}");
+    server.terminate().await;
+}
+
+#[tokio::test]
 async fn a_held_mail_says_what_to_do_in_words_of_the_command_line() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;

@@ -210,6 +210,28 @@ async fn a_code_that_has_not_come_or_was_taken_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn nobody_is_led_to_a_page_that_is_not_there() {
+    let town = Town::in_the_sandbox().await;
+    let mail =
+        json!({ "to": "unknown@sandbox.mailonce.test", "subject": "s", "text": "t", "type": "t", "entity": "e" });
+    let sent = town.call("send_email", mail.clone()).await;
+    let look = json!({ "email": sent["email"] });
+    let agrees =
+        |told: &Value| told["next"].as_str().unwrap().contains("approval_url") == told["approval_url"].is_string();
+    let mut asked = false;
+    for _ in 0..400 {
+        let (told, again) = (town.call("get_outcome", look.clone()).await, town.call("send_email", mail.clone()).await);
+        assert!(agrees(&told) && agrees(&again), "{told} {again}");
+        asked = told["state"] == "unknown" && told["approval_url"].is_string();
+        if asked {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    assert!(asked, "nobody is asked about what nobody can tell");
+}
+
+#[tokio::test]
 async fn a_stray_space_makes_no_second_mail() {
     let town = Town::open().await;
     town.call("send_email", order("o_5", WORDS)).await;
