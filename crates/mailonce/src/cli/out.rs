@@ -74,6 +74,7 @@ impl Out {
     pub(crate) fn facts(&self, facts: &[(&str, String)]) {
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in facts {
+            let value = table::wrapped(value, width + 2, self.width);
             self.line(&format!("{}  {value}", self.dim(&format!("{name:width$}"))));
         }
     }

@@ -13,7 +13,11 @@ use mailonce_core::{
 };
 use mailonce_transport::smtp::{Security, Smtp, SmtpConfig};
 use serde_json::json;
-use std::{io::Read as _, path::PathBuf, process::ExitCode};
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 use uuid::Uuid;
 
 use super::{
@@ -79,9 +83,7 @@ pub(super) async fn simulate(out: &Out, verb: SimulateVerb) -> anyhow::Result<Ex
     let (raw, code, link) = mail(&args, (&sender, &from), &reader)?;
     let smtp = match &args.smtp {
         Some(smtp) if smtp != "off" => smtp.clone(),
-        _ => read_dev_file(&args.data).ok().and_then(|dev| dev.smtp).ok_or_else(|| {
-            Trouble::new("no_server", "no SMTP address is known", "start `mailonce dev` here, or pass --smtp ADDR")
-        })?,
+        _ => smtp_of_dev(&args.data)?,
     };
     for _ in 0..args.duplicate.max(1) {
         if let Err(said) = deliver(&smtp, &from, &to, &raw).await? {
@@ -104,6 +106,18 @@ pub(super) async fn simulate(out: &Out, verb: SimulateVerb) -> anyhow::Result<Ex
         });
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a running `dev` takes mail.
+fn smtp_of_dev(data: &Path) -> Result<String, Trouble> {
+    let none = |detail: &str, next: &str| Err(Trouble::new("no_server", detail, next));
+    match read_dev_file(data).map(|dev| dev.smtp) {
+        Ok(Some(smtp)) => Ok(smtp),
+        Ok(None) => {
+            none("the running `dev` takes no mail: SMTP is off", "start it without `--smtp off`, or pass --smtp ADDR")
+        }
+        Err(_) => none("no SMTP address is known", "start `mailonce dev` here, or pass --smtp ADDR"),
+    }
 }
 
 /// The mail's bytes, and the code and link in it.

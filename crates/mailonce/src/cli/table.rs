@@ -20,7 +20,7 @@ pub(super) fn lay(
     let elastic: Vec<usize> =
         (0..heads.len()).filter(|at| heads.get(*at).is_some_and(|head| head.starts_with('~'))).collect();
     if !fit(&mut widths, &elastic, width) {
-        return blocks(&names, rows, quiet);
+        return blocks(&names, rows, width, quiet);
     }
     let head = line(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &widths);
     let body = rows.iter().map(|row| format!("{}\n", line(row, &widths)));
@@ -56,13 +56,35 @@ fn line(cells: &[String], widths: &[usize]) -> String {
 }
 
 /// Each row as names and values.
-fn blocks(names: &[&str], rows: &[Vec<String>], quiet: impl Fn(&str) -> String) -> String {
+fn blocks(names: &[&str], rows: &[Vec<String>], room: Option<usize>, quiet: impl Fn(&str) -> String) -> String {
     let width = names.iter().map(|name| columns(name)).max().unwrap_or(0);
     let block = |row: &Vec<String>| {
-        let fact = |(name, cell): (&&str, &String)| format!("{}  {cell}\n", quiet(&format!("{name:width$}")));
+        let fact = |(name, cell): (&&str, &String)| {
+            format!("{}  {}\n", quiet(&format!("{name:width$}")), wrapped(cell, width + GAP, room))
+        };
         names.iter().zip(row).map(fact).collect::<String>()
     };
     rows.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// Words on as many lines as they need, each below the first. What is to be copied stays in one piece.
+pub(super) fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
+    let Some(room) = width.map(|width| width.saturating_sub(indent).max(20)) else { return text.to_owned() };
+    let (mut lines, mut used) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = columns(word);
+        if used > 0 && used + 1 + length > room {
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', indent));
+            used = 0;
+        } else if used > 0 {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        used += length;
+    }
+    lines
 }
 
 /// A cell with an ellipsis where it was cut. Colours are never cut: what has them is short.
@@ -127,7 +149,18 @@ mod tests {
     #[test]
     fn a_narrow_terminal_gets_a_block_for_each_row() {
         let laid = lay(HEADS, &rows(), Some(20), str::to_owned);
-        assert!(laid.starts_with("id       0123456789\nstate    sent\nsubject  A subject"), "{laid}");
+        assert!(
+            laid.starts_with("id       0123456789\nstate    sent\nsubject  A subject that is\n         rather long\n"),
+            "{laid}"
+        );
         assert!(laid.contains("long\n\nid       9876543210\n"), "{laid}");
+    }
+
+    #[test]
+    fn sentences_are_wrapped_below_themselves() {
+        assert_eq!(wrapped("one two three four five six", 4, Some(24)), "one two three four\n    five six");
+        assert_eq!(wrapped("one two", 4, None), "one two");
+        let long = "x".repeat(40);
+        assert_eq!(wrapped(&format!("a {long} b"), 2, Some(30)), format!("a\n  {long}\n  b"));
     }
 }

@@ -104,11 +104,9 @@ impl Trouble {
     /// Says it on stderr, and gives the exit code.
     pub(crate) fn tell(&self, error: Option<&anyhow::Error>, json: bool) -> u8 {
         if json {
-            let mut told = self.json();
-            if let Some(Told(Value::Object(whole))) = error.and_then(|error| error.downcast_ref::<Told>()) {
-                let more = whole.iter().filter(|(name, _)| *name != "next");
-                more.for_each(|(name, value)| told[name] = value.clone());
-            }
+            // A program gets what the server said, as it said it.
+            let told = error.and_then(|error| error.downcast_ref::<Told>()).map(|told| told.0.clone());
+            let told = told.unwrap_or_else(|| self.json());
             out::say(&told.to_string());
         } else {
             out::complain(&self.to_string());

@@ -99,13 +99,25 @@ async fn a_wrong_key_and_a_ledger_in_use_are_told_with_their_own_next_step() {
     let wrong = [("MAILONCE_API_KEY", "mo_nobody_knows_this_key")];
     let said = told(&desk.run_with(&["emails", "list", "--json"], &wrong).await.exits(64));
     assert_eq!((&said["code"], &said["status"]), (&"unauthorized".into(), &401.into()));
-    assert!(said["next"].as_str().unwrap().contains("MAILONCE_API_KEY"), "{said}");
+    assert!(said["next"].as_str().unwrap().contains("Authorization: "), "not as the server said it: {said}");
     let plain = desk.run_with(&["emails", "list"], &wrong).await.exits(64);
     assert!(plain.err.contains("MAILONCE_API_KEY") && !plain.err.contains("Authorization:"), "{plain:?}");
     for words in [&["dev", "--http", "127.0.0.1:0"][..], &["serve", "--http", "127.0.0.1:0"], &["keys", "create"]] {
         let said = told(&desk.run(&[words, &["--json"]].concat()).await.exits(5));
         assert_eq!(said["code"], "ledger_in_use", "{words:?}: {said}");
     }
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_server_without_smtp_says_so_and_so_does_whoever_wants_to_bring_mail() {
+    let desk = Desk::new();
+    let off = [("MAILONCE_SMTP_LISTEN", "off")];
+    let server = desk.dev(&off).await;
+    assert!(server.greeting.contains("agent@mailonce.test, no mail comes in: SMTP is off\n"), "{}", server.greeting);
+    let said = told(&desk.run_with(&["simulate", "inbound", "--json"], &off).await.exits(5));
+    assert!(said["detail"].as_str().unwrap().contains("SMTP is off"), "{said}");
+    assert!(said["next"].as_str().unwrap().contains("--smtp off"), "{said}");
     server.terminate().await;
 }
 

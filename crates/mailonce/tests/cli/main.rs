@@ -14,6 +14,7 @@ mod binary;
 mod copies;
 mod doctor;
 mod errors;
+mod minute;
 mod plain;
 mod storm;
 mod terminal;

@@ -27,11 +27,16 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 /// What a terminal showed, and the exit code.
 async fn shown(desk: &Desk, columns: u32, words: &[&str]) -> (String, i32) {
+    shown_with(desk, columns, words, &[("TERM", "xterm")]).await
+}
+
+async fn shown_with(desk: &Desk, columns: u32, words: &[&str], env: &[(&str, &str)]) -> (String, i32) {
     // Python is looked for where we look; the program itself gets nothing of it but a kind of terminal.
     let mut command = tokio::process::Command::new("python3");
     command.args(["-c", TERMINAL, &columns.to_string(), env!("CARGO_BIN_EXE_mailonce")]).args(words);
     command.current_dir(desk.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("TERM", "xterm").env("MAILONCE_SMTP_LISTEN", "127.0.0.1:0").kill_on_drop(true).stdin(Stdio::null());
+    command.env("MAILONCE_SMTP_LISTEN", "127.0.0.1:0").envs(env.iter().copied());
+    command.kill_on_drop(true).stdin(Stdio::null());
     let ended = tokio::time::timeout(std::time::Duration::from_mins(1), command.output()).await;
     let output = ended.expect("it does not end").unwrap();
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code().unwrap_or(-1))
@@ -68,6 +73,20 @@ async fn long_work_shows_that_it_lives_and_leaves_nothing_of_it() {
     let piped = desk.run(&["bench", "--count", "20", "--connections", "2"]).await.exits(0);
     assert!(!turns(&piped.err) && piped.err.is_empty(), "{piped:?}");
     server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_terminal_gets_words_and_colours_unless_it_wants_none() {
+    let desk = Desk::new();
+    let words = ["doctor", "--offline"];
+    let (screen, _) = shown(&desk, 100, &words).await;
+    assert!(screen.contains("\u{1b}[32mok") && !screen.contains('{'), "{screen:?}");
+    for plain in [[("TERM", "xterm"), ("NO_COLOR", "1")], [("TERM", "dumb"), ("LANG", "C")]] {
+        let (screen, _) = shown_with(&desk, 100, &words, &plain).await;
+        assert!(screen.contains("ok    configuration") && !screen.contains('\u{1b}'), "{plain:?}: {screen:?}");
+    }
+    let (screen, _) = shown(&desk, 100, &["doctor", "--offline", "--json"]).await;
+    assert!(serde_json::from_str::<serde_json::Value>(screen.trim()).is_ok(), "{screen:?}");
 }
 
 #[tokio::test]

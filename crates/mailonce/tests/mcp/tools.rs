@@ -210,6 +210,44 @@ async fn a_code_that_has_not_come_or_was_taken_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn an_attachment_is_a_handle_and_never_its_bytes() {
+    let town = Town::open().await;
+    let head = "Subject: The report\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b";
+    let body = "--b\nContent-Type: text/plain\n\nSee the report.\n--b\nContent-Type: text/csv\n\
+                Content-Disposition: attachment; filename=\"report.csv\"\n\nsecret;figures\n--b--";
+    town.arrives("bob@people.test", AGENT, head, body).await;
+    let arrived = town.call("wait_for_message", json!({ "from": "bob@people.test", "timeout_s": 20 })).await;
+    let read = town.call("read_message", json!({ "message": arrived["message"] })).await;
+    assert!(!read.to_string().contains("secret;figures"), "{read}");
+    let handle = read["attachments"][0]["handle"].as_str().unwrap();
+    let bearer = format!("Bearer {}", town.agent().await);
+    let (status, _) = town.server.call("GET", handle, &[("Authorization", bearer.as_str())], "").await;
+    assert_eq!(status, 200, "{handle} leads nowhere");
+}
+
+#[tokio::test]
+async fn nobody_is_led_to_a_page_that_is_not_there() {
+    let town = Town::in_the_sandbox().await;
+    let mail =
+        json!({ "to": "unknown@sandbox.mailonce.test", "subject": "s", "text": "t", "type": "t", "entity": "e" });
+    let sent = town.call("send_email", mail.clone()).await;
+    let look = json!({ "email": sent["email"] });
+    let agrees =
+        |told: &Value| told["next"].as_str().unwrap().contains("approval_url") == told["approval_url"].is_string();
+    let mut asked = false;
+    for _ in 0..400 {
+        let (told, again) = (town.call("get_outcome", look.clone()).await, town.call("send_email", mail.clone()).await);
+        assert!(agrees(&told) && agrees(&again), "{told} {again}");
+        asked = told["state"] == "unknown" && told["approval_url"].is_string();
+        if asked {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    assert!(asked, "nobody is asked about what nobody can tell");
+}
+
+#[tokio::test]
 async fn a_stray_space_makes_no_second_mail() {
     let town = Town::open().await;
     town.call("send_email", order("o_5", WORDS)).await;

@@ -44,6 +44,15 @@ impl Town {
             sink.port
         );
         std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
+        Self::on(desk, sink, env).await
+    }
+
+    /// Nothing is configured, so the sandbox has all mail, with its addresses that misbehave.
+    pub(crate) async fn in_the_sandbox() -> Self {
+        Self::on(Desk::new(), Sink::open().await, &[]).await
+    }
+
+    async fn on(desk: Desk, sink: Sink, env: &[(&str, &str)]) -> Self {
         let server = desk.dev(env).await;
         let smtp_at = server.greeting.split("SMTP at ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
         // No two servers of one test see the same id of a call.

@@ -163,8 +163,6 @@ impl Waiting {
 
 /// One check for each thing that the store says of itself.
 fn durability(health: &Health) -> Vec<Check> {
-    let (about, ways_to_lose) =
-        health.notes.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     if !health.degraded {
         return vec![Check::ok("durability", format!("{}: {}", health.engine, health.notes.join("; ")))];
     }
@@ -180,7 +178,8 @@ fn durability(health: &Health) -> Vec<Check> {
         };
         Check::fail("durability", note.clone(), next)
     };
-    std::iter::once(Check::ok("ledger", about)).chain(ways_to_lose.iter().map(mend)).collect()
+    // The first says what it is.
+    health.notes.iter().skip(1).map(mend).collect()
 }
 
 /// A running server knows how it is. It is found as client verbs find it, with the data directory that was named.
@@ -260,6 +259,19 @@ fn ready_checks(url: &str, ready: &Value) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_way_to_lose_what_was_acknowledged_fails_with_what_to_set() {
+        let notes = ["PostgreSQL 17", "fsync is off", "full_page_writes is off", "a replica is asynchronous"];
+        let health = Health { engine: "postgres", degraded: true, notes: notes.map(str::to_owned).to_vec() };
+        let told = durability(&health);
+        assert_eq!(told.len(), 3);
+        for (check, next) in told.iter().zip(["fsync = on", "full_page_writes = on", "synchronous_standby_names"]) {
+            assert!(check.level == super::super::Level::Fail && check.next.contains(next), "{check:?}");
+        }
+        let well = Health { degraded: false, ..health };
+        assert_eq!(durability(&well)[0].level, super::super::Level::Ok);
+    }
 
     #[test]
     fn what_waits_is_read_out_of_figures_and_told_with_the_next_step() {

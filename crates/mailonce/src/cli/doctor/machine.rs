@@ -18,6 +18,8 @@ const AWAY_MS: i64 = 24 * 3_600_000;
 const EARLIEST_MS: i64 = 1_794_700_800_000;
 /// Free room below which accepts are at risk, in MiB.
 const LEAST_MIB: u64 = 1_024;
+/// Files below which it is the same.
+const LEAST_FILES: u64 = 1_000;
 
 /// Everybody's mail and all secrets: only their owner should read them.
 pub(super) fn permissions(config: &Config, file: Option<&Path>) -> Check {
@@ -80,18 +82,21 @@ pub(super) fn disk(data: &Path) -> Check {
         return Check::warn("disk", format!("{} does not say how much room it has", place.display()), "look with `df`");
     };
     let free = about.f_bavail * about.f_frsize / (1024 * 1024);
+    judge_room(free, (about.f_files > 0).then_some(about.f_favail))
+}
+
+/// Free room in MiB, and files that can still be made where they are counted.
+fn judge_room(free: u64, files: Option<u64>) -> Check {
     let found = if free < 10 * 1024 { format!("{free} MiB free") } else { format!("{} GiB free", free / 1024) };
     if free < LEAST_MIB {
         return Check::fail("disk", found, "make room: below 1 GiB accepts will soon answer 503");
     }
-    if about.f_files > 0 && about.f_favail < 1_000 {
-        return Check::fail(
-            "disk",
-            format!("{} files can still be made", about.f_favail),
-            "remove files: inodes run out",
-        );
+    match files {
+        Some(left) if left < LEAST_FILES => {
+            Check::fail("disk", format!("{left} files can still be made"), "remove files: inodes run out")
+        }
+        _ => Check::ok("disk", found),
     }
-    Check::ok("disk", found)
 }
 
 /// The name of a file system that lies on another machine.
@@ -146,6 +151,16 @@ fn judge_clock(now: i64, seen_at: Option<i64>, wall: &str, kept: Option<bool>) -
 #[cfg(test)]
 mod tests {
     use super::{super::Level, *};
+
+    #[test]
+    fn a_disk_is_judged_by_its_room_and_its_inodes() {
+        assert_eq!(judge_room(LEAST_MIB, Some(LEAST_FILES)).level, Level::Ok);
+        assert_eq!(judge_room(LEAST_MIB, None).level, Level::Ok);
+        let full = judge_room(LEAST_MIB - 1, Some(LEAST_FILES));
+        assert!(full.level == Level::Fail && full.next.contains("make room"), "{full:?}");
+        let crowded = judge_room(1 << 20, Some(LEAST_FILES - 1));
+        assert!(crowded.level == Level::Fail && crowded.next.contains("inodes"), "{crowded:?}");
+    }
 
     #[test]
     fn a_clock_is_judged_by_what_the_ledger_knew() {

@@ -17,7 +17,7 @@ use mailonce_transport::names::Resolver;
 use serde_json::json;
 use std::{net::SocketAddr, process::ExitCode};
 
-use super::{configured, exit, out::Out};
+use super::{configured, exit, out::Out, table::wrapped};
 use crate::config::{Config, Flags};
 
 /// What is looked at, and whom that asks.
@@ -153,38 +153,5 @@ fn show(out: &Out, check: &Check) {
     }
     if !check.next.is_empty() {
         out.line(&format!("{:indent$}{}", "", out.dim(&wrapped(&format!("→ {}", check.next), indent, width))));
-    }
-}
-
-/// Words on as many lines as they need, each below the first. What is to be copied stays in one piece.
-fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
-    let Some(room) = width.map(|width| width.saturating_sub(indent).max(20)) else { return text.to_owned() };
-    let (mut lines, mut used) = (String::new(), 0);
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > room {
-            lines.push('\n');
-            lines.extend(std::iter::repeat_n(' ', indent));
-            used = 0;
-        } else if used > 0 {
-            lines.push(' ');
-            used += 1;
-        }
-        lines.push_str(word);
-        used += length;
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sentences_are_wrapped_below_themselves() {
-        assert_eq!(wrapped("one two three four five six", 4, Some(24)), "one two three four\n    five six");
-        assert_eq!(wrapped("one two", 4, None), "one two");
-        let long = "x".repeat(40);
-        assert_eq!(wrapped(&format!("a {long} b"), 2, Some(30)), format!("a\n  {long}\n  b"));
     }
 }

@@ -178,3 +178,17 @@ pub(super) fn meaning(status: &str, asked: bool) -> &'static str {
         _ => "Look at it with get_outcome.",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_to_a_page_that_is_not_there() {
+        for status in ["unknown", "cap", "approval", "overlaps", "held"] {
+            assert!(meaning(status, true).contains("approval_url"), "{status}");
+            assert!(!meaning(status, false).contains("approval_url"), "{status}");
+            assert!(meaning(status, false).contains("Do not send again"), "{status}");
+        }
+    }
+}

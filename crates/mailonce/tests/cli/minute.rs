@@ -1,0 +1,61 @@
+//! The first minute, as the README tells it: every command of it does what stands behind it.
+
+use serde_json::Value;
+use std::time::Duration;
+
+use crate::binary::{Desk, Ran};
+
+/// The commands of the README's first screen, with what stands behind each.
+fn commands() -> Vec<(Vec<String>, String)> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let minute = page.split("## The first minute").nth(1).unwrap().split("\n**").next().unwrap();
+    let line = |line: &str| {
+        let (words, about) = line.strip_prefix("$ mailonce ")?.split_once('#').unwrap_or((&line[11..], ""));
+        Some((words.split_whitespace().map(str::to_owned).collect(), about.trim().to_owned()))
+    };
+    minute.lines().filter_map(line).collect()
+}
+
+#[tokio::test]
+async fn the_first_minute_goes_as_it_is_told() {
+    let commands = commands();
+    let verbs: Vec<&str> = commands.iter().map(|(words, _)| words[0].as_str()).collect();
+    assert_eq!(verbs, ["dev", "demo", "mcp", "simulate", "take", "doctor"]);
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    std::fs::create_dir(desk.path().join(".cursor")).unwrap();
+    let door: Value = serde_json::from_slice(&std::fs::read(desk.data().join("dev.json")).unwrap()).unwrap();
+    let smtp = door["smtp"].as_str().unwrap();
+    let env = [("HOME", desk.path().to_str().unwrap()), ("MAILONCE_SMTP_LISTEN", smtp)];
+    let mut code = String::new();
+    for (words, about) in &commands[1..] {
+        let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+        words.push("--plain");
+        let mut ran: Ran = desk.run_with(&words, &env).await;
+        for _ in 0..100 {
+            // The mail may still be on its way to the inbox.
+            if words[0] != "take" || ran.code == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            ran = desk.run_with(&words, &env).await;
+        }
+        let ran = ran.exits(0);
+        match words[0] {
+            "demo" => {
+                assert!(about.starts_with("50 callers") && ran.out.contains("50 callers, "), "{ran:?}");
+                assert!(ran.out.contains(" 1 email, 1 mail\n") && ran.out.contains("Its timeline: file://"), "{ran:?}");
+            }
+            "mcp" => assert!(ran.err.contains(".cursor/mcp.json") && ran.err.contains("Pass --yes"), "{ran:?}"),
+            "simulate" => {
+                assert!(about.contains("agent@mailonce.test") && ran.out.contains("agent@mailonce.test"), "{ran:?}");
+                code = ran.out.lines().find_map(|line| line.strip_prefix("code ")).unwrap().to_owned();
+            }
+            "take" => assert_eq!(ran.out, format!("{code}\n")),
+            _ => assert!(ran.out.contains("hand-off") && ran.out.contains("for real mail"), "{ran:?}"),
+        }
+    }
+    // Another run does not get it.
+    desk.run(&["take", "agent@mailonce.test", "--for", "another"]).await.exits(5);
+    server.terminate().await;
+}
