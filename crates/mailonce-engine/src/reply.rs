@@ -206,7 +206,7 @@ impl Engine {
             Err(problem) => {
                 let fields: &[Field] = if request.quote { &[] } else { &[Field::Text, Field::Html] };
                 let words = RawContent { text: request.text, html: request.html, ..RawContent::default() };
-                return self.kept(caller, (words, request.key), (Some(id), fields), problem).await;
+                return Box::pin(self.kept(caller, (words, request.key), (Some(id), fields), problem)).await;
             }
         };
         let Recipients { to, cc, itself } = if more.to.is_empty() {
@@ -261,11 +261,13 @@ impl Engine {
     ) -> Result<Sent, Problem> {
         let found = match self.answerable(caller, id).await {
             Ok((message, inbox)) => self.original(caller, &message).await?.map(|bytes| (message, inbox, bytes)),
-            Err(problem) => return self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem).await,
+            Err(problem) => {
+                return Box::pin(self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem)).await;
+            }
         };
         let Some((message, inbox, original)) = found else {
             let problem = Problem::new(Code::NotFound, "the bytes of this message are gone");
-            return self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem).await;
+            return Box::pin(self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem)).await;
         };
         let ForwardRequest { to, cc, text, lease, key, distinct_token } = request;
         let attached = |file: &crate::messages::AttachmentBytes| RawAttachment {
@@ -402,7 +404,7 @@ impl Engine {
         }
         let mut wish = match self.careful_wish(caller, &named, now).await {
             Ok(wish) => wish,
-            Err(problem) => return self.answered_or(caller, &named, (message, &terms.slot), problem).await,
+            Err(problem) => return Box::pin(self.answered_or(caller, &named, (message, &terms.slot), problem)).await,
         };
         wish.head.thread = Some(message.thread);
         let body = std::sync::Arc::clone(&wish.body);

@@ -279,6 +279,18 @@ pub(crate) fn no_success(sent: &Sent) -> Option<Problem> {
     Some(Problem::new(code, detail).with(STANDS_AS, sent.state.word()))
 }
 
+/// The fault of one item as that of its whole batch. Whoever reads it must not send the others again.
+pub(crate) fn of_batch((index, problem): (usize, Problem)) -> Problem {
+    if !problem.more.contains_key(STANDS_AS) {
+        return problem;
+    }
+    let detail = format!(
+        "item {index}: {}. The other items of this batch stand as they were accepted: do not send the batch again under another key",
+        problem.detail
+    );
+    Problem { detail, ..problem }
+}
+
 /// The same of every mail of a batch, by its place.
 pub(crate) fn no_successes(items: &[Option<Sent>]) -> Vec<(usize, Problem)> {
     let of = |(index, item): (usize, &Option<Sent>)| Some((index, no_success(item.as_ref()?)?));

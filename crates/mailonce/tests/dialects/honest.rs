@@ -188,6 +188,7 @@ async fn what_is_held_is_told_alike_to_the_first_and_to_every_other() {
         let answer = call(&server, ("POST", &format!("{base}/emails/batch")), Some(base), &both).await;
         let text = is(answer, status).to_string();
         assert!(text.contains("item 1: this email was accepted as "), "{text}");
+        assert!(text.contains("do not send the batch again under another key"), "{text}");
     }
     // Once a person let it go, the same call is a success.
     let open = get(&server, "/v1/escalations").await;

@@ -35,7 +35,7 @@ pub(super) async fn at_rest(call: &Call, inbox: Option<&Inbox>, id: &str) -> Res
         let (draft, own) = any(call, inbox, id).await?;
         let draft = call.engine.settled_draft(&call.caller, draft.id).await?;
         let Some(at) = draft.about.send_at.filter(|_| draft.about.is_pending()) else { return Ok((draft, own)) };
-        match become_email(call, &own, &draft, Some(at)).await {
+        match Box::pin(become_email(call, &own, &draft, Some(at))).await {
             Ok(sent) => {
                 if !draft.about.labels.is_empty() {
                     call.engine.relabel(&call.caller, sent.id.0, &draft.about.labels, &[]).await?;
@@ -162,7 +162,7 @@ pub(super) async fn send_draft(call: &Call, inbox: &Inbox, id: &str) -> Answer {
         if let Some(email) = draft.about.email {
             return sent_now(call, email, &body).await;
         }
-        match become_email(call, inbox, &draft, None).await {
+        match Box::pin(become_email(call, inbox, &draft, None)).await {
             Ok(sent) => {
                 call.engine.note_email_of_draft(&call.caller, &draft, sent.id).await?;
                 return send::answered(call, &sent, &body.on(&draft)).await;

@@ -24,7 +24,7 @@ use crate::{
         door::parse,
         wire::{OneOrMany, Pairs},
     },
-    dialects::{files::File, no_success, no_successes, told, with_news},
+    dialects::{files::File, no_success, no_successes, of_batch, told, with_news},
 };
 
 /// Items of a batch at the most.
@@ -205,9 +205,8 @@ pub(super) async fn batch(State(app): State<App>, guest: Guest, headers: HeaderM
     // What does not go is no success: an item's fault where those are told, else the batch's.
     answer.faults.extend(no_successes(&answer.items));
     answer.faults.sort_by_key(|(index, _)| *index);
-    if let Some((index, problem)) = answer.faults.first().filter(|_| strict) {
-        let detail = format!("item {index}: {}", problem.detail);
-        return Ok(with_news(sent, refuse::refused(&Problem { detail, ..problem.clone() })));
+    if let Some(fault) = answer.faults.first().filter(|_| strict) {
+        return Ok(with_news(sent, refuse::refused(&of_batch(fault.clone()))));
     }
     let sure = sent.iter().filter(|one| no_success(one).is_none());
     let data = sure.map(|one| SentBody { id: one.id.to_string() }).collect();

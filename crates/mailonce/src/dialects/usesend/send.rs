@@ -24,7 +24,7 @@ use crate::{
         door::parse,
         wire::{OneOrMany, Pairs},
     },
-    dialects::{files::File, no_successes, told, with_news},
+    dialects::{files::File, no_successes, of_batch, told, with_news},
 };
 
 /// Items of a batch at the most.
@@ -211,9 +211,8 @@ pub(super) async fn batch(State(app): State<App>, guest: Guest, body: Body) -> A
         return Err(answer.faults.remove(0).1.into());
     }
     let sent: Vec<_> = answer.items.iter().flatten().collect();
-    if let Some((index, problem)) = no_successes(&answer.items).into_iter().next() {
-        let detail = format!("item {index}: {}", problem.detail);
-        return Ok(with_news(sent, refused(&Problem { detail, ..problem })));
+    if let Some(fault) = no_successes(&answer.items).into_iter().next() {
+        return Ok(with_news(sent, refused(&of_batch(fault))));
     }
     let data = sent.iter().map(|one| SentBody { email_id: one.id.to_string() }).collect();
     Ok(with_news(sent, json(StatusCode::OK, &BatchBody { data })))
