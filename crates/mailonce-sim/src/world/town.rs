@@ -157,10 +157,12 @@ impl Town {
             } else if !body.is_paused() && self.shared.strikes(FaultKind::Pause) {
                 body.pause(true);
             }
-            if self.shared.strikes(FaultKind::Crash) {
+            let dies = self.shared.strikes(FaultKind::Crash);
+            if dies {
                 self.nodes[node].body.die(FaultKind::Crash);
             }
-            if self.shared.strikes(FaultKind::ClockJump) {
+            // A clock that is set while nobody looks at it is not claimed to be noticed.
+            if self.shared.strikes(FaultKind::ClockJump) && !dies {
                 let hours = [-30.0, -2.0, -0.025, 0.025, 1.0, 30.0_f64];
                 let jump = (self.shared.pick(&hours) * 3_600_000.0) as i64;
                 self.shared.fault(FaultKind::ClockJump, Vec::new());
