@@ -4,6 +4,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// How far a wall clock may part from one that counts evenly before it counts as set, in milliseconds.
+pub const JUMP_MS: i64 = 30_000;
+
 /// Milliseconds since the epoch, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

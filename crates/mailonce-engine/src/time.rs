@@ -4,14 +4,16 @@
 //! [`JUMP_MS`], time goes on along the even counter and is no longer sure: nothing is forgotten, nothing scheduled
 //! becomes due and no provider's window counts as open until an operator confirms the clock.
 
-use mailonce_core::{mutant, port::Clock, time::Time};
+use mailonce_core::{
+    mutant,
+    port::Clock,
+    time::{JUMP_MS, Time},
+};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
-/// How far wall and even clock may part between two looks.
-const JUMP_MS: i64 = 30_000;
 /// How much later than the ledger's latest time another process may have dated something since.
 const UNTOLD_MS: i64 = 120_000;
 /// How long the program may have been away before its start has to be confirmed.
@@ -34,7 +36,8 @@ impl Timekeeper {
     pub(crate) fn new(clock: Arc<dyn Clock>, last: Option<Time>) -> Self {
         let (wall, even) = (clock.now().0, clock.even());
         let last = last.map(|last| last.0);
-        let unsure = last.is_some_and(|last| wall < last - JUMP_MS || wall > last + AWAY_MS);
+        let strange = |last: i64| wall < last - JUMP_MS || wall > last + AWAY_MS;
+        let unsure = last.is_some_and(|last| strange(last) || (clock.was_set() && !mutant!("setting-unnoticed")));
         // While it is not sure, time goes on from where it stood.
         let start = last.filter(|_| unsure).unwrap_or(wall);
         Self {
@@ -112,6 +115,7 @@ mod tests {
     struct Hands {
         wall: AtomicI64,
         even: AtomicI64,
+        was_set: AtomicBool,
     }
 
     impl Clock for Hands {
@@ -121,6 +125,10 @@ mod tests {
 
         fn even(&self) -> i64 {
             self.even.load(Ordering::Relaxed)
+        }
+
+        fn was_set(&self) -> bool {
+            self.was_set.load(Ordering::Relaxed)
         }
     }
 
@@ -205,6 +213,16 @@ mod tests {
         assert!(!time.is_sure());
         time.confirm();
         assert!(Time(sent) < time.measured_since());
+    }
+
+    #[test]
+    fn a_start_after_the_clock_was_set_is_not_sure_however_near_it_is() {
+        for (last, sure) in [(None, true), (Some(1_000_000_000 - 3_600_000), false)] {
+            let hands = Arc::new(Hands::default());
+            hands.pass(1_000_000_000, 5_000);
+            hands.was_set.store(true, Ordering::Relaxed);
+            assert_eq!(Timekeeper::new(hands, last.map(Time)).is_sure(), sure, "{last:?}");
+        }
     }
 
     #[test]

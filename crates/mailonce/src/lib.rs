@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod cli;
+mod clock;
 pub mod config;
 mod dialects;
 pub mod intake;

@@ -23,8 +23,8 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use crate::{
+    clock::WallClock,
     config::{Config, TransportFile},
-    system::WallClock,
 };
 
 /// The kinds of transport there are.
@@ -274,7 +274,7 @@ fn ses(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
         session_token: file.session_token.clone().map(Secret::new),
         region: need("region", file.region.as_ref())?.to_owned(),
         configuration_set: file.configuration_set.clone(),
-        clock: Arc::new(WallClock),
+        clock: Arc::new(WallClock::default()),
     };
     Ok(ses::transport(setting(file)?, config)?)
 }

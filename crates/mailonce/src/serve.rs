@@ -25,10 +25,11 @@ use tokio::{
 
 use crate::{
     api,
+    clock::{self, WallClock},
     config::{Config, StoreAt},
     intake::{FrontDesk, smtp},
     stall::{self, Watched},
-    system::{SystemChance, WallClock, fresh_secret},
+    system::{SystemChance, fresh_secret},
 };
 
 /// Connections at a time. The next one waits in the kernel's queue.
@@ -53,13 +54,14 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
 pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
     let outside = crate::outside::outside(config)?;
     let store = open_store(config).await?;
-    let engine = Engine::new(store, Arc::new(WallClock), Arc::new(SystemChance), outside).await?;
+    let clock = Arc::new(WallClock::with(&config.data));
+    let engine = Engine::new(store, clock, Arc::new(SystemChance), outside).await?;
     if config.clock_trusted {
         engine.confirm_time();
     }
     if !engine.time_is_sure() {
         tracing::warn!(
-            "the clock is far from the last time this ledger knew: nothing is forgotten and nothing scheduled is sent \
+            "the clock is far from the last time this ledger knew, or was set since: nothing is forgotten and nothing scheduled is sent \
              until it is confirmed (POST /v1/clock/confirm, or clock.trusted = true)"
         );
     }
@@ -135,6 +137,7 @@ pub async fn serve(
     loops.push(tokio::spawn(Arc::clone(&engine).read_mail(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).poll_sources(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).notify(ended.clone())));
+    loops.push(tokio::spawn(clock::remember(Arc::clone(&engine), config.data.clone(), ended.clone())));
     let Doors { http, smtp } = doors;
     let (closing, closed) = watch::channel(false);
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;

@@ -1,30 +1,7 @@
-//! The machine's own clock and randomness, behind the engine's ports.
+//! The machine's own randomness, behind the engine's port.
 
-use mailonce_core::{
-    port::{Chance, Clock},
-    time::Time,
-};
-use std::{
-    cell::RefCell,
-    time::{SystemTime, UNIX_EPOCH},
-};
-
-/// The wall clock.
-#[derive(Debug)]
-pub(crate) struct WallClock;
-
-impl Clock for WallClock {
-    fn now(&self) -> Time {
-        // A clock before 1970 is broken; ledger time does not follow it back.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Time(since.as_millis() as i64)
-    }
-
-    fn even(&self) -> i64 {
-        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000
-    }
-}
+use mailonce_core::port::Chance;
+use std::cell::RefCell;
 
 /// The operating system's randomness.
 #[derive(Debug)]

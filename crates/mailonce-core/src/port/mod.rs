@@ -19,6 +19,10 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Time;
     /// Milliseconds since some moment, counted evenly even while the machine sleeps. Never jumps.
     fn even(&self) -> i64;
+    /// Whether the first was set while nobody looked at it, as far as this machine can tell.
+    fn was_set(&self) -> bool {
+        false
+    }
 }
 
 /// Chance. The only way by which the engine gets it.

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use crate::rig::chance::Chance as Dice;
 use mailonce_core::id::NodeId;
 use mailonce_core::port::{Chance, Clock};
-use mailonce_core::time::Time;
+use mailonce_core::time::{JUMP_MS, Time};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -26,8 +26,8 @@ pub(super) struct Body {
     dead: AtomicBool,
     paused: AtomicBool,
     moved: Notify,
-    /// What its wall clock is ahead.
-    skew: Arc<AtomicI64>,
+    /// What its wall clock is ahead, and what it was when somebody last looked.
+    skew: Arc<Skew>,
     dice: Mutex<Dice>,
     /// Emails and recipients of which it heard that they were taken.
     heard: Mutex<Vec<(String, Vec<String>)>>,
@@ -36,7 +36,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn new(shared: &Arc<Shared>, node: usize, life: u64, skew: Arc<AtomicI64>) -> Arc<Self> {
+    pub(super) fn new(shared: &Arc<Shared>, node: usize, life: u64, skew: Arc<Skew>) -> Arc<Self> {
         let dice = Dice::at(shared.plan.seed, &[2, node as u64, life]);
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -129,10 +129,44 @@ pub(super) fn forget_current() {
 /// The clocks of one life.
 pub(super) struct Hands(pub(super) Arc<Body>);
 
+/// What the wall clock of a machine is ahead, through all its lives.
+#[derive(Default)]
+pub(super) struct Skew {
+    now: AtomicI64,
+    /// What it was when somebody last left word of it.
+    seen: AtomicI64,
+}
+
+impl Skew {
+    /// The clock is set.
+    pub(super) fn jump(&self, by: i64) {
+        self.now.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// The clock is set right.
+    pub(super) fn mend(&self) {
+        self.now.store(0, Ordering::Relaxed);
+    }
+
+    /// Somebody who is sure of the time leaves word of how the clocks stand.
+    pub(super) fn note(&self) {
+        self.seen.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn was_set(&self) -> bool {
+        let (now, seen) = (self.now.load(Ordering::Relaxed), self.seen.load(Ordering::Relaxed));
+        (now - seen).abs() > JUMP_MS
+    }
+}
+
 impl Clock for Hands {
     fn now(&self) -> Time {
         self.0.runs();
-        Time(self.0.shared.now() + self.0.skew.load(Ordering::Relaxed))
+        Time(self.0.shared.now() + self.0.skew.now.load(Ordering::Relaxed))
+    }
+
+    fn was_set(&self) -> bool {
+        self.0.skew.was_set()
     }
 
     fn even(&self) -> i64 {

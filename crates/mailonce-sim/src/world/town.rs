@@ -1,6 +1,6 @@
 //! The nodes of a world over one ledger, and what happens to them.
 
-use super::body::{Body, Hands, Luck};
+use super::body::{Body, Hands, Luck, Skew};
 use super::client::team_name;
 use super::desk;
 use super::hop::Hop;
@@ -18,7 +18,6 @@ use mailonce_core::time::Time;
 use mailonce_engine::ways::{Outside, Routing};
 use mailonce_engine::{Caller, Engine};
 use mailonce_store::memory::Memory;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -32,7 +31,7 @@ const START_AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct Node {
     pub(super) engine: Arc<Engine>,
     pub(super) body: Arc<Body>,
-    skew: Arc<AtomicI64>,
+    skew: Arc<Skew>,
     life: u64,
     loops: Vec<JoinHandle<()>>,
     /// Held for as long as the loops are to run.
@@ -88,7 +87,7 @@ impl Town {
     }
 
     /// Starts one life of a node.
-    async fn start(&self, node: usize, life: u64, skew: Arc<AtomicI64>) -> Result<Node, StoreError> {
+    async fn start(&self, node: usize, life: u64, skew: Arc<Skew>) -> Result<Node, StoreError> {
         let shared = &self.shared;
         let body = Body::new(shared, node, life, Arc::clone(&skew));
         let moved = life > 0 && shared.strikes(FaultKind::OtherAccount);
@@ -157,21 +156,19 @@ impl Town {
             } else if !body.is_paused() && self.shared.strikes(FaultKind::Pause) {
                 body.pause(true);
             }
-            let dies = self.shared.strikes(FaultKind::Crash);
-            if dies {
+            if self.shared.strikes(FaultKind::Crash) {
                 self.nodes[node].body.die(FaultKind::Crash);
             }
-            // A clock that is set while nobody looks at it is not claimed to be noticed.
-            if self.shared.strikes(FaultKind::ClockJump) && !dies {
+            if self.shared.strikes(FaultKind::ClockJump) {
                 let hours = [-30.0, -2.0, -0.025, 0.025, 1.0, 30.0_f64];
                 let jump = (self.shared.pick(&hours) * 3_600_000.0) as i64;
                 self.shared.fault(FaultKind::ClockJump, Vec::new());
                 self.shared.note(|| format!("the clock of node {node} jumps by {jump} ms"));
-                self.nodes[node].skew.fetch_add(jump, Ordering::Relaxed);
+                self.nodes[node].skew.jump(jump);
             }
             if self.shared.plan.has(FaultKind::ClockJump) && self.shared.below(8) == 0 {
                 // An operator sets the clock right and says so.
-                self.nodes[node].skew.store(0, Ordering::Relaxed);
+                self.nodes[node].skew.mend();
                 self.nodes[node].engine.confirm_time();
             }
         }
@@ -182,13 +179,16 @@ impl Town {
     pub(super) fn read_clock(&self, node: usize) {
         let node = &self.nodes[node];
         self.shared.read_clock(node.body.name.clone(), node.engine.now().0);
+        if node.engine.time_is_sure() {
+            node.skew.note();
+        }
     }
 
     /// No more faults: everybody lives, and every clock is right.
     pub(super) async fn heal(&mut self) -> Result<(), StoreError> {
         self.shared.calm();
         for node in 0..self.nodes.len() {
-            self.nodes[node].skew.store(0, Ordering::Relaxed);
+            self.nodes[node].skew.mend();
             if self.nodes[node].body.is_paused() {
                 self.nodes[node].body.pause(false);
             }

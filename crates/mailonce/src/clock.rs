@@ -1,0 +1,134 @@
+//! How the machine's two clocks stood to each other when somebody last looked, kept beside the ledger: a wall clock that
+//! is set while nothing runs is noticed at the next start, unless the machine started anew in between.
+
+use mailonce_core::{
+    port::Clock,
+    time::{JUMP_MS, Time},
+};
+use mailonce_engine::Engine;
+use serde::{Deserialize, Serialize};
+use std::{
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::watch;
+
+/// How often the clocks are looked at.
+const EVERY: Duration = Duration::from_secs(10);
+/// Names this start of the machine; there is none where it cannot be told.
+const BOOT_FILE: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The wall clock.
+#[derive(Debug, Default)]
+pub(crate) struct WallClock {
+    was_set: bool,
+}
+
+impl WallClock {
+    /// The clock, and whether it was set since somebody last looked at it with this data directory.
+    pub(crate) fn with(data: &Path) -> Self {
+        let (before, now) = (Look::read(&place(data)), Look::now());
+        Self { was_set: before.zip(now).is_some_and(|(before, now)| now.was_set_since(&before)) }
+    }
+}
+
+impl Clock for WallClock {
+    fn now(&self) -> Time {
+        // A clock before 1970 is broken; ledger time does not follow it back.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time(since.as_millis() as i64)
+    }
+
+    fn even(&self) -> i64 {
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000
+    }
+
+    fn was_set(&self) -> bool {
+        self.was_set
+    }
+}
+
+/// What both clocks said at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Look {
+    boot: String,
+    even: i64,
+    wall: i64,
+}
+
+impl Look {
+    fn now() -> Option<Self> {
+        let boot = std::fs::read_to_string(BOOT_FILE).ok()?.trim().to_owned();
+        let clock = WallClock::default();
+        Some(Self { boot, even: clock.even(), wall: clock.now().0 })
+    }
+
+    /// What was left by whoever looked last. A file that cannot be read says nothing.
+    fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+
+    fn was_set_since(&self, before: &Self) -> bool {
+        let ahead = |look: &Self| look.wall - look.even;
+        self.boot == before.boot && (ahead(self) - ahead(before)).abs() > JUMP_MS
+    }
+
+    /// Leaves it for whoever starts next: whole, or what was there before.
+    fn leave(&self, path: &Path) -> std::io::Result<()> {
+        let fresh = path.with_extension("fresh");
+        let mut file = std::fs::File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        std::fs::rename(fresh, path)
+    }
+}
+
+fn place(data: &Path) -> PathBuf {
+    data.join("clock.json")
+}
+
+/// Remembers how the clocks stand, as long as time is sure: what was not confirmed is still to be confirmed after the
+/// next start. Where there is no data directory nothing is remembered.
+pub(crate) async fn remember(engine: Arc<Engine>, data: PathBuf, mut ended: watch::Receiver<bool>) {
+    let place = place(&data);
+    while data.is_dir() && !*ended.borrow() {
+        if let Some(look) = Look::now().filter(|_| engine.time_is_sure())
+            && let Err(error) = look.leave(&place)
+        {
+            tracing::warn!(%error, file = %place.display(), "remembering how the clock stands");
+        }
+        // An error is the end of whoever would say it.
+        if let Ok(Err(_)) = tokio::time::timeout(EVERY, ended.changed()).await {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_while_nothing_runs_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Look::now().expect("this machine says when it started");
+        assert!(!WallClock::with(folder.path()).was_set(), "nobody looked before");
+        for (wall, boot, was_set) in [
+            (now.wall, now.boot.as_str(), false),
+            (now.wall + JUMP_MS / 2, &now.boot, false),
+            (now.wall - 7_200_000, &now.boot, true),
+            (now.wall + 7_200_000, &now.boot, true),
+            (now.wall + 7_200_000, "another start", false),
+        ] {
+            let before = Look { wall, boot: boot.to_owned(), even: now.even };
+            before.leave(&place(folder.path())).unwrap();
+            assert_eq!(Look::read(&place(folder.path())), Some(before));
+            assert_eq!(WallClock::with(folder.path()).was_set(), was_set, "{wall} {boot}");
+        }
+        std::fs::write(place(folder.path()), "half a fi").unwrap();
+        assert!(!WallClock::with(folder.path()).was_set());
+    }
+}
