@@ -37,7 +37,7 @@ impl Timekeeper {
         let (wall, even) = (clock.now().0, clock.even());
         let last = last.map(|last| last.0);
         let strange = |last: i64| wall < last - JUMP_MS || wall > last + AWAY_MS;
-        let unsure = last.is_some_and(|last| strange(last) || (clock.was_set() && !mutant!("setting-unnoticed")));
+        let unsure = last.is_some_and(|last| strange(last) || clock.was_set());
         // While it is not sure, time goes on from where it stood.
         let start = last.filter(|_| unsure).unwrap_or(wall);
         Self {

@@ -186,6 +186,32 @@ async fn a_server_that_is_told_to_stop_as_soon_as_it_greets_ends_well() {
 }
 
 #[tokio::test]
+async fn a_clock_that_was_set_while_nothing_ran_has_to_be_confirmed() {
+    let desk = Desk::new();
+    let sure = async |server: &Server, path: &str| {
+        let bearer = format!("Bearer {}", server.api_key);
+        let (status, state) = server.call("POST", path, &[("Authorization", &bearer)], "").await;
+        assert_eq!(status, 200, "{state}");
+        state["time_is_sure"].clone()
+    };
+    let server = desk.dev(&[]).await;
+    assert_eq!(sure(&server, "/v1/handoff/resume").await, true);
+    server.terminate().await;
+    let file = desk.data().join("clock.json");
+    let mut left: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    left["wall"] = json!(left["wall"].as_i64().unwrap() + 7_200_000);
+    std::fs::write(&file, left.to_string()).unwrap();
+    for _ in 0..2 {
+        let server = desk.dev(&[]).await;
+        assert_eq!(sure(&server, "/v1/handoff/resume").await, false, "until somebody confirms, over restarts too");
+        server.terminate().await;
+    }
+    let server = desk.dev(&[]).await;
+    assert_eq!(sure(&server, "/v1/clock/confirm").await, true);
+    server.terminate().await;
+}
+
+#[tokio::test]
 async fn a_server_that_is_told_to_stop_lets_what_is_on_the_wire_end() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;
