@@ -72,6 +72,8 @@ pub(super) struct Judge<'a, 'v> {
     pub(super) slots: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
     keys: BTreeMap<&'a str, &'a str>,
     threads: BTreeMap<&'a str, Vec<i64>>,
+    /// How often each thread was answered in all.
+    in_all: BTreeMap<&'a str, usize>,
     people: BTreeMap<String, Vec<i64>>,
     keyless: Vec<(&'a str, i64)>,
     pub(super) told: BTreeMap<(&'static str, &'a str), usize>,
@@ -98,6 +100,7 @@ impl<'a, 'v> Judge<'a, 'v> {
             slots: BTreeMap::new(),
             keys: BTreeMap::new(),
             threads: BTreeMap::new(),
+            in_all: BTreeMap::new(),
             people: BTreeMap::new(),
             keyless: Vec::new(),
             told: BTreeMap::new(),
@@ -251,7 +254,7 @@ impl<'a, 'v> Judge<'a, 'v> {
         let person = self.people.get(&known.person).filter(|_| wish.is_reply()).map_or(&[][..], Vec::as_slice);
         within(thread, desk.window_ms, now) >= desk.per_window
             || within(thread, DAY_MS, now) >= desk.per_day
-            || desk.per_thread.is_some_and(|most| thread.len() >= most)
+            || desk.per_thread.is_some_and(|most| self.in_all.get(known.thread).is_some_and(|all| *all >= most))
             || within(person, DAY_MS, now) >= desk.per_person
     }
 
@@ -308,6 +311,7 @@ impl<'a, 'v> Judge<'a, 'v> {
         };
         if answer.guard.is_empty() {
             add(self.threads.entry(thread).or_default());
+            *self.in_all.entry(thread).or_default() += 1;
             if answer.is_reply() {
                 add(self.people.entry(person).or_default());
             }
