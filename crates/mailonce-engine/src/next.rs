@@ -95,6 +95,7 @@ impl Engine {
                 return Ok(taken);
             }
             tokio::select! {
+                biased;
                 () = woken => {}
                 () = tokio::time::sleep_until(deadline.min(Instant::now() + ASK_EVERY)) => {}
             }

@@ -76,6 +76,7 @@ impl Engine {
             }
             self.poll_known(&mut known).await;
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 () = self.desks.changed.notified() => learn_at = 0,
                 _ = stop.changed() => {}

@@ -168,22 +168,24 @@ impl Engine {
         while !*stop.borrow() {
             // Whoever waits for a provider takes nobody's place.
             let has_room = at_work.len() < AT_ONCE + self.desks.at_it();
+            // In this order, so that a world is the same again: who is done makes room, what waits longest goes first.
             tokio::select! {
+                biased;
+                Some(ended) = at_work.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a reader of mail ended badly");
+                    }
+                }
+                () = self.inbound.waiting.notified(), if has_room => self.take_up(&mut at_work).await,
                 fresh = way_out.recv(), if has_room => {
                     let Some(Fresh { delivery, raw }) = fresh else { break };
                     let engine = Arc::clone(&self);
                     at_work.spawn(async move { engine.read_one(&delivery, raw).await });
                 }
-                () = self.inbound.waiting.notified(), if has_room => self.take_up(&mut at_work).await,
                 // Without room it is only looked whether there is some now.
                 () = tokio::time::sleep(LOOK_EVERY) => {
                     if has_room {
                         self.take_up(&mut at_work).await;
-                    }
-                }
-                Some(ended) = at_work.join_next() => {
-                    if let Err(error) = ended {
-                        tracing::error!(%error, "a reader of mail ended badly");
                     }
                 }
                 _ = stop.changed() => {}

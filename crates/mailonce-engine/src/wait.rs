@@ -118,6 +118,7 @@ impl Engine {
             let pause = if self.inbound.told.load(Ordering::Relaxed) { ASK_ANYWAY } else { ASK_EVERY };
             let until = deadline.min(Instant::now() + pause);
             tokio::select! {
+                biased;
                 () = woken => {}
                 () = tokio::time::sleep_until(until) => {
                     if Instant::now() >= deadline {
