@@ -95,7 +95,10 @@ fn place(data: &Path) -> PathBuf {
 pub(crate) async fn remember(engine: Arc<Engine>, data: PathBuf, mut ended: watch::Receiver<bool>) {
     let place = place(&data);
     while data.is_dir() && !*ended.borrow() {
-        if let Some(look) = Look::now().filter(|_| engine.time_is_sure())
+        // The look comes first and the engine's own after it: a jump before the look is noticed before it is left.
+        let look = Look::now();
+        engine.now();
+        if let Some(look) = look.filter(|_| engine.time_is_sure())
             && let Err(error) = look.leave(&place)
         {
             tracing::warn!(%error, file = %place.display(), "remembering how the clock stands");
