@@ -64,7 +64,8 @@ impl Live<'_> {
             // A reader that dies again and again gives a delivery up; a person lets it be read once more.
             deliveries(at, team, "dead")?.iter().for_each(|id| self.callers.replay(at, team, id));
             moving.extend(deliveries(at, team, "waiting")?.into_iter().map(|id| (id, "waiting")));
-            for state in states {
+            // Twice, for what went back to a state after that was looked at.
+            for state in states.iter().chain(states) {
                 moving.extend(in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
             }
         }

@@ -5,7 +5,7 @@ use super::callers::{CALLERS, Callers, Shift};
 use super::client::Client;
 use super::deed::{self, Source};
 use super::judge::{Judgement, Mishap};
-use super::steps::{Step, steps};
+use super::steps::{Step, leaves, steps};
 use super::table::{Bait, Class, Store};
 use super::world::{Tools, World};
 use crate::rig::children::pause;
@@ -122,11 +122,13 @@ impl Live<'_> {
         steps.truncate(cycles);
         let mut n = 0;
         while let Some((step, tries)) = steps.pop_front() {
-            self.wake_sleepers(false)?;
+            // Whoever wakes up in between would take over what the next one is to find.
+            self.wake_sleepers(steps.front().is_some_and(|(next, _)| next.row.bait == Bait::Leftover))?;
             self.mind_the_other(n, &step)?;
             let reached = self.cycle(n, &step).with_context(|| format!("in cycle {n}, {}", step.armed()))?;
             if !reached && tries < TRIES {
                 // Whether another node or a hook was faster is by chance.
+                steps.extend(leaves(&step).map(|before| (before, TRIES)));
                 steps.push_back((Step { time: 1, ..step }, tries + 1));
             }
             n += 1;

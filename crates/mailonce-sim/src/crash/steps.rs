@@ -1,6 +1,6 @@
 //! The order in which a round reaches its points, from its seed.
 
-use super::table::{Bait, Class, Row, Store, rows};
+use super::table::{Bait, Class, ROWS, Row, Store, rows};
 use crate::rig::chance::Chance;
 use std::time::Duration;
 
@@ -49,8 +49,7 @@ pub fn steps(seed: u64, store: Store, class: Class, short: bool) -> Vec<Step> {
         _ => 2,
     });
     if let Some(at) = rows.iter().position(|row| row.bait == Bait::Leftover) {
-        let leaves = rows.iter().copied().find(|row| row.point == "after-marker");
-        rows.splice(at..at, leaves);
+        rows.splice(at..at, leaving());
     }
     let mut steps: Vec<Step> = rows.into_iter().map(|row| step(row, store, &mut chance)).collect();
     // A leftover needs a death right before it.
@@ -59,6 +58,17 @@ pub fn steps(seed: u64, store: Store, class: Class, short: bool) -> Vec<Step> {
         steps[at - 1].stop &= !leftover;
     }
     steps
+}
+
+/// The death that leaves what a step is to find, if it needs one.
+pub fn leaves(step: &Step) -> Option<Step> {
+    let needed = step.row.bait == Bait::Leftover;
+    leaving().filter(|_| needed).map(|row| Step { row, stop: false, time: 1 })
+}
+
+/// Where a death leaves a mail of which nobody knows whether it left.
+fn leaving() -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.point == "after-marker")
 }
 
 fn step(row: &'static Row, store: Store, chance: &mut Chance) -> Step {
