@@ -19,6 +19,7 @@ use std::{
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
+    time::Instant,
 };
 
 use crate::{
@@ -40,6 +41,8 @@ const DESKS: usize = 10_000;
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 /// The same where others may leave work that nobody tells of.
 const LOOK_OFTEN: Duration = Duration::from_millis(500);
+/// The shortest time between two looks that news ask for: a busy ledger has some a thousand times a second.
+const LOOK_SELDOM: Duration = Duration::from_millis(10);
 /// How long requests may take to end when we stop.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// The longest pause before an outcome is written again.
@@ -126,6 +129,7 @@ impl Engine {
     pub async fn notify(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut desks = Desks::default();
         while !*stop.borrow() {
+            let looked = Instant::now();
             let more = self.spread().await;
             self.open_desks(&mut desks, &stop).await;
             if more {
@@ -134,7 +138,7 @@ impl Engine {
             let pause = self.until_next_notice().await;
             tokio::select! {
                 biased;
-                () = self.news.notified() => {}
+                () = self.news.notified() => tokio::time::sleep_until(looked + LOOK_SELDOM).await,
                 Some(ended) = desks.busy.join_next() => {
                     match ended {
                         Ok(id) => drop(desks.at_work.remove(&id)),

@@ -31,6 +31,8 @@ struct Waiting {
 struct Queues {
     accepts: VecDeque<Waiting>,
     others: VecDeque<Waiting>,
+    /// Whether the writer sleeps: only then it has to be woken, and waking costs a call to the kernel.
+    sleeps: bool,
     closed: bool,
     /// Why the writer stopped for good.
     broken: Option<StoreError>,
@@ -83,7 +85,7 @@ impl Writer {
                 drop(tell.send(answer));
             }))
         });
-        {
+        let sleeps = {
             let mut queues = self.lock();
             if let Some(broken) = &queues.broken {
                 return Err(broken.clone());
@@ -93,8 +95,11 @@ impl Writer {
             }
             let queue = if turn == Turn::Accept { &mut queues.accepts } else { &mut queues.others };
             queue.push_back(Waiting { verb, _place: place });
+            queues.sleeps
+        };
+        if sleeps {
+            self.ready.notify_one();
         }
-        self.ready.notify_one();
         match told.await {
             Ok(answer) => answer,
             // The verb was dropped with its group: its error is what broke the group, or the writer is gone.
@@ -161,8 +166,10 @@ impl Writer {
             if queues.closed {
                 return None;
             }
+            queues.sleeps = true;
             queues = self.ready.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
+        queues.sleeps = false;
         let accepts = queues.accepts.len().min(ACCEPTS_PER_COMMIT);
         let mut group: Vec<Waiting> = queues.accepts.drain(..accepts).collect();
         let others = queues.others.len().min(OTHERS_PER_COMMIT);
