@@ -8,10 +8,10 @@ use mailonce_core::{
     address::Mailbox,
     content::Content,
     conversation::likeness::{self, Likeness, Mode},
+    digest::Digest,
     dispatch::Act,
     email::{Channel, Email, EmailState, Guard},
     id::{EmailId, TeamId},
-    intent::Intent,
     port::store::{Acted, Care, EmailQuery, Once, StoreError},
     problem::Problem,
     time::Time,
@@ -24,7 +24,7 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::{Caller, Engine, pack, unavailable};
+use crate::{Caller, Engine, pack, send::Named, unavailable};
 
 const SHARDS: usize = 16;
 /// Pairs of people in one generation of a shard.
@@ -40,6 +40,7 @@ const TOKEN: &str = "dt_";
 #[derive(Clone)]
 struct Said {
     at: Time,
+    digest: Digest,
     body: Option<Arc<[u8]>>,
     likeness: Arc<OnceLock<Option<Likeness>>>,
 }
@@ -86,15 +87,26 @@ impl Window {
         found.unwrap_or_default().into_iter().filter(recent).collect()
     }
 
+    /// Whether a mail of late says the same, as far as this process remembers.
+    fn has_alike(&self, team: TeamId, content: &Content, digest: &Digest, now: Time) -> bool {
+        let latest = self.latest(team, content, now);
+        // Most of them are retries: the same mail is alike without a look at its words.
+        if latest.is_empty() || latest.iter().any(|said| said.digest == *digest) {
+            return !latest.is_empty();
+        }
+        let likeness = likeness_of(team, content);
+        latest.iter().any(|said| said.likeness(team).is_some_and(|other| likeness.is_like(other)))
+    }
+
     /// Remembers a mail that was accepted.
-    pub(crate) fn note(&self, team: TeamId, content: &Content, body: &Arc<[u8]>, now: Time) {
+    pub(crate) fn note(&self, team: TeamId, content: &Content, digest: &Digest, body: &Arc<[u8]>, now: Time) {
         let pair = self.pair(team, content);
         let small = body.len() <= KEPT_BYTES;
         let likeness = Arc::new(OnceLock::new());
         if !small {
             likeness.get_or_init(|| Some(likeness_of(team, content)));
         }
-        let said = Said { at: now, body: small.then(|| Arc::clone(body)), likeness };
+        let said = Said { at: now, digest: digest.clone(), body: small.then(|| Arc::clone(body)), likeness };
         self.with(pair, |shard| {
             let mut all = shard.young.remove(&pair).or_else(|| shard.old.remove(&pair)).unwrap_or_default();
             all.retain(|said| now.since(said.at) < likeness::WINDOW_MS);
@@ -123,25 +135,24 @@ impl Engine {
     pub(crate) async fn care(
         &self,
         caller: &Caller,
-        content: &Content,
-        (keyed, intent): (bool, Option<&Intent>),
+        named: &Named,
         hold: Option<Guard>,
         now: Time,
     ) -> Result<Care, Problem> {
-        let team = caller.team.id;
+        let (team, content) = (caller.team.id, &named.request.content);
         let settings = self.settings_of(team).await.map_err(unavailable)?;
-        let mode = match intent {
+        let mode = match &named.request.intent {
             Some(intent) if intent.period.is_some() => Mode::Off,
             // A model that retries may call the same matter by another name.
             Some(_) if caller.channel == Channel::Mcp => settings.mcp,
             // Code that was written for another service does not know what a held mail is.
-            _ if keyed || caller.channel.is_dialect() => settings.keyed,
+            _ if named.is_keyed() || caller.channel.is_dialect() => settings.keyed,
             _ => settings.keyless,
         };
         match mode {
             Mode::Off => Ok(Care { hold, ..Care::default() }),
             Mode::Flag => {
-                let flag = self.sounds_alike(team, content, now).then_some(Guard::LooksDuplicate);
+                let flag = self.window.has_alike(team, content, &named.digest, now).then_some(Guard::LooksDuplicate);
                 Ok(Care { hold, flag, ..Care::default() })
             }
             Mode::Hold => {
@@ -152,16 +163,6 @@ impl Engine {
                 Ok(Care { hold, likeness: Some(likeness), ..Care::default() })
             }
         }
-    }
-
-    /// Whether a mail of late says the same, as far as this process remembers.
-    fn sounds_alike(&self, team: TeamId, content: &Content, now: Time) -> bool {
-        let latest = self.window.latest(team, content, now);
-        if latest.is_empty() {
-            return false;
-        }
-        let likeness = likeness_of(team, content);
-        latest.iter().any(|said| said.likeness(team).is_some_and(|other| likeness.is_like(other)))
     }
 
     /// The latest email between the same people that says the same, with what it says: before an email, or before now.
@@ -244,7 +245,7 @@ mod tests {
     }
 
     fn note(window: &Window, content: &Content, at: i64) {
-        window.note(TEAM, content, &pack::pack(content).into(), Time(at));
+        window.note(TEAM, content, &Digest::of(content), &pack::pack(content).into(), Time(at));
     }
 
     #[test]
@@ -258,6 +259,19 @@ mod tests {
         assert!(latest[0].likeness.get().is_none());
         assert!(latest[0].likeness(TEAM).is_some_and(|said| said.is_like(&likeness_of(TEAM, &one))));
         assert!(window.latest(TEAM, &one, Time(likeness::WINDOW_MS)).is_empty());
+    }
+
+    #[test]
+    fn a_retry_is_alike_without_a_look_at_its_words() {
+        let window = Window::default();
+        let (one, again) = (content("a@x.test", "Hello there"), content("a@x.test", "Hello there you"));
+        note(&window, &one, 0);
+        let has_alike = |content: &Content| window.has_alike(TEAM, content, &Digest::of(content), Time(1));
+        let is_read = || window.latest(TEAM, &one, Time(1))[0].likeness.get().is_some();
+        assert!(has_alike(&one) && !is_read());
+        assert!(!has_alike(&content("b@x.test", "Hello there")) && !is_read());
+        assert!(!has_alike(&content("a@x.test", "Something else")) && is_read());
+        assert!(has_alike(&again));
     }
 
     #[test]

@@ -424,7 +424,7 @@ impl Engine {
         crate::failpoint!("after-reply");
         match answered {
             Answered::First(email, thread) => {
-                self.window.note(caller.team.id, &named.request.content, &body, now);
+                self.window.note(caller.team.id, &named.request.content, &named.digest, &body, now);
                 self.ask_about(&email).await;
                 Ok(with_fence(self.first(caller, &email), &thread))
             }

@@ -90,7 +90,7 @@ pub(crate) struct Named {
 
 impl Named {
     /// Whether a retry of it can be told from another wish.
-    fn is_keyed(&self) -> bool {
+    pub(crate) fn is_keyed(&self) -> bool {
         self.name.is_some() || self.answers.is_some()
     }
 
@@ -134,7 +134,7 @@ impl Engine {
         let body = Arc::clone(&wish.body);
         match self.store.accept(wish, now).await.map_err(unavailable)? {
             Accept::First(email) => {
-                self.window.note(caller.team.id, &named.request.content, &body, now);
+                self.window.note(caller.team.id, &named.request.content, &named.digest, &body, now);
                 self.ask_about(&email).await;
                 Ok(self.first(caller, &email))
             }
@@ -148,9 +148,7 @@ impl Engine {
         let hold = rule.as_ref().map(|_| Guard::Approval);
         let mut wish = self.wish(caller, named, now);
         wish.head.held_by = rule;
-        let SendRequest { content, intent, .. } = &named.request;
-        let keyed = (named.is_keyed(), intent.as_ref());
-        wish.care = self.care(caller, content, keyed, hold, now).await?;
+        wish.care = self.care(caller, named, hold, now).await?;
         Ok(wish)
     }
 
@@ -439,10 +437,9 @@ impl Engine {
         let mut wishes = Vec::with_capacity(named.len());
         for (index, item) in &named {
             let mut wish = self.wish(caller, item, now);
-            let keyed = (item.is_keyed(), item.request.intent.as_ref());
             wish.head.held_by = held.remove(index);
             let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
-            wish.care = self.care(caller, &item.request.content, keyed, hold, now).await?;
+            wish.care = self.care(caller, item, hold, now).await?;
             wishes.push(wish);
         }
         let batch = BatchWish { team: caller.team.id, operation, items: wishes, strict };
