@@ -1,8 +1,8 @@
 // The idempotent send as articles teach it, to measure mailonce against: hash the canonical body, look for a stored
 // result in Redis, take a lock there, insert one row in PostgreSQL under a unique key, store hash and result, drop the
 // lock. It is written the way a careful reader of those articles would write it, neither slowed down nor tuned beyond
-// them: a pool as it comes, statements as they are written, no cluster. (It also shows their gap: a crash
-// between the insert and the stored result makes the next try insert again.)
+// them: a pool as it comes, statements as they are written, no cluster. (It also shows their gap: after a crash
+// between the insert and the stored result every later try fails on the unique key, and nobody learns the result.)
 //
 // Environment: PORT, REDIS_URL, DATABASE_URL.
 
