@@ -2,6 +2,7 @@
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 use crate::limits;
 
@@ -66,6 +67,12 @@ impl Address {
     }
 }
 
+impl From<Address> for String {
+    fn from(address: Address) -> Self {
+        address.0
+    }
+}
+
 impl Mailbox {
     /// Reads `user@example.com`, `Name <user@example.com>` or `"Name, quoted" <user@example.com>`.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
@@ -85,12 +92,31 @@ impl Mailbox {
             None => (None, text),
         };
         let (local, domain) = split(bare)?;
-        Ok(Self { name, address: format!("{local}@{domain}") })
+        Ok(Self { name, address: [local, &domain].join("@") })
     }
 
     /// The form in which it is compared.
     pub fn bare(&self) -> Address {
         Address(self.address.to_ascii_lowercase())
+    }
+
+    /// The same as text, borrowed where nothing has to be folded, as in most.
+    pub fn folded(&self) -> Cow<'_, str> {
+        folded(&self.address)
+    }
+
+    /// What stands behind the `@`, which is folded already.
+    pub fn domain(&self) -> &str {
+        self.address.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+}
+
+/// A text without upper-case letters of ASCII, borrowed where it has none.
+fn folded(text: &str) -> Cow<'_, str> {
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(text.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -111,7 +137,7 @@ fn display_name(text: &str) -> Result<Option<String>, AddressError> {
 }
 
 /// Local part as written and domain as lower-case A-label.
-fn split(text: &str) -> Result<(&str, String), AddressError> {
+fn split(text: &str) -> Result<(&str, Cow<'_, str>), AddressError> {
     if text.chars().any(char::is_control) {
         return Err(AddressError::Control);
     }
@@ -144,9 +170,9 @@ fn is_atom(text: &str) -> bool {
 }
 
 /// The domain in its ASCII form, lower-cased.
-fn a_label(domain: &str) -> Result<String, AddressError> {
+fn a_label(domain: &str) -> Result<Cow<'_, str>, AddressError> {
     // Folded first, so that the case of its letters never decides whether a domain is one.
-    let domain = domain.to_ascii_lowercase();
+    let domain = folded(domain);
     let plain = domain.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
     // IDNA is dear and most domains are plain already; an `xn--` label is checked like any other. Two hyphens in the
     // third place are as good beside such a label as they are without one.
@@ -155,7 +181,7 @@ fn a_label(domain: &str) -> Result<String, AddressError> {
     } else {
         let strict =
             Uts46::new().to_ascii(domain.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Verify);
-        strict.map_err(|_strict| AddressError::Domain)?.into_owned()
+        Cow::Owned(strict.map_err(|_strict| AddressError::Domain)?.into_owned())
     };
     let labels_fit =
         ascii.split('.').all(|l| !l.is_empty() && l.len() <= 63 && !l.starts_with('-') && !l.ends_with('-'));
@@ -188,6 +214,15 @@ mod tests {
         assert_eq!(Address::parse("User@EXAMPLE.com").unwrap().as_str(), "user@example.com");
         assert_eq!(Address::parse("u@müller.de").unwrap(), Address::parse("U@xn--mller-kva.de").unwrap());
         assert_eq!(Address::parse("u@müller.de").unwrap().domain(), "xn--mller-kva.de");
+    }
+
+    #[test]
+    fn what_is_borrowed_is_the_same_as_what_is_made() {
+        for text in ["user@example.com", "User@Example.com", "JÜRGEN@müller.de"] {
+            let mailbox = Mailbox::parse(text).unwrap();
+            assert_eq!(mailbox.folded(), mailbox.bare().as_str(), "{text}");
+            assert_eq!(mailbox.domain(), mailbox.bare().domain(), "{text}");
+        }
     }
 
     #[test]

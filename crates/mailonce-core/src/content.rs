@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::STANDARD_NO_PAD};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
     address::{Address, Mailbox},
@@ -134,7 +134,7 @@ impl Content {
     /// Checks a mail's words. Every fault is named with the path of its field.
     pub fn check(raw: RawContent) -> Result<Self, Vec<FieldError>> {
         let mut faults = Vec::new();
-        let from = mailbox("from", &raw.from, &mut faults);
+        let from = mailbox(|| "from".to_owned(), &raw.from, &mut faults);
         let content = Self {
             from: from.unwrap_or(Mailbox { name: None, address: String::new() }),
             to: mailboxes("to", &raw.to, &mut faults),
@@ -177,34 +177,47 @@ impl Content {
     /// Everybody who gets a copy, each once, in the order given and as the caller wrote them: only who owns a mailbox
     /// may fold the case of its name.
     pub fn recipients(&self) -> Vec<&str> {
-        let mut seen = std::collections::BTreeSet::new();
-        let all = self.to.iter().chain(&self.cc).chain(&self.bcc);
-        all.filter(|mailbox| seen.insert(mailbox.bare())).map(|mailbox| mailbox.address.as_str()).collect()
+        let mut all: Vec<&str> = Vec::with_capacity(self.to.len() + self.cc.len() + self.bcc.len());
+        for mailbox in self.to.iter().chain(&self.cc).chain(&self.bcc) {
+            // A mail has few recipients, so looking through them is cheaper than a set of them.
+            if !all.iter().any(|known| known.eq_ignore_ascii_case(&mailbox.address)) {
+                all.push(&mailbox.address);
+            }
+        }
+        all
     }
 }
 
 /// Addresses in their compared form, sorted, each once.
 pub fn bare_sorted(list: &[Mailbox]) -> Vec<Address> {
-    let mut bare: Vec<Address> = list.iter().map(Mailbox::bare).collect();
-    if !mutant!("recipients-unsorted") {
-        bare.sort_unstable();
-    }
-    bare.dedup();
-    bare
+    each_once(list.iter().map(Mailbox::bare).collect())
 }
 
-fn mailbox(path: &str, text: &str, faults: &mut Vec<FieldError>) -> Option<Mailbox> {
+/// The same as texts, borrowed where they can be.
+pub(crate) fn folded_sorted(list: &[Mailbox]) -> Vec<Cow<'_, str>> {
+    each_once(list.iter().map(Mailbox::folded).collect())
+}
+
+fn each_once<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    if !mutant!("recipients-unsorted") {
+        all.sort_unstable();
+    }
+    all.dedup();
+    all
+}
+
+fn mailbox(path: impl FnOnce() -> String, text: &str, faults: &mut Vec<FieldError>) -> Option<Mailbox> {
     match Mailbox::parse(text) {
         Ok(mailbox) => Some(mailbox),
         Err(error) => {
-            faults.push(FieldError::new(path, error.to_string()));
+            faults.push(FieldError::new(&path(), error.to_string()));
             None
         }
     }
 }
 
 fn mailboxes(path: &str, list: &[String], faults: &mut Vec<FieldError>) -> Vec<Mailbox> {
-    let one = |(i, text): (usize, &String)| mailbox(&format!("{path}[{i}]"), text, faults);
+    let one = |(i, text): (usize, &String)| mailbox(|| format!("{path}[{i}]"), text, faults);
     list.iter().enumerate().take(limits::RECIPIENTS * 4).filter_map(one).collect()
 }
 

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use std::{fmt, sync::Arc};
 
 use crate::{
-    content::{Content, Scalar, bare_sorted},
+    content::{Content, Scalar, folded_sorted},
     mutant,
     schedule::Schedule,
 };
@@ -107,19 +107,19 @@ impl Digest {
     pub fn in_version(version: u8, content: &Content) -> Self {
         let mut whole = Sha256::new();
         whole.update([version]);
-        let mut parts = Vec::with_capacity(8);
+        let (mut parts, mut count) = ([(0, [0; 8]); FIELDS.len()], 0);
         for field in FIELDS {
             let mut hash = Parts::default();
             feed(field, content, &mut hash);
             if let Some(sum) = hash.finish() {
                 whole.update([field as u8]);
                 whole.update(sum);
-                let mut short = [0; 8];
-                short.copy_from_slice(&sum[..8]);
-                parts.push((field as u8, short));
+                parts[count].0 = field as u8;
+                parts[count].1.copy_from_slice(&sum[..8]);
+                count += 1;
             }
         }
-        Self { version, whole: whole.finalize().into(), parts: parts.into() }
+        Self { version, whole: whole.finalize().into(), parts: parts[..count].into() }
     }
 
     /// The version it was written in.
@@ -208,7 +208,7 @@ impl Parts {
 
 fn feed(field: Field, content: &Content, hash: &mut Parts) {
     match field {
-        Field::From => hash.add(content.from.bare().as_str().as_bytes()),
+        Field::From => hash.add(content.from.folded().as_bytes()),
         Field::To => feed_addresses(&content.to, hash),
         Field::Cc => feed_addresses(&content.cc, hash),
         Field::Bcc => feed_addresses(&content.bcc, hash),
@@ -233,8 +233,8 @@ fn feed(field: Field, content: &Content, hash: &mut Parts) {
 }
 
 fn feed_addresses(list: &[crate::address::Mailbox], hash: &mut Parts) {
-    for address in bare_sorted(list) {
-        hash.add(address.as_str().as_bytes());
+    for address in folded_sorted(list) {
+        hash.add(address.as_bytes());
     }
 }
 

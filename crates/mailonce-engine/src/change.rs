@@ -13,8 +13,7 @@ use mailonce_core::{
 };
 
 use crate::{
-    Asked, Caller, Engine, SANDBOX, content_guard::likeness_of, operation, pack, seen::Glimpse, unavailable,
-    view::Sent, ways,
+    Asked, Caller, Engine, content_guard::likeness_of, operation, pack, seen::Glimpse, unavailable, view::Sent, ways,
 };
 
 /// The rule that holds an email, and the guard.
@@ -132,9 +131,9 @@ impl Engine {
     pub(crate) fn envelopes_again(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
         let Some(content) = pack::unpack(body) else { return Vec::new() };
         let last = email.handoffs.last().map(|handoff| handoff.transport.as_str()).filter(|name| !ways::is_inner(name));
-        let known = last.filter(|name| self.ways.names().contains(name)).map(str::to_owned);
-        let usual = || self.ways.order(&content, self.chance.number()).into_iter().next();
-        self.ways.envelopes(&known.or_else(usual).unwrap_or_else(|| SANDBOX.to_owned()), &content)
+        let known = last.filter(|name| self.ways.names().contains(name));
+        let way = known.unwrap_or_else(|| self.ways.first(&content, self.chance.number()));
+        self.ways.envelopes(way, &content)
     }
 
     /// The wish for version n+1 of version n. An intent counts on; any other email gets a name no caller can say.

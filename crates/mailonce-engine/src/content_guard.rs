@@ -68,7 +68,7 @@ pub(crate) struct Window {
 
 impl Window {
     fn pair(&self, team: TeamId, content: &Content) -> u64 {
-        let of = |mailbox: &Mailbox| self.hasher.hash_one(mailbox.address.to_ascii_lowercase());
+        let of = |mailbox: &Mailbox| self.hasher.hash_one(mailbox.folded());
         // The order of the recipients means nothing.
         let to = content.to.iter().map(of).fold(0, u64::wrapping_add);
         self.hasher.hash_one((team, of(&content.from), to))
@@ -108,13 +108,23 @@ impl Window {
         }
         let said = Said { at: now, digest: digest.clone(), body: small.then(|| Arc::clone(body)), likeness };
         self.with(pair, |shard| {
-            let mut all = shard.young.remove(&pair).or_else(|| shard.old.remove(&pair)).unwrap_or_default();
-            all.retain(|said| now.since(said.at) < likeness::WINDOW_MS);
-            let over = (all.len() + 1).saturating_sub(likeness::LATEST);
-            all.drain(..over);
-            all.push(said);
+            let known = shard.young.remove(&pair).or_else(|| shard.old.remove(&pair));
+            // Most people are written to once, so that the first takes no more room than it needs.
+            let all = match known {
+                None => vec![said],
+                Some(mut all) => {
+                    all.retain(|said| now.since(said.at) < likeness::WINDOW_MS);
+                    let over = (all.len() + 1).saturating_sub(likeness::LATEST);
+                    all.drain(..over);
+                    all.push(said);
+                    all
+                }
+            };
             if shard.young.len() >= PAIRS {
-                shard.old = std::mem::take(&mut shard.young);
+                // The tables change places, so that neither grows anew.
+                let Shard { young, old } = shard;
+                std::mem::swap(young, old);
+                young.clear();
             }
             shard.young.insert(pair, all);
         });

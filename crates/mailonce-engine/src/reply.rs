@@ -409,7 +409,7 @@ impl Engine {
         wish.head.thread = Some(message.thread);
         let body = std::sync::Arc::clone(&wish.body);
         let wish = AnswerWish {
-            wish,
+            wish: *wish,
             message: message.id,
             slot: terms.slot,
             lease: terms.lease.as_deref().map(token_hash),

@@ -4,9 +4,10 @@
 //! of which is dropped when the newer is full.
 
 use mailonce_core::{
-    email::{Email, EmailHead, EmailState, Guard},
-    id::EmailId,
-    key::KeyHash,
+    digest::Digest,
+    email::{Email, EmailState, Guard},
+    id::{EmailId, MessageId, ThreadId},
+    key::{KeyHash, KeyName},
     time::Time,
 };
 use std::{
@@ -17,7 +18,8 @@ use std::{
 const SHARDS: usize = 16;
 const PER_GENERATION: usize = 2_048;
 
-/// What an answer needs to know about an email.
+/// What an answer needs to know about an email, and no more: thousands of these lie about, and what they hold on to is
+/// cold by the time it is given back.
 #[derive(Clone, Debug)]
 pub(crate) struct Glimpse {
     pub(crate) id: EmailId,
@@ -26,8 +28,12 @@ pub(crate) struct Glimpse {
     pub(crate) expires_at: Option<Time>,
     pub(crate) guard: Option<Guard>,
     pub(crate) bind: u32,
-    pub(crate) head: Arc<EmailHead>,
-    pub(crate) digest: mailonce_core::digest::Digest,
+    pub(crate) from: Box<str>,
+    pub(crate) key: Option<KeyName>,
+    pub(crate) created_at: Time,
+    pub(crate) answers: Option<MessageId>,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) digest: Digest,
     pub(crate) ttl_ms: i64,
     pub(crate) suppressed: u64,
 }
@@ -41,7 +47,11 @@ impl From<&Email> for Glimpse {
             expires_at: email.expires_at(),
             guard: email.guard,
             bind: email.bind,
-            head: Arc::clone(&email.head),
+            from: email.head.from.as_str().into(),
+            key: email.head.key.clone(),
+            created_at: email.head.created_at,
+            answers: email.head.answers,
+            thread: email.head.thread,
             digest: email.digest.clone(),
             ttl_ms: email.ttl.0,
             suppressed: email.suppressed,
@@ -93,7 +103,10 @@ impl Seen {
             return;
         }
         if shard.young.len() >= PER_GENERATION && !shard.young.contains_key(&key) {
-            shard.old = std::mem::take(&mut shard.young);
+            // The tables change places, so that neither grows anew.
+            let Shard { young, old } = &mut *shard;
+            std::mem::swap(young, old);
+            young.clear();
         }
         shard.young.insert(key, glimpse);
     }

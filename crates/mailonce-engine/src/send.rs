@@ -1,6 +1,7 @@
 //! Sending: a wish becomes one email, or the answer that an earlier one got.
 
 use mailonce_core::{
+    address::Mailbox,
     content::Content,
     digest::{Digest, Field},
     email::{Channel, Email, EmailHead, Guard, OnUnknown},
@@ -17,7 +18,7 @@ use mailonce_core::{
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Caller, Engine, SANDBOX, pack,
+    Caller, Engine, pack,
     seen::Glimpse,
     unavailable,
     view::{Sent, message_id},
@@ -113,10 +114,18 @@ pub struct BatchAnswer {
 
 impl Engine {
     /// Accepts an email once. The same key again gets the same email.
-    pub async fn send(&self, caller: &Caller, request: SendRequest) -> Result<Sent, Problem> {
-        let now = self.now();
+    pub fn send<'a>(
+        &'a self,
+        caller: &'a Caller,
+        request: SendRequest,
+    ) -> impl Future<Output = Result<Sent, Problem>> + Send + 'a {
         self.metrics.attempted(caller.channel);
-        let named = name(caller, request, None);
+        // Here, so that hundreds of calls that wait for their commit do not keep room for the request as well.
+        self.send_named(caller, name(caller, request, None))
+    }
+
+    async fn send_named(&self, caller: &Caller, named: Named) -> Result<Sent, Problem> {
+        let now = self.now();
         if let Some(token) = &named.request.distinct_token
             && let Some(sent) = Box::pin(self.send_distinct(caller, &named, token)).await?
         {
@@ -132,7 +141,7 @@ impl Engine {
             Err(problem) => return self.bound_or(caller, &named, problem, now).await,
         };
         let body = Arc::clone(&wish.body);
-        match self.store.accept(wish, now).await.map_err(unavailable)? {
+        match self.store.accept(*wish, now).await.map_err(unavailable)? {
             Accept::First(email) => {
                 self.window.note(caller.team.id, &named.request.content, &named.digest, &body, now);
                 self.ask_about(&email).await;
@@ -142,11 +151,11 @@ impl Engine {
         }
     }
 
-    /// The wish with what rules and guards say before it is accepted.
-    pub(crate) async fn careful_wish(&self, caller: &Caller, named: &Named, now: Time) -> Result<Wish, Problem> {
+    /// The wish with what rules and guards say before it is accepted. In a box, because it is large and goes far.
+    pub(crate) async fn careful_wish(&self, caller: &Caller, named: &Named, now: Time) -> Result<Box<Wish>, Problem> {
         let rule = self.check_policy(caller, named, now).await?;
         let hold = rule.as_ref().map(|_| Guard::Approval);
-        let mut wish = self.wish(caller, named, now);
+        let mut wish = Box::new(self.wish(caller, named, now));
         wish.head.held_by = rule;
         wish.care = self.care(caller, named, hold, now).await?;
         Ok(wish)
@@ -178,9 +187,9 @@ impl Engine {
         let now = self.now();
         let named = Named { answers, said: Some(fields), ..name(caller, request, None) };
         let tied = &caller.key.about.inboxes;
-        let may = |first: &Glimpse| tied.is_empty() || tied.contains(&first.head.from);
+        let may = |first: &Glimpse| tied.is_empty() || tied.iter().any(|own| *own == *first.from);
         match self.bound(caller, &named, now).await? {
-            Some(first) if may(&first) && (answers.is_none() || first.head.answers == answers) => {
+            Some(first) if may(&first) && (answers.is_none() || first.answers == answers) => {
                 self.replay(caller, &named, &first, now)
             }
             _ => Err(problem),
@@ -253,7 +262,7 @@ impl Engine {
             email.handoffs.iter().for_each(|handoff| self.ways.wake_one(&handoff.transport));
         }
         let glimpse = &Glimpse::from(email);
-        self.metrics.accepted(glimpse.ttl_ms, glimpse.head.key.is_some());
+        self.metrics.accepted(glimpse.ttl_ms, glimpse.key.is_some());
         self.sent(caller, glimpse, true, false, 0)
     }
 
@@ -266,7 +275,7 @@ impl Engine {
             (false, false) => SuppressedReason::Mismatch,
         };
         self.metrics.deduplicated(caller.channel, reason);
-        self.metrics.hit_age(now.since(glimpse.head.created_at), glimpse.ttl_ms);
+        self.metrics.hit_age(now.since(glimpse.created_at), glimpse.ttl_ms);
         let waiting = self.suppressions.note(caller.team.id, glimpse.id, caller.suppressed(reason, now));
         if reason == SuppressedReason::Mismatch {
             return Err(mismatch(named.name.as_ref(), glimpse, &fields));
@@ -287,27 +296,25 @@ impl Engine {
             state: glimpse.state,
             rev: glimpse.rev,
             message_id: message_id(&self.secret, caller.team.id, glimpse),
-            created_at: glimpse.head.created_at,
+            created_at: glimpse.created_at,
             guard: glimpse.guard,
             first,
-            key: glimpse.head.key.as_ref().map(KeyName::shown),
+            key: glimpse.key.as_ref().map(KeyName::shown),
             expires_at: glimpse.expires_at,
             suppressed: glimpse.suppressed + waiting,
             payload_differs,
             distinct_token: glimpse.is_held_look_alike().then(|| self.distinct_token(caller.team.id, glimpse.id)),
-            thread: glimpse.head.thread,
+            thread: glimpse.thread,
             fence: None,
         }
     }
 
     pub(crate) fn wish(&self, caller: &Caller, named: &Named, now: Time) -> Wish {
         let content = &named.request.content;
-        let bare =
-            |list: &[mailonce_core::address::Mailbox]| list.iter().map(|m| m.bare().as_str().to_owned()).collect();
-        let to = content.bare_to().iter().map(|address| address.as_str().to_owned()).collect();
+        let bare = |list: &[Mailbox]| list.iter().map(|mailbox| mailbox.bare().into()).collect();
         let head = EmailHead {
-            from: content.from.bare().as_str().to_owned(),
-            to,
+            from: content.from.bare().into(),
+            to: content.bare_to().into_iter().map(String::from).collect(),
             cc: bare(&content.cc),
             bcc: bare(&content.bcc),
             subject: content.subject.clone(),
@@ -326,10 +333,8 @@ impl Engine {
             call: caller.call.clone(),
             held_by: None,
         };
-        let transport = named.request.transport.clone().unwrap_or_else(|| {
-            let order = self.ways.order(content, self.chance.number());
-            order.into_iter().next().unwrap_or_else(|| SANDBOX.to_owned())
-        });
+        let usual = || self.ways.first(content, self.chance.number());
+        let transport = named.request.transport.as_deref().unwrap_or_else(usual);
         Wish {
             id: EmailId(self.new_id(now)),
             team: caller.team.id,
@@ -339,7 +344,7 @@ impl Engine {
             key: named.hash,
             first_wins: named.on_mismatch == OnMismatch::FirstWins,
             ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
-            envelopes: self.ways.envelopes(&transport, content),
+            envelopes: self.ways.envelopes(transport, content),
             due: content.scheduled_at.as_ref().map(|schedule| schedule.due(now)),
             body: pack::pack(content).into(),
             care: Care::default(),
@@ -351,11 +356,11 @@ impl Engine {
     async fn check_policy(&self, caller: &Caller, named: &Named, now: Time) -> Result<Option<RuleName>, Problem> {
         self.check_rules(caller, named, now)?;
         let content = &named.request.content;
-        let from = content.from.bare();
+        let from = content.from.folded();
         // An answer comes from an inbox of the team, and inboxes may be at the installation's own domains.
-        let own = named.answers.is_some() && self.inbound.domains.iter().any(|domain| domain == from.domain());
+        let own = named.answers.is_some() && self.inbound.domains.iter().any(|domain| domain == content.from.domain());
         if !own {
-            self.check_sender(caller.team.id, from.as_str()).await?;
+            self.check_sender(caller.team.id, &from).await?;
         }
         self.check_recipients(caller.team.id, content).await?;
         self.check_team_rules(caller.team.id, content).await
@@ -369,7 +374,7 @@ impl Engine {
         if !named.is_keyed() && caller.team.require_keys {
             return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
         }
-        Self::may_send_from(caller, request.content.from.bare().as_str())?;
+        Self::may_send_from(caller, &request.content.from.folded())?;
         let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
         if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.fits(now)) {
             return fault(

@@ -44,8 +44,8 @@ pub struct Sent {
 
 /// The Message-ID of an email.
 pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &Glimpse) -> String {
-    let domain = glimpse.head.from.rsplit_once('@').map_or("mailonce.test", |(_, domain)| domain);
-    let key = glimpse.head.key.as_ref().map(|name| (name, glimpse.bind));
+    let domain = glimpse.from.rsplit_once('@').map_or("mailonce.test", |(_, domain)| domain);
+    let key = glimpse.key.as_ref().map(|name| (name, glimpse.bind));
     secret.message_id(team, glimpse.id, key, domain)
 }
 

@@ -131,28 +131,22 @@ pub struct Rule {
 
 impl Rule {
     fn matches(&self, content: &Content) -> bool {
-        let domain = content.from.bare();
-        self.from_domain.as_ref().is_none_or(|wanted| wanted == domain.domain())
+        let domain = content.from.domain();
+        self.from_domain.as_ref().is_none_or(|wanted| wanted == domain)
             && self.tag.as_ref().is_none_or(|wanted| content.tags.contains_key(wanted))
     }
 
-    /// The ways in order, one of them drawn to the front by weight.
-    fn order(&self, chance: u64) -> Vec<String> {
-        let mut order = self.to.clone();
+    /// The way that comes first: by weight, where there are weights.
+    fn first(&self, chance: u64) -> Option<&String> {
         let total: u64 = self.weights.iter().map(|weight| u64::from(*weight)).sum();
-        if total > 0 {
-            let mut drawn = chance % total;
-            for (at, weight) in self.weights.iter().enumerate() {
-                if drawn < u64::from(*weight) {
-                    if at < order.len() {
-                        order[..=at].rotate_right(1);
-                    }
-                    break;
-                }
-                drawn -= u64::from(*weight);
+        let mut drawn = chance.checked_rem(total).unwrap_or(0);
+        for (way, weight) in self.to.iter().zip(&self.weights) {
+            if drawn < u64::from(*weight) {
+                return Some(way);
             }
+            drawn -= u64::from(*weight);
         }
-        order
+        self.to.first()
     }
 }
 
@@ -378,11 +372,11 @@ impl Ways {
         }
     }
 
-    /// The ways for a mail, in the order of fail-over.
-    pub(crate) fn order(&self, content: &Content, chance: u64) -> Vec<String> {
+    /// The way that a mail takes first.
+    pub(crate) fn first(&self, content: &Content, chance: u64) -> &str {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
-        let order = rule.map_or_else(|| self.routing.default.clone(), |rule| rule.order(chance));
-        if order.is_empty() { vec![SANDBOX.to_owned()] } else { order }
+        let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.first(chance));
+        first.map_or(SANDBOX, String::as_str)
     }
 
     /// Whether some mail may take another way than this one now.
@@ -403,13 +397,17 @@ impl Ways {
 
     /// The envelopes of a mail for a way.
     pub(crate) fn envelopes(&self, name: &str, content: &Content) -> Vec<Envelope> {
-        let all: Vec<String> = content.recipients().into_iter().map(str::to_owned).collect();
+        let all = content.recipients();
+        let envelope = |way: &str, to: &[&str]| Envelope {
+            transport: way.to_owned(),
+            recipients: to.iter().map(|to| (*to).to_owned()).collect(),
+        };
         let shape = self.get(name).map_or(Shape::PerRecipient, |way| way.capability().shape);
         if shape == Shape::PerEmail {
-            return vec![Envelope { transport: name.to_owned(), recipients: all }];
+            return vec![envelope(name, &all)];
         }
         let way_of = |to: &str| if name == SANDBOX { self.inner_way(to) } else { name };
-        all.into_iter().map(|to| Envelope { transport: way_of(&to).to_owned(), recipients: vec![to] }).collect()
+        all.into_iter().map(|to| envelope(way_of(to), &[to])).collect()
     }
 
     /// How the sandbox takes mail for a recipient.
@@ -504,13 +502,19 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_decides_and_weights_draw_the_first_way() {
         let ways = ways();
-        assert_eq!(ways.order(&mail("a@x.test", None), 7), ["api", "relay"]);
-        assert_eq!(ways.order(&mail("a@x.test", Some("urgent")), 7), ["relay"]);
-        let first = |chance| ways.order(&mail("a@bulk.test", Some("urgent")), chance);
-        let drawn: Vec<_> = (0..8).map(first).filter(|order| order[0] == "api").collect();
-        assert_eq!(drawn.len(), 6, "three of four");
-        assert_eq!(first(3), ["relay", "api"], "the other stays for fail-over");
-        assert_eq!(Ways::new(&[], Routing::default(), Arc::default()).order(&mail("a@x.test", None), 0), [SANDBOX]);
+        assert_eq!(ways.first(&mail("a@x.test", None), 7), "api");
+        assert_eq!(ways.first(&mail("a@x.test", Some("urgent")), 7), "relay");
+        let bulk = mail("a@bulk.test", Some("urgent"));
+        let drawn = (0..8).filter(|chance| ways.first(&bulk, *chance) == "api");
+        assert_eq!(drawn.count(), 6, "three of four");
+        assert_eq!(ways.first(&bulk, 3), "relay");
+        let other = |name| ways.instead_of(name, &bulk, 0).map(|way| way.transport.name().to_owned());
+        assert_eq!(
+            (other("api"), other("relay")),
+            (Some("relay".into()), Some("api".into())),
+            "the other is for fail-over"
+        );
+        assert_eq!(Ways::new(&[], Routing::default(), Arc::default()).first(&mail("a@x.test", None), 0), SANDBOX);
     }
 
     #[test]

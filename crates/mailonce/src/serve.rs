@@ -1,8 +1,8 @@
 //! Wiring: a store, an engine, its loops and the listener, from configuration to shutdown.
 
 use anyhow::{Context as _, bail};
-use hyper::server::conn::http1::UpgradeableConnection;
-use hyper_util::{rt::TokioIo, rt::TokioTimer, service::TowerToHyperService};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use mailonce_core::{
     port::store::{Recovered, Store, StoreError},
     team::{AboutApiKey, Scope},
@@ -214,17 +214,9 @@ async fn accept_connections(listener: TcpListener, router: axum::Router, guests:
                 continue;
             }
         };
-        let (router, mut leaving) = (router.clone(), guests.leaving.subscribe());
+        let (router, leaving) = (router.clone(), guests.leaving.subscribe());
         tokio::spawn(async move {
-            let mut connection = pin!(connection(stream, router));
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                _ = leaving.changed() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            if let Err(error) = ended {
+            if let Err(error) = attend(stream, router, leaving).await {
                 tracing::debug!(%error, "a connection ended");
             }
             drop(place);
@@ -232,18 +224,24 @@ async fn accept_connections(listener: TcpListener, router: axum::Router, guests:
     }
 }
 
-fn connection(
-    stream: TcpStream,
-    router: axum::Router,
-) -> UpgradeableConnection<TokioIo<Watched<TcpStream>>, TowerToHyperService<axum::Router>> {
+/// Answers the calls of one connection until it ends or the house closes.
+async fn attend(stream: TcpStream, router: axum::Router, mut leaving: watch::Receiver<bool>) -> hyper::Result<()> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
-    hyper::server::conn::http1::Builder::new()
+    let answer = service_fn(move |request| api::answer(router.clone(), request));
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
-        .serve_connection(TokioIo::new(Watched::new(stream, stall::PATIENCE)), TowerToHyperService::new(router))
-        .with_upgrades()
+        .serve_connection(TokioIo::new(Watched::new(stream, stall::PATIENCE)), answer);
+    let mut connection = pin!(connection.with_upgrades());
+    tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = leaving.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    }
 }
 
 /// The file that keeps hand-off at rest over restarts.

@@ -36,6 +36,9 @@ const BODY: &str = "INSERT INTO bodies (email, body) VALUES (?1, ?2)";
 pub(super) const HANDOFF: &str = "INSERT INTO handoffs (team, email, number, transport, recipients, state, due_at, attempts, fence) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)";
 
+/// Bytes that most heads fit in, so that nothing grows while one is written.
+const HEAD_BYTES: usize = 512;
+
 /// Bytes of a packed body that ride in the email's own row.
 const INLINE_BODY: usize = 1_500;
 
@@ -78,7 +81,9 @@ pub(super) struct Prepared {
 
 impl Prepared {
     pub(super) fn new(mut wish: Wish, now: Time) -> Result<Self> {
-        let head = serde_json::to_string(&wish.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        serde_json::to_writer(&mut head, &wish.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let head = String::from_utf8(head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (wish.key, wish.slots.clone(), wish.digest.to_bytes());
         let (first_wins, likeness) = (wish.first_wins, wish.care.likeness.take());
         let (email, body) = wish.become_email(u32::from(key.is_some()), None, now);

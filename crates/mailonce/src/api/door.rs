@@ -158,8 +158,12 @@ pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
 pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = value.to_str().unwrap_or_default();
-    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let essence = essence.to_ascii_lowercase();
+    if essence.starts_with("application/") && essence.ends_with("+json") {
         return Ok(());
     }
     Err(Problem::new(Code::UnsupportedMediaType, format!("the body is declared as `{text}`")))

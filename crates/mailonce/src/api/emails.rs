@@ -2,6 +2,7 @@
 
 use axum::{
     Json,
+    body::Body,
     extract::{FromRequestParts, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE, request::Parts},
     response::{IntoResponse, Response},
@@ -43,19 +44,23 @@ pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
 }
 
 /// `202` for the first, `200` and a header for every repeat.
-fn sent(sent: &Sent) -> Response {
+fn sent(sent: Sent) -> Response {
+    let replayed = !sent.first;
     let mut body = Vec::with_capacity(ANSWER_BYTES);
     if let Err(error) = serde_json::to_writer(&mut body, &SentBody::from(sent)) {
         return Refused::from(Problem::new(Code::Internal, error.to_string())).into_response();
     }
-    replayable(!sent.first, StatusCode::ACCEPTED, ([(CONTENT_TYPE, "application/json")], body))
+    let mut response = Response::new(Body::from(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    replayable(replayed, StatusCode::ACCEPTED, response)
 }
 
 fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Response {
-    if !replayed {
-        return (first, body).into_response();
-    }
     let mut response = body.into_response();
+    if !replayed {
+        *response.status_mut() = first;
+        return response;
+    }
     let header = (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
     response.headers_mut().insert(header.0, header.1);
     response
@@ -88,7 +93,7 @@ pub(super) async fn when_settled(app: &App, team: TeamId, mut answer: Sent, pati
     {
         answer.now(&email);
     }
-    Ok(sent(&answer))
+    Ok(sent(answer))
 }
 
 /// What a caller prefers, or what is wrong with it. Told only to those who may send.
@@ -134,7 +139,7 @@ pub(super) async fn batch(State(app): State<App>, door: Door, headers: HeaderMap
     mailonce_core::failpoint!("api-before-batch");
     let answer = app.engine.send_batch(&door.caller, door.key, items, strict).await?;
     mailonce_core::failpoint!("api-after-batch");
-    let data = answer.items.iter().map(|item| item.as_ref().map(SentBody::from)).collect();
+    let data = answer.items.into_iter().map(|item| item.map(SentBody::from)).collect();
     let error = |(index, problem): (usize, Problem)| BatchError {
         index,
         code: problem.code.word(),
@@ -304,5 +309,5 @@ pub(super) async fn resend(State(app): State<App>, door: Door, PathOf(id): PathO
     mailonce_core::failpoint!("api-before-change");
     let answer = app.engine.resend(&door.caller, id, reason, asked).await?;
     mailonce_core::failpoint!("api-after-change");
-    Ok(sent(&answer))
+    Ok(sent(answer))
 }

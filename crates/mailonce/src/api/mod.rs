@@ -31,8 +31,8 @@ mod threads;
 pub(crate) mod wire;
 
 use axum::{
-    Router,
-    body::Bytes,
+    BoxError, Router,
+    body::{Bytes, HttpBody},
     extract::{FromRequestParts, Path, Query, Request},
     http::request::Parts,
     response::{IntoResponse, Response},
@@ -41,8 +41,16 @@ use axum::{
 use mailonce_core::problem::{Code, Problem, nearest};
 use mailonce_engine::{Engine, send::SendRequest};
 use serde::de::DeserializeOwned;
-use std::sync::{Arc, LazyLock};
-use tower_http::catch_panic::CatchPanicLayer;
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    ops::Deref,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Arc, LazyLock},
+    task::Poll,
+};
+use tower::ServiceExt as _;
 use utoipa::openapi::{
     ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
     security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
@@ -57,9 +65,20 @@ pub(crate) use {
     wire::{named_words, words},
 };
 
-/// What every handler can reach.
+/// What every handler can reach. Each call takes copies of it, so that it is one pointer.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<House>);
+
+impl Deref for App {
+    type Target = House;
+
+    fn deref(&self) -> &House {
+        &self.0
+    }
+}
+
+/// What the handlers of one process share.
+pub struct House {
     /// The verbs.
     pub engine: Arc<Engine>,
     /// What the SMTP listener counts, where there is one.
@@ -214,8 +233,7 @@ pub fn router_beside(engine: Arc<Engine>, echo: bool, beside: Beside) -> Router 
         .merge(crate::dialects::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
-        .layer(CatchPanicLayer::custom(after_panic))
-        .with_state(App { engine, tally: beside.tally, url: beside.url.into() })
+        .with_state(App(Arc::new(House { engine, tally: beside.tally, url: beside.url.into() })))
 }
 
 /// The bare route: the same parsing and writing of JSON, and nothing else.
@@ -236,8 +254,21 @@ async fn no_such_method(request: Request) -> Refused {
     Refused(Problem::new(Code::MethodNotAllowed, detail))
 }
 
-/// One broken request must not take the house down, nor look like anything but our fault.
-fn after_panic(_: Box<dyn std::any::Any + Send>) -> Response {
+/// The answer to a call. One broken request must not take the house down, nor look like anything but our fault.
+pub(crate) async fn answer<B>(router: Router, request: Request<B>) -> Result<Response, Infallible>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut answering = pin!(router.oneshot(request));
+    poll_fn(|cx| {
+        let step = catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(cx)));
+        step.unwrap_or_else(|_panic| Poll::Ready(Ok(after_panic())))
+    })
+    .await
+}
+
+fn after_panic() -> Response {
     tracing::error!("a handler panicked");
     Refused(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
 }
@@ -340,4 +371,24 @@ pub fn openapi_json() -> String {
     let mut text = serde_json::to_string_pretty(openapi()).unwrap_or_default();
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_our_fault_and_the_next_call_is_answered() {
+        async fn broken(request: Request) -> &'static str {
+            assert!(request.uri().query().is_none(), "a fault of ours");
+            "well"
+        }
+        let router = Router::new().route("/", get(broken));
+        for (path, status) in [("/?x", 500), ("/", 200)] {
+            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+            let answered = answer(router.clone(), request).await.unwrap();
+            assert_eq!(answered.status().as_u16(), status, "{path}");
+        }
+    }
 }

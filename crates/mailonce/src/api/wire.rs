@@ -465,22 +465,23 @@ pub(crate) struct SentBody {
     dedupe: DedupeBody,
 }
 
-impl From<&Sent> for SentBody {
-    fn from(sent: &Sent) -> Self {
+impl From<Sent> for SentBody {
+    fn from(sent: Sent) -> Self {
+        let next = sent.next();
         Self {
             id: sent.id.to_string(),
             state: sent.state.word(),
             rev: sent.rev,
-            message_id: sent.message_id.clone(),
+            message_id: sent.message_id,
             created_at: sent.created_at.to_string(),
-            next: sent.next(),
+            next,
             guard: sent.guard.map(Guard::word),
-            distinct_token: sent.distinct_token.clone(),
+            distinct_token: sent.distinct_token,
             thread_id: sent.thread.map(|id| id.to_string()),
             fence: sent.fence,
             dedupe: DedupeBody {
                 outcome: if sent.first { "first" } else { "replayed" },
-                key: sent.key.clone(),
+                key: sent.key,
                 expires_at: sent.expires_at.map(|at| at.to_string()),
                 suppressed: sent.suppressed,
                 payload_differs: sent.payload_differs,

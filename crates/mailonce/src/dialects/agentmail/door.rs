@@ -65,7 +65,7 @@ impl Call {
         let query = Query::read(request.uri().query().unwrap_or_default());
         let base = app.url.trim_end_matches('/').to_owned();
         let body = RawBody::read(request).await?;
-        let desk = Desk { engine: app.engine, caller, base };
+        let desk = Desk { engine: Arc::clone(&app.engine), caller, base };
         Ok(Self { desk, key, method, path, query, body })
     }
 

@@ -86,7 +86,7 @@ pub(super) async fn open(app: App, request: Request) -> Answer {
     let upgrade = upgrade.map_err(not_one)?.max_message_size(FRAME).max_frame_size(FRAME);
     // From here on: what happens between the opening and the wish is not lost to a client that asks at once.
     let reader = app.engine.follow(&caller, None, EventWish::default()).await?;
-    let session = Session { engine: app.engine, caller, credential, reader, wanted: None };
+    let session = Session { engine: Arc::clone(&app.engine), caller, credential, reader, wanted: None };
     let response: Response = upgrade.on_upgrade(|socket| Box::pin(session.run(socket)));
     Ok(response)
 }
