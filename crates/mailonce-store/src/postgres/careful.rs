@@ -4,7 +4,10 @@
 //! never in a circle; whoever is undone nevertheless tries again inside the verb.
 
 use deadpool_postgres::Transaction;
-use mailonce_core::{id::EmailId, port::store::StoreError};
+use mailonce_core::{
+    id::{EmailId, TeamId},
+    port::store::StoreError,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Instant,
@@ -43,6 +46,11 @@ const LOCK_EMAILS: &str = "
       JOIN emails e ON e.team = w.team AND e.id = w.id
      ORDER BY e.team, e.id FOR UPDATE OF e";
 
+const LOCK_FREE: &str = "
+    SELECT e.team, e.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
+      JOIN emails e ON e.team = w.team AND e.id = w.id
+     ORDER BY e.team, e.id FOR UPDATE OF e SKIP LOCKED";
+
 const EMAILS: &str = concat!(
     "SELECT ",
     email_columns!(),
@@ -67,6 +75,13 @@ pub(super) async fn lock_keys(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>) ->
         ask(tx, LOCK_KEYS, &[&teams, &hashes]).await?;
     }
     Ok(())
+}
+
+/// Locks those of the emails that nobody else holds, and waits for none.
+pub(super) async fn lock_free(tx: &Transaction<'_>, emails: &BTreeSet<Scoped>) -> Tried<BTreeSet<Scoped>> {
+    let (teams, ids) = email_columns_of(emails.iter().copied());
+    let rows = ask(tx, LOCK_FREE, &[&teams, &ids]).await?;
+    rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
 }
 
 /// Locks emails.

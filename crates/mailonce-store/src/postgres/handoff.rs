@@ -16,14 +16,14 @@ use uuid::Uuid;
 
 use super::{
     Ledger,
-    careful::{load, lock_emails, lock_scopes, read_many},
+    careful::{load, lock_emails, lock_free, lock_scopes, read_many},
     conversation::turn_over,
+    gate::{Gate, Traveller},
     ground::{Ground, Scoped},
-    look::BODY,
     notices::notice::recover_held,
     row::{Scope, read_emails},
-    trouble::Tried,
-    write::{ask, run},
+    trouble::{Tried, insist},
+    write::{ask, email_columns_of, run},
 };
 
 /// Due handoffs in their order, as many as no other worker holds. What this statement saw may be old by the time the
@@ -51,7 +51,11 @@ const HEARTBEAT: &str = "
 const SEEN: &str = "UPDATE install SET seen_at = $1::bigint WHERE seen_at IS NULL OR seen_at < $1::bigint - 60000";
 const LATEST: &str = "SELECT seen_at FROM install";
 const FORGET_NODES: &str = "DELETE FROM nodes WHERE seen_at < now() - interval '1 day'";
-const WIRE: &str = "SELECT bytes FROM wires WHERE team = $1 AND email = $2 AND transport = $3";
+/// The bodies of emails, and the frozen bytes for their ways.
+const BYTES: &str = "
+    SELECT e.id, e.body, x.bytes FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS w (team, id, transport)
+      JOIN emails e ON e.team = w.team AND e.id = w.id
+      LEFT JOIN wires x ON x.team = w.team AND x.email = w.id AND x.transport = w.transport";
 const KNOWN: &str = "SELECT FROM evidence WHERE team = $1 AND email = $2 AND once = $3";
 const REMOTE: &str = "
     SELECT email, handoff FROM attempts WHERE team = $1 AND remote_id = $2
@@ -90,9 +94,10 @@ impl Ledger {
             if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease(number, wish.node, now) {
                 ground.changed.insert(id, Time(i64::MIN));
                 ground.emails.insert(id, email.clone());
-                leased.push(with_bytes(&tx, email, number).await?);
+                leased.push((email, number));
             }
         }
+        let leased = with_bytes(&tx, leased).await?;
         self.settle(tx, &ground, 1).await?;
         Ok(leased)
     }
@@ -101,11 +106,50 @@ impl Ledger {
     pub(super) async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Tried<Option<Leased>> {
         let Some(email) = self.email(team, id).await? else { return Ok(None) };
         let client = self.link.client().await?;
-        with_bytes(&client, email, number).await.map(Some)
+        Ok(with_bytes(&client, vec![(email, number)]).await?.pop())
     }
 
-    /// Writes down what happened and what it means.
+    /// Writes down what happened and what it means: together with what happens to other emails at the same time, where
+    /// it needs nothing but its own email, and that one is free.
     pub(super) async fn act(
+        &self,
+        scoped: Scoped,
+        act: Act,
+        operation: Option<&Operation>,
+        now: Time,
+    ) -> Tried<Once<Acted>> {
+        if operation.is_none() && act.once().is_none() {
+            let together = self.acts.pass(Acting { scoped, act: act.clone(), now }).await?;
+            if let Some(acted) = together {
+                return Ok(Once::Done(acted));
+            }
+        }
+        insist!(self.act_alone(scoped, &act, operation, now))
+    }
+
+    /// Writes down what happened to several emails, in one commit. `None` for those that have to go alone: somebody
+    /// else holds them, and the others must not wait for that, or whose turn it is hangs on them.
+    async fn act_together(&self, all: &[Acting]) -> Tried<Vec<Option<Acted>>> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        let free = lock_free(&tx, &all.iter().map(|one| one.scoped).collect()).await?;
+        let mut ground = ground_of(&tx, &free).await?;
+        let answers = all.iter().map(|one| {
+            let email = ground.of_team(one.scoped.0, one.scoped.1)?;
+            if email.head.answers.is_some() {
+                return None;
+            }
+            match acted(&mut ground, one.scoped, &one.act, false, None, self.time.of(one.now)) {
+                Once::Done(acted) => Some(acted),
+                Once::Repeated(_) | Once::Mismatch(_) => None,
+            }
+        });
+        let answers = answers.collect();
+        self.settle(tx, &ground, all.len()).await?;
+        Ok(answers)
+    }
+
+    async fn act_alone(
         &self,
         scoped: Scoped,
         act: &Act,
@@ -209,12 +253,48 @@ impl Ledger {
     }
 }
 
-async fn with_bytes(client: &(impl GenericClient + ?Sized), email: Email, number: u16) -> Tried<Leased> {
-    let (team, id) = (email.team.0, email.id.0);
-    let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.clone());
-    let body = ask(client, BODY, &[&team, &id]).await?.first().map(|row| row.try_get(0)).transpose()?;
-    let wire = ask(client, WIRE, &[&team, &id, &transport]).await?.first().map(|row| row.try_get(0)).transpose()?;
-    Ok(Leased { email, number, body, wire })
+/// Handoffs with what a worker needs to hand them over.
+async fn with_bytes(client: &(impl GenericClient + ?Sized), leased: Vec<(Email, u16)>) -> Tried<Vec<Leased>> {
+    let (teams, ids) = email_columns_of(leased.iter().map(|(email, _)| (email.team, email.id)));
+    let way = |(email, number): &(Email, u16)| email.handoffs.get(usize::from(*number)).map(|h| h.transport.clone());
+    let ways: Vec<Option<String>> = leased.iter().map(way).collect();
+    // Two handoffs of one email are two rows with the same bytes.
+    let mut bytes: BTreeMap<EmailId, (Option<Vec<u8>>, Option<Vec<u8>>)> = BTreeMap::new();
+    for row in ask(client, BYTES, &[&teams, &ids, &ways]).await? {
+        bytes.insert(EmailId(row.try_get(0)?), (row.try_get(1)?, row.try_get(2)?));
+    }
+    let all = leased.into_iter().map(|(email, number)| {
+        let (body, wire) = bytes.get(&email.id).cloned().unwrap_or_default();
+        Leased { email, number, body, wire }
+    });
+    Ok(all.collect())
+}
+
+/// What happened to a handoff.
+pub(super) struct Acting {
+    scoped: Scoped,
+    act: Act,
+    now: Time,
+}
+
+impl Traveller for Acting {
+    type Answer = Option<Acted>;
+
+    fn size(&self) -> usize {
+        let frozen = match &self.act {
+            Act::Mark { wire: Some(wire), .. } => wire.len(),
+            _ => 0,
+        };
+        frozen + 1024
+    }
+
+    fn gate(ledger: &Ledger) -> &Gate<Self> {
+        &ledger.acts
+    }
+
+    async fn travel(ledger: &Ledger, together: &[Self]) -> Tried<Vec<Self::Answer>> {
+        ledger.act_together(together).await
+    }
 }
 
 /// What comes of an act on a locked email.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `connect`, `schema` | sessions, TLS, migrations |
 //! | `lanes`, `accept` | accepts that arrive together travel together |
+//! | `gate` | other calls that travel together: arrivals, filings, acts |
 //! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
 //! | `change`, `handoff`, `look`, `team`, `record`, `upkeep` | the other verbs |
 //! | `arrivals` | mail that comes in |
@@ -24,6 +25,7 @@ mod connect;
 mod conversation;
 mod draft;
 mod events;
+mod gate;
 mod ground;
 mod handoff;
 mod lanes;
@@ -66,18 +68,19 @@ use uuid::Uuid;
 
 use arrivals::{
     file::Filing,
-    gate::{self, Gate},
     hear::{self, Ears},
     receive::Coming,
 };
 use connect::{Link, Place};
+use gate::Gate;
+use handoff::Acting;
 use lanes::Lanes;
 use look::Look;
 use meter::Meter;
 use trouble::{Tried, in_time, insist};
 
-/// Lanes for arrivals, and as many for filings. One is under way while the next fills.
-const INBOUND_LANES: usize = 2;
+/// Lanes behind each gate. One is under way while the next fills.
+const GATE_LANES: usize = 2;
 
 /// How a node uses the database.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +107,7 @@ struct Ledger {
     nudge: Notify,
     receives: Gate<Coming>,
     files: Gate<Filing>,
+    acts: Gate<Acting>,
     ears: Arc<Ears>,
     event_hearers: RwLock<Vec<EventHearer>>,
     time: CommitTime,
@@ -135,6 +139,7 @@ impl Postgres {
             nudge: Notify::new(),
             receives: Gate::default(),
             files: Gate::default(),
+            acts: Gate::default(),
             ears: Arc::default(),
             event_hearers: RwLock::default(),
             time: CommitTime::default(),
@@ -144,9 +149,10 @@ impl Postgres {
         }
         let (closing, closed) = watch::channel(false);
         let mut lanes: Vec<_> = (0..options.lanes.max(1)).map(|_| tokio::spawn(lanes::lane(ledger.clone()))).collect();
-        for _ in 0..INBOUND_LANES {
+        for _ in 0..GATE_LANES {
             lanes.push(tokio::spawn(gate::lane::<Coming>(ledger.clone())));
             lanes.push(tokio::spawn(gate::lane::<Filing>(ledger.clone())));
+            lanes.push(tokio::spawn(gate::lane::<Acting>(ledger.clone())));
         }
         let listening = ledger.begin_to_listen().await?;
         tokio::spawn(hear::listen(ledger.clone(), listening, closed.clone()));
@@ -181,6 +187,7 @@ impl Ledger {
         self.lanes.close();
         self.receives.close();
         self.files.close();
+        self.acts.close();
     }
 }
 
@@ -252,7 +259,7 @@ impl Store for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Acted>> {
-        told(insist!(self.ledger.act((team, id), &act, operation.as_ref(), now)))
+        in_time(async { told(self.ledger.act((team, id), act, operation.as_ref(), now).await) }).await
     }
 
     async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {

@@ -18,7 +18,6 @@ use uuid::Uuid;
 
 use super::{
     cabinet::{Cabinet, Place, value_of},
-    gate::{Gate, Traveller},
     row::{
         ARTIFACT_COLUMNS, DELIVERY_COLUMNS, artifact_columns, delivery_columns, read_artifact, read_delivery, read_hash,
     },
@@ -26,6 +25,7 @@ use super::{
 use crate::postgres::{
     Ledger,
     conversation::row::{read_thread, thread_columns},
+    gate::{Gate, Traveller},
     trouble::Tried,
     write::{Asked, ask, ask_all},
 };

@@ -17,7 +17,6 @@ mod artifact;
 mod cabinet;
 mod delivery;
 pub(super) mod file;
-pub(super) mod gate;
 pub(super) mod hear;
 mod inbox;
 mod message;

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::{
-    gate::{Gate, Traveller},
     hear::NOTIFY,
     parcel::{Columns, Fresh, NEW},
     row::{delivery_columns, read_delivery, read_hash},
@@ -23,6 +22,7 @@ use super::{
 };
 use crate::postgres::{
     Ledger,
+    gate::{Gate, Traveller},
     trouble::{Tried, Trouble},
     write::{Asked, ask, ask_all, run, write_events},
 };

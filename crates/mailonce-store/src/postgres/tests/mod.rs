@@ -1,5 +1,6 @@
 //! What is special to this engine: many nodes, lost connections, tables of other versions.
 
+mod acts;
 mod arrivals;
 mod conversations;
 mod faults;

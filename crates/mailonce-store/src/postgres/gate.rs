@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use crate::postgres::{
+use super::{
     Ledger,
     trouble::{Tried, Trouble, insist},
 };
@@ -23,7 +23,7 @@ const TOGETHER: usize = 64;
 const TOGETHER_BYTES: usize = 8 * 1024 * 1024;
 
 /// A call that may travel with others.
-pub(in crate::postgres) trait Traveller: Sized + Send + Sync + 'static {
+pub(super) trait Traveller: Sized + Send + Sync + 'static {
     type Answer: Send;
 
     /// About how many bytes it is on the wire.
@@ -40,7 +40,7 @@ struct Line<T: Traveller> {
 }
 
 /// A line in front of lanes.
-pub(in crate::postgres) struct Gate<T: Traveller> {
+pub(super) struct Gate<T: Traveller> {
     line: Mutex<Line<T>>,
     arrived: Notify,
 }
@@ -75,7 +75,7 @@ impl<T: Traveller> Gate<T> {
     }
 
     /// Takes no more calls. Those in line are still answered.
-    pub(in crate::postgres) fn close(&self) {
+    pub(super) fn close(&self) {
         self.line().closed = true;
         self.arrived.notify_waiters();
         self.arrived.notify_one();
@@ -107,7 +107,7 @@ impl<T: Traveller> Gate<T> {
 }
 
 /// One lane, until its line is closed.
-pub(in crate::postgres) async fn lane<T: Traveller>(ledger: Arc<Ledger>) {
+pub(super) async fn lane<T: Traveller>(ledger: Arc<Ledger>) {
     let gate = T::gate(&ledger);
     loop {
         let arrived = gate.arrived.notified();
