@@ -144,7 +144,7 @@ codes! {
         "Leave out the recipient named in `field`; do not write to it again unless a person removes the suppression.";
     /// A rule of the team blocks it.
     BlockedByRule = "blocked_by_rule", 422, Never, "A rule does not let this mail out",
-        "Do not send it another way: read the rule named in `rule`, and ask a person if it should go out all the same.";
+        "Do not send it another way: read the rule named in `rule`, or the list in `detail`, and ask a person if it should go out all the same.";
     /// The message is our own.
     Itself = "self", 422, Never, "This message comes from one of your own agents",
         "Do not answer it: your agents would talk to each other for ever. A person was asked.";

@@ -3,8 +3,8 @@
 use mailonce_core::{
     email::Email,
     key::{Key, KeyName},
-    port::store::{KeyChange, KeyView},
-    problem::{Code, Problem},
+    port::store::{Bound, KeyChange, KeyView},
+    problem::{Code, FieldError, Problem},
     ttl::Ttl,
 };
 
@@ -18,8 +18,15 @@ impl Engine {
         view.ok_or_else(|| never_bound(key))
     }
 
-    /// Gives a key another memory.
+    /// Gives a key a longer memory. A shorter one would forget it without a word, and that has a call of its own.
     pub async fn extend_key(&self, caller: &Caller, key: &Key, ttl: Ttl) -> Result<Email, Problem> {
+        if let Some(Bound::Email(email)) = self.key(caller, key).await?.bound
+            && ttl.0 < email.ttl.0
+        {
+            let fault =
+                FieldError::new("ttl", "is shorter than the memory that the key has; forgetting it is a DELETE");
+            return Err(Problem::from(vec![fault]));
+        }
         let hash = KeyName::Given(key.clone()).hash(caller.team.id);
         let change = self.store.extend_key(caller.team.id, hash, ttl, self.now()).await.map_err(unavailable)?;
         told(change, key)

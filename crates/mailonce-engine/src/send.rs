@@ -4,11 +4,13 @@ use mailonce_core::{
     address::Mailbox,
     content::Content,
     digest::{Digest, Field},
-    email::{Channel, Email, EmailHead, Guard, OnUnknown},
+    email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
     id::{EmailId, MessageId},
     intent::Intent,
     key::{Key, KeyHash, KeyName},
-    limits, mutant,
+    limits,
+    message::Message,
+    mutant,
     port::store::{Accept, AcceptBatch, BatchWish, Bound, Care, Operation, SuppressedReason, Wish},
     problem::{Code, FieldError, Problem},
     rule::RuleName,
@@ -19,6 +21,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Caller, Engine, pack,
+    reply::Terms,
     seen::Glimpse,
     unavailable,
     view::{Sent, message_id},
@@ -127,7 +130,7 @@ impl Engine {
     async fn send_named(&self, caller: &Caller, named: Named) -> Result<Sent, Problem> {
         let now = self.now();
         if let Some(token) = &named.request.distinct_token
-            && let Some(sent) = Box::pin(self.send_distinct(caller, &named, token)).await?
+            && let Some(sent) = Box::pin(self.send_distinct(caller, &named, token, None)).await?
         {
             return Ok(sent);
         }
@@ -197,12 +200,13 @@ impl Engine {
     }
 
     /// Its sender says that a held look-alike is meant: that very email goes, and never another. `None` when the token
-    /// names none.
+    /// names none. An answer goes only if nothing happened in its thread that its writer had to know of.
     pub(crate) async fn send_distinct(
         &self,
         caller: &Caller,
         named: &Named,
         token: &str,
+        answers: Option<(&Message, &Terms)>,
     ) -> Result<Option<Sent>, Problem> {
         let team = caller.team.id;
         let Some(id) = self.by_distinct_token(team, token) else { return Ok(None) };
@@ -223,6 +227,9 @@ impl Engine {
         // Without a name of its own, other words are another mail, and those of the held one would go instead.
         if !fields.is_empty() && (named.name.is_none() || !named.forgives(&fields)) {
             return Err(another_mail(&glimpse, &fields));
+        }
+        if let Some((message, terms)) = answers.filter(|_| email.state() == EmailState::Held) {
+            self.check_not_late(message, terms).await?;
         }
         let Some(released) = self.release(team, id).await.map_err(unavailable)? else { return Ok(None) };
         self.close_moot(&released).await;

@@ -6,7 +6,7 @@ use mailonce_core::{
         thread::{LeaseAsk, Leasing, Thread, ThreadEdit, ThreadQuery},
     },
     email::Email,
-    id::{TeamId, ThreadId},
+    id::{InboxId, TeamId, ThreadId},
     inbox::Inbox,
     limits,
     message::{Message, MessagePlace, MessageQuery, MessageState},
@@ -31,6 +31,8 @@ use crate::{
 const SHOWN: usize = 100;
 /// Pages of an inbox or thread that are read for them.
 const PAGES: usize = 10;
+/// Pages of threads that are looked through for those that a key may read.
+const LOOKS: usize = 50;
 /// How long a lease lasts at the most, in milliseconds.
 pub const LEASE_MS: i64 = 600_000;
 
@@ -65,7 +67,7 @@ pub struct ThreadView {
 }
 
 /// Threads, those with the latest news first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ThreadPage {
     /// The threads.
     pub rows: Vec<Thread>,
@@ -117,22 +119,36 @@ impl Engine {
         if let Some(inbox) = query.inbox {
             self.inbox(caller, inbox).await?;
         }
-        let limit = query.limit;
-        let asked = ThreadQuery { limit: limit + 1, ..query };
-        let mut rows = self.store.threads(caller.team.id, asked).await.map_err(unavailable)?;
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        let next = rows.last().filter(|_| more).map(|thread| (thread.latest_at, thread.id));
-        if !caller.key.about.inboxes.is_empty() {
-            let mut usable = HashMap::new();
-            for thread in &rows {
-                if let Entry::Vacant(entry) = usable.entry(thread.inbox) {
-                    entry.insert(self.inbox(caller, thread.inbox).await.is_ok());
-                }
+        let (limit, mut usable, mut asked) = (query.limit, HashMap::new(), query);
+        let mut page = ThreadPage::default();
+        // A key that is tied to inboxes looks past the threads of others, for a while.
+        for _ in 0..LOOKS {
+            let ask = ThreadQuery { limit: limit + 1, ..asked.clone() };
+            let mut rows = self.store.threads(caller.team.id, ask).await.map_err(unavailable)?;
+            let more = rows.len() > limit;
+            rows.truncate(limit);
+            page.next = rows.last().filter(|_| more).map(|thread| (thread.latest_at, thread.id));
+            for thread in rows {
+                let may = match usable.entry(thread.inbox) {
+                    Entry::Occupied(entry) => *entry.get(),
+                    Entry::Vacant(entry) => *entry.insert(self.may_read_of(caller, thread.inbox).await),
+                };
+                page.rows.extend(Some(thread).filter(|_| may));
             }
-            rows.retain(|thread| usable.get(&thread.inbox).copied().unwrap_or_default());
+            if page.rows.len() >= limit || page.next.is_none() {
+                break;
+            }
+            asked.before = page.next;
         }
-        Ok(ThreadPage { rows, next })
+        if page.rows.len() > limit {
+            page.rows.truncate(limit);
+            page.next = page.rows.last().map(|thread| (thread.latest_at, thread.id));
+        }
+        Ok(page)
+    }
+
+    async fn may_read_of(&self, caller: &Caller, inbox: InboxId) -> bool {
+        caller.key.about.inboxes.is_empty() || self.inbox(caller, inbox).await.is_ok()
     }
 
     /// A thread with what was said in it.

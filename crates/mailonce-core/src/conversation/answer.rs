@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    caps::{Caps, Tally},
+    caps::{Caps, Tally, person_hash},
     thread::Thread,
     turn::{ANSWERS, Slot},
 };
@@ -67,10 +67,37 @@ pub fn is_unsent(email: &Email) -> bool {
         || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
 }
 
-/// The message whose turn may be another by what became of an email, or by its next version: when that is as good as
-/// unwritten now and was not before, or the other way round.
+/// Whether an answer that was held may leave now, itself or in other words.
+fn is_let_go(before: &Email, after: &Email) -> bool {
+    let held = |email: &Email| email.state() == EmailState::Held;
+    held(before) && !counted_at_once(before) && !held(after) && !is_unsent(after)
+}
+
+/// Whether an answer counts as soon as it is accepted: when it may leave, or its own sender may say that it does.
+fn counted_at_once(email: &Email) -> bool {
+    email.state() != EmailState::Held || email.guard == Some(Guard::LooksDuplicate) || mutant!("held-answer-counted")
+}
+
+/// The message that is to be looked at again because of what became of an email, or of its next version: it is as good
+/// as unwritten now and was not before, or the other way round, or it may leave after all.
 pub fn turns(before: &Email, after: &Email) -> Option<MessageId> {
-    after.head.answers.filter(|_| is_unsent(before) != is_unsent(after))
+    after.head.answers.filter(|_| is_unsent(before) != is_unsent(after) || is_let_go(before, after))
+}
+
+/// Who is answered by an email that is counted only now, because a person let it go. For a forward there is nobody to
+/// count it for. `None` when it counts for nothing.
+pub fn counts_now(message: &Message, before: &Email, after: &Email) -> Option<Option<[u8; 16]>> {
+    if !is_let_go(before, after) {
+        return None;
+    }
+    let forwards = |(slot, id): &(Slot, EmailId)| *id == before.id && matches!(slot, Slot::Forward(_));
+    if message.marks.turn.answers.iter().any(forwards) {
+        return Some(None);
+    }
+    let wanted = message.head.reply_to.first().or(message.head.from.as_ref());
+    let is_wanted = |to: &&String| wanted.is_some_and(|party| party.address.eq_ignore_ascii_case(to));
+    let to = &after.head.to;
+    Some(to.iter().find(is_wanted).or(to.first()).map(|to| person_hash(to)))
 }
 
 /// Weighs what answered a message, each answer in the version that [`standing`] says; an answer that is long gone says
@@ -118,6 +145,37 @@ pub enum Judged {
     Refuse(Guard, Option<MessageId>),
 }
 
+/// What the writer of an answer holds and knows of.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// The hash of the token of its lease.
+    pub lease: Option<&'a str>,
+    /// Newer messages that it knows of.
+    pub seen: &'a [MessageId],
+    /// Whether it replies; a forward has nothing to do with what people write meanwhile.
+    pub replies: bool,
+}
+
+impl Reader<'_> {
+    /// What happened in the thread that it had to know of before it may answer.
+    pub fn is_late(&self, message: &Message, thread: &Thread, now: Time) -> Option<(Guard, Option<MessageId>)> {
+        if !self.may_work(thread, now) && !mutant!("thread-lease-ignored") {
+            return Some((Guard::Leased, None));
+        }
+        let newer = thread.unseen(message.seq, self.seen).next();
+        let newer = newer.filter(|_| self.replies && !mutant!("newer-message-ignored"))?;
+        Some((Guard::NewerMessage, Some(newer)))
+    }
+
+    /// Whether no other agent works on the thread, and this one did not lose it to another.
+    fn may_work(&self, thread: &Thread, now: Time) -> bool {
+        match self.lease {
+            Some(token) => thread.is_latest(token) || mutant!("lost-lease-obeyed"),
+            None => thread.lease_at(now).is_none(),
+        }
+    }
+}
+
 impl AnswerWish {
     /// Asks every guard, in order.
     pub fn judge(&self, ground: &Ground, now: Time) -> Judged {
@@ -131,12 +189,9 @@ impl AnswerWish {
         if let Some(email) = self.taken(ground) {
             return Judged::Already(email);
         }
-        if !self.may_work(&ground.thread, now) && !mutant!("thread-lease-ignored") {
-            return refuse(Guard::Leased);
-        }
-        let mut unseen = ground.thread.unseen(ground.message.seq, &self.seen);
-        if let Some(newer) = unseen.next().filter(|_| self.is_reply() && !mutant!("newer-message-ignored")) {
-            return Judged::Refuse(Guard::NewerMessage, Some(newer));
+        let reader = Reader { lease: self.lease.as_deref(), seen: &self.seen, replies: self.is_reply() };
+        if let Some((guard, newer)) = reader.is_late(&ground.message, &ground.thread, now) {
+            return Judged::Refuse(guard, newer);
         }
         let caps = self.caps.are_reached((&ground.thread.about.sends, ground.thread.about.sent), &ground.person, now);
         let cap = (caps && !mutant!("cap-ignored")).then_some(Guard::Cap);
@@ -170,17 +225,9 @@ impl AnswerWish {
         taken.filter(|_| !ground.before.as_ref().is_some_and(is_unsent))
     }
 
-    /// Whether no other agent works on the thread, and this one did not lose it to another.
-    fn may_work(&self, thread: &Thread, now: Time) -> bool {
-        match &self.lease {
-            Some(token) => thread.is_latest(token) || mutant!("lost-lease-obeyed"),
-            None => thread.lease_at(now).is_none(),
-        }
-    }
-
     /// What an accepted answer changes besides its own rows: message, thread, tally; and what is told of it.
     pub fn apply(&self, ground: &mut Ground, email: &Email, now: Time) -> Vec<NewEvent> {
-        let counts = email.state() != EmailState::Held || mutant!("held-answer-counted");
+        let counts = counted_at_once(email);
         let mut events = vec![ground.message.answer(self.slot.clone(), email.id, now)];
         ground.thread.add_email(counts, now);
         if counts {

@@ -1,6 +1,7 @@
 //! How many answers are too many: in a thread within minutes, within a day and in all, and to one person within a day.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::{mutant, time::Time};
 
@@ -75,9 +76,26 @@ impl Tally {
     }
 }
 
+/// The hash under which answers to one person are counted, whatever stands behind the plus of the address.
+pub fn person_hash(address: &str) -> [u8; 16] {
+    let plain = match address.rsplit_once('@') {
+        Some((local, domain)) => format!("{}@{domain}", local.split('+').next().unwrap_or(local)),
+        None => address.to_owned(),
+    };
+    let mut half = [0; 16];
+    half.copy_from_slice(&Sha256::digest(plain.as_bytes())[..16]);
+    half
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_person_is_one_whatever_stands_behind_the_plus() {
+        assert_eq!(person_hash("ann+1@x.test"), person_hash("ann@x.test"));
+        assert_ne!(person_hash("ann@x.test"), person_hash("ann@y.test"));
+    }
 
     fn tally(times: &[i64]) -> Tally {
         let mut tally = Tally::default();

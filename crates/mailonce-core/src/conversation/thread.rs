@@ -146,9 +146,19 @@ impl Thread {
         self.latest_at = self.latest_at.max(now);
         self.about.emails += 1;
         if counts {
-            self.about.sends.count(now);
-            self.about.sent += 1;
+            self.count(now);
         }
+    }
+
+    /// Counts an answer that was held and may leave after all.
+    pub fn let_go(&mut self, now: Time) {
+        self.rev += 1;
+        self.count(now);
+    }
+
+    fn count(&mut self, now: Time) {
+        self.about.sends.count(now);
+        self.about.sent += 1;
     }
 
     /// The lease that holds now.

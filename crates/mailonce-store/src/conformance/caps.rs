@@ -3,20 +3,23 @@
 use mailonce_core::{
     conversation::{
         answer::{AnswerWish, Answered},
-        caps::Caps,
+        caps::{Caps, person_hash},
         turn::Slot,
     },
+    dispatch::{Act, Verdict},
     email::{Email, EmailState, Guard},
     message::Message,
+    port::store::{Once, Resend},
     time::Time,
 };
 
 use super::{
-    DAY, HOUR, Ledger, MINUTE, OTHER, T0, TEAM, all_at_once, events, keyless, kinds,
+    DAY, HOUR, Ledger, MINUTE, OTHER, T0, TEAM, all_at_once, cancelled, events, keyless, kinds, next_version,
     post::{inbox, letter, made},
     talk::{
         LOOSE, answer, answers, before, came, letter_in, letters_in, next_letter, reply, the_message, the_thread, went,
     },
+    work::act,
 };
 
 /// The follow-up of this number, under these caps.
@@ -57,6 +60,54 @@ pub(super) async fn a_held_answer_is_not_counted(store: Ledger) {
     assert!(goes(&store, follow_up(&message, 0, caps, T0), T0).await);
     assert!(!goes(&store, follow_up(&message, 1, caps, T0), at(MINUTE - 1)).await);
     assert!(goes(&store, follow_up(&message, 2, caps, T0), at(MINUTE)).await);
+}
+
+pub(super) async fn an_answer_that_a_person_lets_go_counts_from_then_on(store: Ledger) {
+    let (_inbox, messages) = letters_in(&store, 2).await;
+    let caps = Caps { per_window: 1, ..LOOSE };
+    assert!(goes(&store, follow_up(&messages[0], 0, caps, T0), T0).await);
+    let held = went(answer(&store, follow_up(&messages[0], 1, caps, T0), T0).await);
+    let (verdict, _email) = act(&store, held.id, Act::Release, T0).await;
+    assert_eq!(verdict, Verdict::Done);
+    let thread = the_thread(&store, messages[0].thread).await;
+    assert_eq!((thread.about.emails, thread.about.sent, thread.about.sends.within(DAY, T0)), (2, 2, 2));
+    let _again = act(&store, held.id, Act::Release, T0).await;
+    assert_eq!(the_thread(&store, messages[0].thread).await, thread, "once");
+    let two = Caps { per_window: 2, ..LOOSE };
+    assert!(!goes(&store, follow_up(&messages[0], 2, two, T0), T0).await);
+    // The person was answered as well, over all threads.
+    let caps = Caps { per_person: 1, ..LOOSE };
+    let person = Some(person_hash(&held.head.to[0]));
+    assert!(!goes(&store, AnswerWish { caps, person, ..reply(&messages[1]) }, T0).await);
+}
+
+pub(super) async fn an_answer_that_goes_in_other_words_counts_once(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    let held = went(answer(&store, answers(&message, &keyless().held(Guard::Approval), T0), T0).await);
+    let mut wish = next_version(&held).wish(T0);
+    (wish.head.answers, wish.care.takes_back) = (held.head.answers, true);
+    let edited = store.resend(wish, None, T0).await.unwrap();
+    assert!(matches!(edited, Once::Done(Resend::First(_))), "{edited:?}");
+    let thread = the_thread(&store, message.thread).await;
+    assert_eq!((thread.about.sent, thread.about.sends.within(DAY, T0)), (1, 1));
+}
+
+pub(super) async fn an_answer_that_its_own_sender_may_let_go_counts_at_once(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    let caps = Caps { per_window: 1, ..LOOSE };
+    let alike = answers(&message, &keyless().held(Guard::LooksDuplicate), T0);
+    let held = went(answer(&store, AnswerWish { caps, ..alike }, T0).await);
+    assert_eq!((held.state(), held.guard), (EmailState::Held, Some(Guard::LooksDuplicate)));
+    assert!(!goes(&store, follow_up(&message, 1, caps, T0), T0).await);
+    let _released = act(&store, held.id, Act::Release, T0).await;
+    assert_eq!(the_thread(&store, message.thread).await.about.sent, 1);
+}
+
+pub(super) async fn an_answer_that_is_rejected_is_never_counted(store: Ledger) {
+    let (_inbox, message) = letter_in(&store).await;
+    let held = went(answer(&store, answers(&message, &keyless().held(Guard::Cap), T0), T0).await);
+    let _gone = cancelled(&store, held.id, T0).await;
+    assert_eq!(the_thread(&store, message.thread).await.about.sent, 0);
 }
 
 pub(super) async fn a_day_has_a_cap_of_its_own(store: Ledger) {

@@ -457,6 +457,10 @@ macro_rules! engine {
             caps [
                 one_answer_too_many_is_held_and_takes_its_slot
                 a_held_answer_is_not_counted
+                an_answer_that_a_person_lets_go_counts_from_then_on
+                an_answer_that_goes_in_other_words_counts_once
+                an_answer_that_its_own_sender_may_let_go_counts_at_once
+                an_answer_that_is_rejected_is_never_counted
                 a_day_has_a_cap_of_its_own
                 a_thread_has_a_cap_in_all_that_no_day_opens
                 answers_to_one_person_are_counted_over_all_threads_of_the_team

@@ -109,6 +109,14 @@ impl World {
         let Some(mut message) = answer::turns(before, after).and_then(|id| self.message(after.team, id)) else {
             return;
         };
+        if let Some(person) = answer::counts_now(&message, before, after) {
+            let mut thread = self.thread_of(&message, now);
+            thread.let_go(now);
+            self.talk.threads.insert(thread.id, thread);
+            if let Some(person) = person {
+                self.talk.people.entry((after.team, person)).or_default().count(now);
+            }
+        }
         let answers: Vec<_> = message.marks.turn.replies().map(|id| self.standing_version(after.team, id)).collect();
         if let Some(event) = answer::weigh(&mut message, &answers, after.id, now) {
             self.events.entry(after.team).or_default().push(event);

@@ -97,6 +97,16 @@ pub(super) fn still_answers(ledger: &Ledger<'_>, team: i64, email: &Email) -> Re
 pub(super) fn turn_over(ledger: &mut Ledger<'_>, team: i64, before: &Email, after: &Email, now: Time) -> Result<()> {
     let Some(id) = answer::turns(before, after) else { return Ok(()) };
     let Some(mut message) = message::one(ledger.conn, after.team, team, id)? else { return Ok(()) };
+    if let Some(person) = answer::counts_now(&message, before, after) {
+        let mut thread = thread::of_message(ledger.conn, team, &message, now)?;
+        thread.let_go(now);
+        thread::save(ledger, team, &thread)?;
+        if let Some(person) = person {
+            let mut answered = tally(ledger, team, person)?;
+            answered.count(now);
+            ledger.execute(COUNT, params![team, person, now.0, to_json(&answered)?])?;
+        }
+    }
     let replies = message.marks.turn.replies().map(|id| standing_version(ledger, (after.team, team), id));
     let answers = replies.collect::<Result<Vec<_>>>()?;
     if let Some(event) = answer::weigh(&mut message, &answers, after.id, now) {

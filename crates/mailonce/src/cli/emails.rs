@@ -189,6 +189,7 @@ fn show(out: &Out, email: &Value) {
         "message_id",
         "key",
         "created_at",
+        "scheduled_at",
         "settled_at",
         "expires_at",
         "guard",

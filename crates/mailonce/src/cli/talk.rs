@@ -162,6 +162,7 @@ pub(super) async fn thread(out: &Out, verb: ThreadVerb) -> anyhow::Result<ExitCo
             let view = Client::find(&reach)?.get(&thread_path(&thread)).await?;
             show(out, &view, THREAD);
             if !out.is_json() {
+                show_work(out, &view);
                 show_said(out, &view);
             }
         }
@@ -184,6 +185,29 @@ pub(super) async fn thread(out: &Out, verb: ThreadVerb) -> anyhow::Result<ExitCo
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who works on a thread, and how often it was answered.
+fn show_work(out: &Out, view: &Value) {
+    let (lease, replies) = (&view["lease"], &view["replies"]);
+    let [window, today, in_all] = ["in_window", "today", "in_all"].map(|name| field(replies, name));
+    let mut facts = vec![("answers", format!("{window} of late, {today} today, {in_all} in all"))];
+    if !lease.is_null() {
+        facts.push(("holder", text(&lease["holder"])));
+        facts.push(("held_until", field(lease, "expires_at")));
+    }
+    out.facts(&facts);
+}
+
+/// What was decided about a question, once it is.
+fn show_decision(out: &Out, view: &Value) {
+    let decided = &view["decided"];
+    if !decided.is_null() {
+        let facts: Vec<(&str, String)> = ["as", "reason", "at", "by"]
+            .map(|name| (if name == "as" { "decided" } else { name }, field(decided, name)))
+            .into();
+        out.facts(&facts);
+    }
 }
 
 fn show_said(out: &Out, view: &Value) {
@@ -273,6 +297,7 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
             let view = Client::find(&reach)?.get(&escalation_path(&id)).await?;
             show(out, &view, ESCALATION);
             if !out.is_json() {
+                show_decision(out, &view);
                 show_draft(out, &view);
             }
         }
@@ -319,5 +344,8 @@ async fn resolve(out: &Out, args: ResolveArgs) -> anyhow::Result<()> {
     }
     let (_, view) = client.ask(Method::POST, &format!("{path}/resolve"), None, Some(&body)).await?;
     show(out, &view, ESCALATION);
+    if !out.is_json() {
+        show_decision(out, &view);
+    }
     Ok(())
 }

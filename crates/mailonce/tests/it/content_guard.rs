@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    call::{patch, post},
+    call::{delete, patch, post},
     talk::{Letter, word},
     world::{MINUTE, World, mail, mail_with},
 };
@@ -100,6 +100,35 @@ over_every_engine! {
             assert_eq!(world.reply_with(&second, meant(words)).await.is(200)["id"], held["id"]);
         }
         assert_eq!((world.sent().await, world.count().await), (2, 2));
+    }
+
+    async fn a_token_goes_past_no_cap_and_no_lease(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
+        let words = "We open at nine o'clock in the morning, every day of the week.";
+        let message = world.hears(Letter::default()).await;
+        let answer = |n: u32| json!({ "text": words, "follow_up": n });
+        world.reply_with(&message, answer(0)).await.is(202);
+        for n in 1..3 {
+            let held = world.reply_with(&message, answer(n)).await.is(202);
+            let mut meant = answer(n);
+            meant["distinct_token"] = held["distinct_token"].clone();
+            world.reply_with(&message, meant).await.is(200);
+        }
+        let fourth = world.reply_with(&message, answer(3)).await.is(202);
+        assert_eq!((&fourth["guard"], fourth.body.get("distinct_token")), (&json!("cap"), None), "{}", fourth.text);
+
+        let other = world.hears(Letter { id: "2", ..Letter::default() }).await;
+        let held = world.reply(&other, words).await.is(202);
+        assert_eq!(held["guard"], "looks_duplicate", "{}", held.text);
+        let meant = json!({ "text": words, "distinct_token": held["distinct_token"] });
+        let lease = format!("/v1/threads/{}/lease", word(&other, "thread_id"));
+        let taken = world.post(&lease, &json!({ "holder": "another" })).await.is(201);
+        world.reply_with(&other, meant.clone()).await.refused(409, "leased");
+        world.call(delete(&lease).json(&json!({ "token": taken["token"] }))).await;
+        world.reply_with(&other, meant).await.is(200);
+        assert_eq!(world.sent().await, 4);
     }
 
     async fn the_token_of_a_held_forward_lets_that_very_forward_go(world) {

@@ -118,7 +118,16 @@ pub(in crate::postgres) async fn turn_over(
     now: Time,
 ) -> Tried<()> {
     let Some(id) = answer::turns(before, after) else { return Ok(()) };
-    let Some((mut message, _)) = hold(tx, after.team, id).await? else { return Ok(()) };
+    let Some((mut message, mut thread)) = hold(tx, after.team, id).await? else { return Ok(()) };
+    if let Some(person) = answer::counts_now(&message, before, after) {
+        thread.let_go(now);
+        ground.talk.threads.insert(thread.id, thread);
+        if let Some(person) = person {
+            let mut tally = hold_tally(tx, after.team, person).await?;
+            tally.count(now);
+            ground.talk.tally = Some((after.team, person, tally, now));
+        }
+    }
     let mut answers = Vec::new();
     for id in message.marks.turn.replies().collect::<Vec<_>>() {
         answers.push(standing_version(tx, ground, after.team, id).await?);

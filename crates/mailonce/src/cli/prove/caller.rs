@@ -7,18 +7,26 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
-use tokio::{io::AsyncWriteExt as _, sync::Barrier, task::JoinSet, time::sleep};
+use tokio::{
+    io::AsyncWriteExt as _,
+    sync::Barrier,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use super::{answer::Seen, dialect::Dialect};
 use crate::cli::{
-    Usage,
-    http::{Call, Place},
+    Trouble, Usage,
+    http::{Answer, Call, Place},
 };
 
 /// How often one call is repeated that the server asked to repeat, or that got no answer.
 const REPEATS: usize = 60;
+/// How long one answer may take, and how long a call is repeated that gets none.
+const ANSWER: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(45);
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Before a caller hangs up in its request, so that the server notices the part it got.
@@ -97,10 +105,13 @@ impl Caller {
     /// Makes sure that there is something to prove: the route exists, the key counts, and a plain mail is taken.
     pub(super) async fn greet(&self) -> anyhow::Result<()> {
         let path = self.dialect.send_path(&self.from);
-        let why = match self.ask(&self.call(path.clone(), None, &serde_json::json!({}))).await {
+        let why = match self.once(&self.call(path.clone(), None, &serde_json::json!({}))).await {
             Seen::Refused(status @ (401 | 403), name) => format!("refuses the API key: {status} {name}"),
             Seen::Refused(status @ (404 | 405), name) | Seen::Odd(status @ (404 | 405), name) => {
-                format!("has no {path}: {status} {name}; is the dialect right?")
+                format!("has no {path}: {status} {name}; are --dialect and --from right?")
+            }
+            Seen::Lost(why) => {
+                return Err(Trouble::nobody(format!("{}: {why}", self.place.url())).into());
             }
             _ => match self.ask(&self.send(&self.marker(), &self.mail(&self.marker()))).await {
                 Seen::Taken { .. } => return Ok(()),
@@ -112,9 +123,15 @@ impl Caller {
 
     /// Asks once, whatever comes.
     async fn once(&self, call: &Call) -> Seen {
-        match self.place.ask(call).await {
-            Ok(answer) => self.dialect.read(&answer),
-            Err(error) => Seen::Lost(format!("{error:#}")),
+        self.seen(self.place.ask(call)).await
+    }
+
+    /// What comes of a call, or that nothing does.
+    async fn seen(&self, asking: impl Future<Output = anyhow::Result<Answer>>) -> Seen {
+        match timeout(ANSWER, asking).await {
+            Ok(Ok(answer)) => self.dialect.read(&answer),
+            Ok(Err(error)) => Seen::Lost(format!("{error:#}")),
+            Err(_late) => Seen::Lost(format!("no answer within {} s", ANSWER.as_secs())),
         }
     }
 
@@ -137,10 +154,11 @@ impl Caller {
 
     /// Repeats a call until its answer is final. Also how many answers were not.
     async fn insist(&self, call: &Call, mut seen: Seen) -> (Seen, usize) {
-        let mut repeats = 0;
+        let (mut repeats, began) = (0, Instant::now());
         while repeats < REPEATS {
             let pause = match &seen {
                 Seen::Limited(pause) => *pause,
+                Seen::Lost(_) if began.elapsed() > PATIENCE => break,
                 Seen::Lost(_) => PAUSE,
                 busy if self.dialect.is_busy(busy) => PAUSE,
                 _ => break,
@@ -161,12 +179,13 @@ impl Caller {
             racing.spawn(async move {
                 let line = caller.place.line().await;
                 start.wait().await;
-                let answer = match line {
-                    Ok(line) => caller.place.ask_on(line, &call).await,
-                    Err(error) => Err(error),
+                let asking = async {
+                    match line {
+                        Ok(line) => caller.place.ask_on(line, &call).await,
+                        Err(error) => Err(error),
+                    }
                 };
-                let seen =
-                    answer.map_or_else(|error| Seen::Lost(format!("{error:#}")), |answer| caller.dialect.read(&answer));
+                let seen = caller.seen(asking).await;
                 caller.insist(&call, seen).await
             });
         }

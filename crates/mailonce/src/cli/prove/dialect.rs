@@ -72,12 +72,15 @@ impl Dialect {
     /// Reads an answer.
     pub(super) fn read(self, answer: &Answer) -> Seen {
         let status = answer.status;
+        if status == 429 {
+            // Proxies say it too, in words of their own.
+            return Seen::Limited(pause(answer));
+        }
         let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else {
             return Seen::Odd(status, "without JSON".into());
         };
         match status {
             200..=299 => self.taken(answer, &body),
-            429 => Seen::Limited(pause(answer)),
             400..=499 => self.refused(status, &body),
             _ => Seen::Odd(status, self.name(&body)),
         }

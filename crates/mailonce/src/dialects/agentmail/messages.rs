@@ -170,7 +170,17 @@ impl Filter {
         self.after.is_some_and(|after| at < after)
     }
 
+    /// Whether these labels are all that are asked for, or more.
+    pub(super) fn has_labels(&self, labels: &[String]) -> bool {
+        self.labels.iter().all(|label| labels.contains(label))
+    }
+
     pub(super) fn wants(&self, mail: &Mail) -> bool {
+        self.has_labels(&mail.labels()) && self.fits(mail)
+    }
+
+    /// Whether a mail is wanted, its labels apart.
+    pub(super) fn fits(&self, mail: &Mail) -> bool {
         if mail.labels.hidden
             || self.before.is_some_and(|before| mail.at() >= before)
             || self.after.is_some_and(|after| mail.at() <= after)
@@ -182,8 +192,7 @@ impl Filter {
             let text = text.to_lowercase();
             wanted.iter().all(|part| text.contains(part.as_str()))
         };
-        self.labels.iter().all(|label| labels.contains(label))
-            && !labels.iter().any(|label| self.shut.contains(&label.as_str()))
+        !labels.iter().any(|label| self.shut.contains(&label.as_str()))
             && all(&self.from, &mail.from())
             && all(&self.to, &mail.people().concat().join(" "))
             && all(&self.subject, mail.subject())

@@ -92,7 +92,8 @@ async fn newest(mut talks: Talks<'_>, filter: &Filter, limit: usize) -> Result<(
         if talk.mails.last().is_some_and(|mail| filter.is_past(mail.at())) {
             return Ok((found, None));
         }
-        if talk.mails.iter().any(|mail| filter.wants(mail)) {
+        // A thread has its own labels and those of all its mails together.
+        if filter.has_labels(&talk.labels()) && talk.mails.iter().any(|mail| filter.fits(mail)) {
             found.push(talk);
         }
     }

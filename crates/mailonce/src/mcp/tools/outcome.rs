@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Desk, Said, Told, fault, id, read,
-    said::{meaning, standing},
+    said::{ALIKE, meaning, standing},
     send::{approval_url, intent},
     shown::{addresses, filled},
 };
@@ -97,6 +97,7 @@ fn next(email: &Email, status: &str, asked: bool) -> &'static str {
         EmailState::Queued | EmailState::Sending | EmailState::Scheduled => {
             "It is on its way and will be sent once. Do not send it again."
         }
+        EmailState::Held if email.guard == Some(Guard::LooksDuplicate) => ALIKE,
         EmailState::Failed => "The next hop refused it; `attempts` has its code. If that is mended, use resend_email.",
         _ => meaning(status, asked),
     }

@@ -133,6 +133,8 @@ fn next(code: Code) -> &'static str {
 /// How a mail of ours stands, in one word.
 pub(super) fn standing(first: bool, state: EmailState, guard: Option<Guard>) -> &'static str {
     match (state, guard) {
+        // Nobody was answered as long as it is held.
+        (EmailState::Held, Some(Guard::AlreadyAnswered)) => "held",
         (_, Some(Guard::AlreadyAnswered)) => "already_answered",
         (EmailState::Held, Some(guard)) => guard.word(),
         (EmailState::Sent | EmailState::Delivered, _) if first => "sent",
@@ -142,6 +144,11 @@ pub(super) fn standing(first: bool, state: EmailState, guard: Option<Guard>) -> 
         (state, _) => state.word(),
     }
 }
+
+/// What a look-alike means for whoever did not make the call that it was held in.
+pub(super) const ALIKE: &str = "Held: it looks like a mail you just sent to the same person. If that was this mail, do \
+     nothing. If both are meant, make the call that sent it again with the same arguments: its answer has the \
+     distinct_token to let it go.";
 
 /// What that means for whoever asked. `asked` when there is a page on which a person decides.
 pub(super) fn meaning(status: &str, asked: bool) -> &'static str {

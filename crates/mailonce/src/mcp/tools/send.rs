@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     Desk, Said, Told, fault, id, inbox, outcome, read,
-    said::{meaning, standing},
+    said::{ALIKE, meaning, standing},
 };
 use crate::api::words;
 
@@ -108,7 +108,12 @@ pub(super) async fn resend_email(desk: &Desk<'_>, arguments: &Value) -> Told {
     let sent = desk.app.engine.resend(desk.caller, email, Some(reason), None).await?;
     let said = told(desk, &sent).await?;
     // Whoever asked for another copy must not be sent to ask for another copy.
-    Ok(if said.word("status") == Some("already_sent") { said.with("next", COPY_SENT) } else { said })
+    Ok(match said.word("status") {
+        Some("already_sent") => said.with("next", COPY_SENT),
+        // This call takes no token.
+        Some("looks_duplicate") => said.with("next", ALIKE),
+        _ => said,
+    })
 }
 
 /// Where a person decides about an email, when one must.
