@@ -124,7 +124,8 @@ impl Ledger {
                 return Ok(Once::Done(acted));
             }
         }
-        insist!(self.act_alone(scoped, &act, operation, now))
+        // On the heap: few go alone.
+        Box::pin(async { insist!(self.act_alone(scoped, &act, operation, now)) }).await
     }
 
     /// Writes down what happened to several emails, in one commit. `None` for those that have to go alone: somebody
