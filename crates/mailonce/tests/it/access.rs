@@ -78,7 +78,7 @@ over_memory_and_sqlite! {
             ("read", &|| get(&email)),
             ("read", &|| get(key)),
             ("read", &|| get("/v1/events")),
-            ("admin", &|| patch(key).json(&json!({ "ttl": "1d" }))),
+            ("admin", &|| patch(key).json(&json!({ "ttl": "90d" }))),
             ("admin", &|| get("/v1/api-keys")),
             ("admin", &|| post("/v1/api-keys").json(&json!({ "name": "x", "scopes": ["admin"] }))),
         ];

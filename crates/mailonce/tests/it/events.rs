@@ -22,7 +22,7 @@ over_memory_and_sqlite! {
         world.hand_over().await;
         world.send("k", &later).await.is(200);
         world.engine.write_suppressed().await;
-        world.call(patch("/v1/keys/k").json(&json!({ "ttl": "1d" }))).await.is(200);
+        world.call(patch("/v1/keys/k").json(&json!({ "ttl": "90d" }))).await.is(200);
         world.call(delete("/v1/keys/k")).await.is(200);
         let mut body = about("order_1");
         body["to"] = json!(["a@x.test", "b@x.test"]);

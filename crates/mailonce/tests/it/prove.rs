@@ -178,6 +178,14 @@ async fn a_real_mailonce_holds_everything_to_the_last_mail() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_a_call_and_does_not_answer_is_given_up() {
+    let (desk, mute) = (Desk::new(), tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let target = format!("http://{}", mute.local_addr().unwrap());
+    let ran = desk.run(&["prove", "--target", &target, "--dialect", "resend", "--key", "k"]).await.exits(2);
+    assert!(ran.err.contains("no answer within"), "{}", ran.err);
+}
+
+#[tokio::test]
 async fn who_cannot_be_reached_or_asked_is_told_by_the_exit_code() {
     let (desk, nobody) = (Desk::new(), free_address());
     let target = format!("http://{nobody}");
@@ -191,5 +199,5 @@ async fn who_cannot_be_reached_or_asked_is_told_by_the_exit_code() {
     let ran = desk.run(&["prove", "--target", &url, "--dialect", "resend", "--key", "wrong"]).await.exits(64);
     assert!(ran.err.contains("refuses the API key"), "{}", ran.err);
     let ran = desk.run(&["prove", "--target", &url, "--dialect", "usesend", "--key", FAKE_KEY]).await.exits(64);
-    assert!(ran.err.contains("is the dialect right?"), "{}", ran.err);
+    assert!(ran.err.contains("are --dialect and --from right?"), "{}", ran.err);
 }
