@@ -97,13 +97,14 @@ pub fn view(mail: &Parsed, page: Option<&Page>, found: &Found, nonce: &str) -> V
     let split = split(&seen);
     removed.quoted_lines = split.quoted_lines;
     removed.signature_lines = split.signature_lines;
-    let count = split.own.chars().count();
-    removed.cut_chars = count.saturating_sub(VIEW_CHARS);
-    // Hidden before the cut, so that no half of a secret is left at the end.
-    let own: String = hide_all(&split.own, found).chars().take(VIEW_CHARS).collect();
+    // Before the cut: no half of a secret is left at the end, and what makes a text harmless makes it longer.
+    let nonce = plain(nonce);
+    let own = harmless(&hide_all(&split.own, found), &nonce);
+    removed.cut_chars = own.chars().count().saturating_sub(VIEW_CHARS);
+    let own: String = own.chars().take(VIEW_CHARS).collect();
     let whole =
         !mail.cut.any() && page.is_none_or(|page| !page.cut) && removed.cut_chars == 0 && text.len() < TEXT_BYTES - 4;
-    View { text: fence(&own, nonce), removed, flags, whole }
+    View { text: between_fences(&own, &nonce), removed, flags, whole }
 }
 
 fn hide_all(text: &str, found: &Found) -> String {
@@ -116,9 +117,18 @@ fn seen(text: &str) -> String {
     text.chars().filter(shown).collect()
 }
 
-/// The text between lines that carry the nonce. Runs of angle brackets, of which the fences are made, are broken up.
+/// The text between lines that carry the nonce, and nothing in it that could end it.
 pub fn fence(text: &str, nonce: &str) -> String {
-    let nonce: String = nonce.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+    let nonce = plain(nonce);
+    between_fences(&harmless(text, &nonce), &nonce)
+}
+
+fn plain(nonce: &str) -> String {
+    nonce.chars().filter(char::is_ascii_alphanumeric).take(64).collect()
+}
+
+/// Runs of angle brackets, of which the fences are made, are broken up, and the nonce is taken out.
+fn harmless(text: &str, nonce: &str) -> String {
     let mut broken = String::with_capacity(text.len());
     for c in text.chars() {
         if (c == '<' || c == '>') && broken.ends_with(c) {
@@ -126,8 +136,11 @@ pub fn fence(text: &str, nonce: &str) -> String {
         }
         broken.push(c);
     }
-    let broken = if nonce.is_empty() { broken } else { broken.replace(&nonce, "[nonce]") };
-    format!("<<<untrusted mail {nonce}\n{broken}\nuntrusted mail {nonce}>>>")
+    if nonce.is_empty() { broken } else { broken.replace(nonce, "[nonce]") }
+}
+
+fn between_fences(text: &str, nonce: &str) -> String {
+    format!("<<<untrusted mail {nonce}\n{text}\nuntrusted mail {nonce}>>>")
 }
 
 #[cfg(test)]
