@@ -1,13 +1,17 @@
 //! Servers under test: mailonce itself, and anything else that answers `GET /readyz`.
 
+use super::chance::Chance;
 use super::children::{Children, Running, pause};
 use super::http;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::OnceLock;
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU32, Ordering},
+};
 use std::time::{Duration, Instant};
 
 /// The key that the server is told to create and that every request carries.
@@ -18,6 +22,10 @@ const START: Duration = Duration::from_mins(2);
 
 /// A port may be taken between choosing it and listening on it.
 const TRIES: usize = 3;
+
+/// The ports that servers under test get: as many as there are below the clients' own.
+const FIRST_PORT: u16 = 15_000;
+const PORTS: u32 = 17_000;
 
 /// A server that is ready.
 #[derive(Debug)]
@@ -225,11 +233,66 @@ fn is_ready(at: SocketAddr) -> bool {
     matches!(ask(), Ok(200))
 }
 
+/// As mailonce says it, and as everybody else does.
 fn port_was_taken(running: &Running) -> bool {
-    running.log().to_ascii_lowercase().contains("address already in use")
+    let log = running.log().to_ascii_lowercase();
+    ["port_taken", "address already in use"].iter().any(|words| log.contains(words))
 }
 
-/// An address that nobody listens on.
+/// An address that nobody listens on and that this process is given once. It lies below the ports that the kernel gives
+/// to clients: one of those could be anybody's by the time that a server listens.
 pub fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+    static NEXT: OnceLock<AtomicU32> = OnceLock::new();
+    let next =
+        NEXT.get_or_init(|| AtomicU32::new(Chance::at(std::process::id().into(), &[]).below(PORTS.into()) as u32));
+    for _ in 0..PORTS {
+        let port = FIRST_PORT + (next.fetch_add(1, Ordering::Relaxed) % PORTS) as u16;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    bail!("somebody listens on every port from {FIRST_PORT} on")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeSet, sync::atomic::AtomicBool};
+
+    #[test]
+    fn a_port_is_given_once_and_to_no_client() {
+        let given: BTreeSet<SocketAddr> = (0..100).map(|_| free_address().unwrap()).collect();
+        assert_eq!(given.len(), 100);
+        let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+        let lowest: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(given.iter().all(|at| at.port() < lowest), "{given:?}");
+    }
+
+    #[test]
+    fn a_server_whose_port_was_taken_gets_another() {
+        let folder = tempfile::tempdir().unwrap();
+        for words in ["mailonce: port_taken: something listens on 127.0.0.1:1 already", "Address already in use"] {
+            let first = AtomicBool::new(true);
+            let start = |at: SocketAddr| {
+                let mut command = Command::new("python3");
+                let says = format!("import sys; sys.exit({words:?})");
+                let script = if first.swap(false, Ordering::Relaxed) { says.as_str() } else { READY };
+                command.args(["-c", script, &at.port().to_string()]);
+                Ok(command)
+            };
+            Server::start(&Children::default(), &folder.path().join("log"), start).unwrap();
+            assert!(!first.into_inner());
+        }
+    }
+
+    const READY: &str = "
+import http.server, sys
+class Ready(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header('content-length', '0')
+        self.end_headers()
+http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Ready).serve_forever()
+";
 }

@@ -3,7 +3,8 @@
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    sync::atomic::{AtomicU16, Ordering},
 };
 
 use crate::{
@@ -11,9 +12,13 @@ use crate::{
     prove_fake::{FAKE_KEY, Fake, Flaw, Speaks},
 };
 
-/// An address where nobody listens yet, for a sink that two processes must know beforehand.
+/// An address where nobody listens yet, for a sink that two processes must know beforehand. Below the ports of clients,
+/// one of which could have it by then; every test is given another.
 fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    let next = || 10_000 + (std::process::id() as u16).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % 5_000;
+    let free = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, next())).ok()?.local_addr().ok();
+    (0..5_000).find_map(free).expect("a port where nobody listens")
 }
 
 /// The verdicts by case.
