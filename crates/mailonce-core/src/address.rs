@@ -58,7 +58,7 @@ impl Address {
 
     /// What stands behind the `@`.
     pub fn domain(&self) -> &str {
-        self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
+        domain_of(&self.0)
     }
 
     /// Reads a bare address (no display name).
@@ -107,8 +107,12 @@ impl Mailbox {
 
     /// What stands behind the `@`, which is folded already.
     pub fn domain(&self) -> &str {
-        self.address.rsplit_once('@').map_or("", |(_, domain)| domain)
+        domain_of(&self.address)
     }
+}
+
+fn domain_of(address: &str) -> &str {
+    address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 
 /// A text without upper-case letters of ASCII, borrowed where it has none.

@@ -78,6 +78,21 @@ async fn calls_are_read_as_packages_really_make_them() {
 }
 
 #[tokio::test]
+async fn a_thread_is_found_by_the_labels_that_it_shows() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    arrives(&server, "<question@x.test>", "A question").await;
+    let (_, page) = call(&server, "GET", &format!("{INBOX}/threads"), &[], "").await;
+    let thread = format!("{INBOX}/threads/{}", page["threads"][0]["thread_id"].as_str().unwrap());
+    call(&server, "PATCH", &thread, &[], r#"{"add_labels":["urgent"]}"#).await;
+    // Its own label and one that only its mail has; and one that neither has.
+    for (labels, count) in [("labels=urgent&labels=received", 1), ("labels=urgent&labels=sent", 0)] {
+        let (_, found) = call(&server, "GET", &format!("{INBOX}/threads?{labels}"), &[], "").await;
+        assert_eq!(found["count"], count, "{labels}: {found}");
+    }
+}
+
+#[tokio::test]
 async fn a_send_that_does_not_go_is_never_a_success() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;

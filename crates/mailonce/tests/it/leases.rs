@@ -24,6 +24,23 @@ fn lease_path(thread: &Value) -> String {
 }
 
 over_every_engine! {
+    async fn a_key_that_is_tied_to_an_inbox_looks_past_the_threads_of_others(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        world.inbox("b").await;
+        let tied = world.api_key(&json!({ "name": "t", "scopes": ["read"], "inboxes": ["a@agents.test"] })).await;
+        for id in ["1", "2", "3"] {
+            world.hears(Letter { id, ..Letter::default() }).await;
+        }
+        for id in ["4", "5", "6", "7", "8"] {
+            world.arrives(&["b@agents.test"], &Letter { id, ..Letter::default() }.raw()).await;
+        }
+        let first = world.call(get("/v1/threads?limit=2").by(&tied)).await.is(200);
+        let rest = format!("/v1/threads?limit=2&cursor={}", first.word("next_cursor"));
+        let rest = world.call(get(&rest).by(&tied)).await.is(200);
+        assert_eq!((first.rows().len(), rest.rows().len(), &rest["next_cursor"]), (2, 1, &Value::Null));
+    }
+
     async fn a_thread_is_held_by_one_agent_and_others_are_told(world) {
         let world = world.with_inboxes().await;
         world.inbox("a").await;

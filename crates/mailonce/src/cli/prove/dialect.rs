@@ -198,3 +198,19 @@ fn pause(answer: &Answer) -> Duration {
     let told = answer.headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
     told.map_or(USUAL_PAUSE, |seconds: u64| Duration::from_secs(seconds.clamp(1, 30)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::{HeaderMap, body::Bytes};
+
+    #[test]
+    fn who_is_told_to_wait_waits_whoever_said_so_and_in_which_words() {
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", "3".parse().unwrap());
+        for body in ["", "<html>slow down</html>", r#"{"name":"rate_limit_exceeded"}"#] {
+            let answer = Answer { status: 429, headers: headers.clone(), body: Bytes::from_static(body.as_bytes()) };
+            assert_eq!(Dialect::Resend.read(&answer), Seen::Limited(Duration::from_secs(3)), "{body}");
+        }
+    }
+}

@@ -191,6 +191,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answer_that_is_held_has_answered_nobody() {
+        assert_eq!(standing(false, EmailState::Held, Some(Guard::AlreadyAnswered)), "held");
+        assert_eq!(standing(false, EmailState::Sent, Some(Guard::AlreadyAnswered)), "already_answered");
+    }
+
+    #[test]
     fn nobody_is_led_to_a_page_that_is_not_there() {
         for status in ["unknown", "cap", "approval", "overlaps", "held"] {
             assert!(meaning(status, true).contains("approval_url"), "{status}");
