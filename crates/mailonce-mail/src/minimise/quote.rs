@@ -196,10 +196,11 @@ fn introduces_any(lines: &[&str], at: usize) -> bool {
     ends(&line) && (dated(&line) || at > 0 && dated(lines[at - 1])) && at + 1 < lines.len()
 }
 
-/// The same, with marked lines behind it.
+/// The same, with marked lines behind it. They are looked for behind such a line alone: from every line of a mail that is
+/// all empty lines it would be a look at all of them.
 fn introduces(lines: &[&str], at: usize) -> bool {
-    let next = lines.iter().skip(at + 1).find(|line| !line.trim().is_empty());
-    introduces_any(lines, at) && next.is_some_and(|line| line.trim_start().starts_with('>'))
+    let next = || lines.iter().skip(at + 1).find(|line| !line.trim().is_empty());
+    introduces_any(lines, at) && next().is_some_and(|line| line.trim_start().starts_with('>'))
 }
 
 fn is_signature(line: &str) -> bool {

@@ -1,6 +1,9 @@
 //! The header block: fields in order, decoded, and the ones that have a grammar.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use mail_parser::{Addr, Address, ContentType, HeaderValue, parsers::MessageStream};
 use mailonce_core::{
@@ -178,15 +181,27 @@ fn flat(address: Address<'_>) -> Vec<Mailbox> {
 }
 
 fn mailbox(addr: Addr<'_>) -> Option<Mailbox> {
-    let written = addr.address?;
+    let (written, name) = unquoted(addr.address?, addr.name);
     let written = written.trim().trim_matches(['<', '>']);
     // An address that is none is kept as it is: a rule or a person may want to see it.
     let address = match (written.rsplit_once('@'), Bare::parse(written)) {
         (Some((local, _)), Ok(bare)) => format!("{local}@{}", bare.domain()),
         _ => one_line(written, limits::ADDRESS_OCTETS),
     };
-    let name = addr.name.map(|name| one_line(&name, limits::NAME_CHARS)).filter(|name| !name.is_empty());
+    let name = name.map(|name| one_line(&name, limits::NAME_CHARS)).filter(|name| !name.is_empty());
     (!address.is_empty()).then_some(Mailbox { name, address })
+}
+
+/// A local part whose quotes are of no need goes without them. The reader takes one that stands alone for a name, and
+/// what is left for an address without a local part.
+fn unquoted<'a>(address: Cow<'a, str>, name: Option<Cow<'a, str>>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
+    let (local, domain, rest) = match (address.strip_prefix('"').and_then(|quoted| quoted.split_once("\"@")), &name) {
+        (Some((local, domain)), _) => (local, domain, name.clone()),
+        (None, Some(local)) if address.starts_with('@') => (local.as_ref(), &address[1..], None),
+        _ => return (address, name),
+    };
+    let plain = format!("{local}@{domain}");
+    if Bare::parse(&plain).is_ok() { (plain.into(), rest) } else { (address, name) }
 }
 
 /// Ids with angle brackets, whatever stands between them. A bare id gets its brackets.

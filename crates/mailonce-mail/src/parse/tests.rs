@@ -184,3 +184,17 @@ fn the_digest_is_blind_to_the_way_and_sees_the_words() {
     let parts = digest(&parse(&crlf(PARTS_MAIL)));
     assert_ne!(digest(&parse(&crlf(&PARTS_MAIL.replace("bG8=", "bGg=")))), parts);
 }
+
+#[test]
+fn a_local_part_in_quotes_is_part_of_the_address() {
+    for (written, name, address) in [
+        (r#""first.last"@example.com"#, None, "first.last@example.com"),
+        (r#"Ann <"first.last"@example.com>"#, Some("Ann"), "first.last@example.com"),
+        (r#""Ann" <ann@example.com>"#, Some("Ann"), "ann@example.com"),
+        (r#""two words"@example.com"#, Some("two words"), "@example.com"),
+    ] {
+        let mail = parse(&crlf(&format!("From: {written}\nSubject: x\n\nHello.\n")));
+        let [from] = mail.from.as_slice() else { panic!("{written}: {:?}", mail.from) };
+        assert_eq!((from.name.as_deref(), from.address.as_str()), (name, address), "{written}");
+    }
+}
