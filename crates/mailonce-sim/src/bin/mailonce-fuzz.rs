@@ -74,7 +74,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(file) = &args.replay {
         let bytes = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
         for target in chosen {
-            if let Err(what) = came(target, &bytes) {
+            if let Err(what) = came(target, &bytes, SLOWEST).0 {
                 bail!("{}: {what}", target.name);
             }
             println!("{} holds", target.name);

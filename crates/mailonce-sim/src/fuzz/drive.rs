@@ -86,22 +86,24 @@ pub fn drive(target: &Target, plan: &Plan) -> std::io::Result<Driven> {
 
 /// Tries one input, and keeps it when something broke.
 fn try_one(target: &Target, bytes: &[u8], plan: &Plan, driven: &mut Driven) -> std::io::Result<()> {
-    let before = processor_time();
-    let came = came(target, bytes);
-    let took = processor_time().saturating_sub(before);
+    let (came, took) = came(target, bytes, plan.slowest);
     driven.inputs += 1;
     driven.slowest_ms = driven.slowest_ms.max(took.as_millis() as u64);
-    let slow = (took > plan.slowest).then(|| format!("took {took:?}"));
     driven.through += u64::from(came == Ok(Came::Through));
-    if let Some(what) = came.err().or(slow) {
+    if let Err(what) = came {
         driven.failures.push(keep(target, bytes, what, &plan.keep)?);
     }
     Ok(())
 }
 
-/// What comes of an input, or what it breaks.
-pub fn came(target: &Target, bytes: &[u8]) -> Check {
-    catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).unwrap_or_else(|_panic| Err("it panicked".into()))
+/// What comes of an input, or what it breaks, and the processor's time for it. More than `slowest` is broken too.
+pub fn came(target: &Target, bytes: &[u8], slowest: Duration) -> (Check, Duration) {
+    let before = processor_time();
+    let came =
+        catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).unwrap_or_else(|_panic| Err("it panicked".into()));
+    let took = processor_time().saturating_sub(before);
+    let in_time = if took > slowest { Err(format!("took {took:?}")) } else { Ok(()) };
+    (came.and_then(|came| in_time.map(|()| came)), took)
 }
 
 fn keep(target: &Target, bytes: &[u8], what: String, dir: &Path) -> std::io::Result<Failure> {

@@ -50,7 +50,9 @@ pub fn http(vendor: Vendor, bytes: &[u8]) -> Check {
         };
         let frozen = transport.freeze(&mail).map_err(|unfit| unfit.0)?;
         let reply = attempt(&*transport, parcel(frozen)).await;
-        let begins = |class: u8| matches!(bytes, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', first, ..] if *first == class);
+        // Empty lines before an answer are passed over, as HTTP wants it.
+        let said = bytes.trim_ascii_start();
+        let begins = |class: u8| matches!(said, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', first, ..] if *first == class);
         // What is said before the answer itself may be followed by any.
         let (success, early) = (begins(b'2'), begins(b'1'));
         check_reply(&reply, success || early)?;

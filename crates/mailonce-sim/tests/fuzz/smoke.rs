@@ -2,7 +2,7 @@
 
 use mailonce_sim::{
     fuzz::{
-        Came, TARGETS, Target,
+        self, Came, TARGETS, Target,
         drive::{Plan, SLOWEST, drive},
         layout,
     },
@@ -49,6 +49,96 @@ fn readers_of_hooks_hold() {
 #[test]
 fn readers_of_next_hops_hold() {
     hold(|target| target.slow);
+}
+
+/// What a stranger may write over and over, to make a reader look at the same bytes again and again.
+const WORDS: &[&str] = &[
+    "\n",
+    " \n",
+    "a\n",
+    "a ",
+    ">",
+    ">\n",
+    "> a\n",
+    "-- \n",
+    "--\n",
+    "1 wrote:\n",
+    "1 wrote:\n\n",
+    "from:\n",
+    "From: a\nSent: b\n",
+    "=?utf-8?q?a",
+    "=?utf-8?b?YQ==?= ",
+    "\"",
+    "(",
+    "a@",
+    "a@x.example, ",
+    "<a@x.example> ",
+    "<",
+    "<<",
+    "</",
+    "<!--",
+    "<a href=",
+    "<div>",
+    "</div>",
+    "<p>a",
+    "<b><i>",
+    "<table><tr><td>",
+    "<style>",
+    "<a href=\"https://x.example/1\">",
+    "&",
+    "&amp;",
+    "&#1",
+    "https://",
+    "https://x.example/1 ",
+    "http://x.example/?a=b&",
+    "123456 ",
+    "1234 56 ",
+    "code: ",
+    "code 123456\n",
+    "1",
+    "1-",
+    "\u{200b}",
+    "\u{202e}",
+    "é",
+    "ﬁ",
+    "--b\n",
+    "--b\nContent-Type: text/plain\n\n",
+    "Re: ",
+    "[a] ",
+    "\t",
+    "x-a: b\n",
+];
+/// Long enough to be told from what grows with the square of it.
+const OVER: usize = 64 * 1024;
+
+#[test]
+fn the_same_word_over_and_over_is_read_in_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let heads = [
+        "From: a@x.example\nSubject: x\n\n",
+        "From: a@x.example\nContent-Type: text/html\n\n",
+        "From: a@x.example\nContent-Type: multipart/mixed; boundary=b\n\n--b\n",
+        "Subject: ",
+        "From: ",
+        "References: ",
+        "",
+    ];
+    for (at, head) in heads.iter().enumerate() {
+        for (number, word) in WORDS.iter().enumerate() {
+            let text = format!("{head}{}", word.repeat(OVER / word.len()));
+            fs::write(folder.path().join(format!("{at}-{number}")), text).expect("a file");
+        }
+    }
+    let corpus = Some(folder.path().to_owned());
+    // The view is made of what all the others read.
+    for target in
+        ["mail_minimise", "mail_thread", "mail_automatic", "mail_bounce"].map(|name| fuzz::target(name).expect(name))
+    {
+        let plan = Plan { inputs: 0, corpus: corpus.clone(), ..plan() };
+        let driven = drive(target, &plan).expect("a run");
+        println!("{driven:?}");
+        assert!(driven.failures.is_empty(), "{:#?}", driven.failures);
+    }
 }
 
 #[test]
