@@ -53,6 +53,34 @@ pub struct NewInbox {
     pub about: AboutInbox,
 }
 
+/// A change of an inbox's limits. What is `None` stays; an inner `None` takes it away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CapsPatch {
+    /// Answers in a thread within the window.
+    pub per_window: Option<u32>,
+    /// The window, in milliseconds.
+    pub window_ms: Option<i64>,
+    /// Answers in a thread within a day.
+    pub per_day: Option<u32>,
+    /// Answers to one person within a day.
+    pub per_person: Option<u32>,
+    /// Answers in a thread in all.
+    pub per_thread: Option<Option<u32>>,
+}
+
+impl CapsPatch {
+    /// The limits with this change.
+    pub fn on(self, old: Caps) -> Caps {
+        Caps {
+            per_window: self.per_window.unwrap_or(old.per_window),
+            window_ms: self.window_ms.unwrap_or(old.window_ms),
+            per_day: self.per_day.unwrap_or(old.per_day),
+            per_person: self.per_person.unwrap_or(old.per_person),
+            per_thread: self.per_thread.unwrap_or(old.per_thread),
+        }
+    }
+}
+
 /// A change of an inbox. What is `None` stays; an inner `None` takes it away.
 #[derive(Clone, Debug, Default)]
 pub struct InboxPatch {
@@ -67,7 +95,7 @@ pub struct InboxPatch {
     /// Domains whose links are allowed.
     pub link_domains: Option<Vec<String>>,
     /// How many answers are too many.
-    pub caps: Option<Option<Caps>>,
+    pub caps: Option<Option<CapsPatch>>,
     /// Whether mail that only looks automatic may be answered.
     pub answers_soft: Option<bool>,
     /// Whether its answers say that a machine wrote them.
@@ -85,7 +113,7 @@ impl InboxPatch {
             expires_at: self.expires_at.unwrap_or(old.expires_at),
             catch_all: self.catch_all.unwrap_or(old.catch_all),
             link_domains: self.link_domains.unwrap_or(old.link_domains),
-            caps: self.caps.unwrap_or(old.caps),
+            caps: self.caps.map_or(old.caps, |patch| patch.map(|patch| patch.on(old.caps.unwrap_or_default()))),
             answers_soft: self.answers_soft.unwrap_or(old.answers_soft),
             says_automatic: self.says_automatic.unwrap_or(old.says_automatic),
             metadata: self.metadata.unwrap_or(old.metadata),

@@ -105,7 +105,7 @@ fn next_of_held(guard: Option<Guard>) -> &'static str {
              distinct_token; otherwise do nothing."
         }
         Some(Guard::Cap) => {
-            "Accepted but held: this thread was answered too often, so a person must decide; do not send again."
+            "Accepted but held: this thread or person was answered too often, so a person must decide; do not send again."
         }
         Some(Guard::Approval) => "Accepted but held: a person must approve it first; do not send again.",
         _ => "Accepted but held: the same intent already goes to some of these recipients, so a person must decide.",

@@ -215,7 +215,7 @@ pub struct CallMark {
     pub traceparent: Option<String>,
 }
 
-/// How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person.
+/// How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caps {
     /// Answers in a thread within a day.
@@ -224,7 +224,7 @@ pub struct Caps {
     /// Answers to one person within a day, over all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_person: Option<u32>,
-    /// Answers in a thread in all; any number without it.
+    /// Answers in a thread in all; any number without it, and again after `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_thread: Option<u32>,
     /// Answers in a thread within the window; the next is held.

@@ -138,13 +138,13 @@ export interface CallMark {
   traceparent?: string | null;
 }
 
-/** How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person. */
+/** How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person. */
 export interface Caps {
   /** Answers in a thread within a day. */
   per_day?: number | null;
   /** Answers to one person within a day, over all threads. */
   per_person?: number | null;
-  /** Answers in a thread in all; any number without it. */
+  /** Answers in a thread in all; any number without it, and again after `null`. */
   per_thread?: number | null;
   /** Answers in a thread within the window; the next is held. */
   per_window?: number | null;

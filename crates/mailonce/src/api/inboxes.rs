@@ -19,7 +19,7 @@ use mailonce_core::{
     watch::Watch,
 };
 use mailonce_engine::{
-    inboxes::{InboxPatch, NewInbox},
+    inboxes::{CapsPatch, InboxPatch, NewInbox},
     wait::Wanted,
 };
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,8 @@ pub(super) struct NewInboxBody {
     metadata: BTreeMap<String, String>,
 }
 
-/// How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person.
+/// How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and
+/// 20 a day to a person.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CapsBody {
@@ -101,9 +102,10 @@ pub(super) struct CapsBody {
     /// Answers to one person within a day, over all threads.
     #[serde(default)]
     per_person: Option<u32>,
-    /// Answers in a thread in all; any number without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    per_thread: Option<u32>,
+    /// Answers in a thread in all; any number without it, and again after `null`.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>)]
+    per_thread: Option<Option<u32>>,
 }
 
 impl From<Caps> for CapsBody {
@@ -113,29 +115,27 @@ impl From<Caps> for CapsBody {
             window_s: u32::try_from(caps.window_ms / 1000).ok(),
             per_day: Some(caps.per_day),
             per_person: Some(caps.per_person),
-            per_thread: caps.per_thread,
+            per_thread: caps.per_thread.map(Some),
         }
     }
 }
 
 impl CapsBody {
-    fn read(self) -> Result<Caps, Problem> {
-        let usual = Caps::default();
-        let count = |field: &str, given: Option<u32>, usual: u32| match given {
+    fn read(self) -> Result<CapsPatch, Problem> {
+        let count = |field: &str, given: Option<u32>| match given {
             Some(most) if most > Caps::MOST => {
                 Err(fault(&format!("caps.{field}"), format!("is at most {}", Caps::MOST)))
             }
-            given => Ok(given.unwrap_or(usual)),
+            given => Ok(given),
         };
-        let window_ms = self.window_s.map_or(usual.window_ms, |seconds| i64::from(seconds) * 1000);
-        if !(1_000..=86_400_000).contains(&window_ms) {
+        if self.window_s.is_some_and(|seconds| !(1..=86_400).contains(&seconds)) {
             return Err(fault("caps.window_s", "is 1 to 86400"));
         }
-        Ok(Caps {
-            per_window: count("per_window", self.per_window, usual.per_window)?,
-            window_ms,
-            per_day: count("per_day", self.per_day, usual.per_day)?,
-            per_person: count("per_person", self.per_person, usual.per_person)?,
+        Ok(CapsPatch {
+            per_window: count("per_window", self.per_window)?,
+            window_ms: self.window_s.map(|seconds| i64::from(seconds) * 1000),
+            per_day: count("per_day", self.per_day)?,
+            per_person: count("per_person", self.per_person)?,
             per_thread: self.per_thread,
         })
     }
@@ -276,6 +276,7 @@ impl NewInboxBody {
             return Err(fault("client_id", "is empty"));
         }
         let ttl_ms = self.ttl.as_deref().map(|ttl| span("ttl", ttl, TTL_MS)).transpose()?;
+        let caps = self.caps.map(CapsBody::read).transpose()?;
         Ok(NewInbox {
             address: self.address,
             username: self.username,
@@ -288,7 +289,7 @@ impl NewInboxBody {
                 expires_at: None,
                 catch_all: self.catch_all,
                 link_domains: self.link_domains,
-                caps: self.caps.map(CapsBody::read).transpose()?,
+                caps: caps.map(|caps| caps.on(Caps::default())),
                 answers_soft: self.answers_soft,
                 says_automatic: self.says_automatic,
                 metadata: self.metadata,

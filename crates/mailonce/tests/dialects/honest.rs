@@ -163,6 +163,25 @@ async fn a_repeat_of_what_did_not_go_is_no_success() {
 }
 
 #[tokio::test]
+async fn one_copy_that_left_is_no_success_of_an_email_in_doubt() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let mut both = mail("unknown@sandbox.mailonce.test");
+    both["to"] = json!(["unknown@sandbox.mailonce.test", "ada@example.com"]);
+    let id = word(&is(call(&server, ("POST", &format!("{USESEND}/emails")), None, &both).await, 200)["emailId"]);
+    becomes(&server, &id, "unknown").await;
+    let copies = get(&server, &format!("/v1/emails/{id}")).await;
+    let states: Vec<&Value> = copies["handoffs"].as_array().unwrap().iter().map(|copy| &copy["state"]).collect();
+    assert!(states.contains(&&json!("sent")), "{copies}");
+    let email = get(&server, &format!("{USESEND}/emails/{id}")).await;
+    let told: Vec<&Value> = email["emailEvents"].as_array().unwrap().iter().map(|event| &event["status"]).collect();
+    assert_eq!(
+        (&email["latestStatus"], told),
+        (&json!("DELIVERY_DELAYED"), vec![&json!("QUEUED"), &json!("DELIVERY_DELAYED")])
+    );
+}
+
+#[tokio::test]
 async fn what_is_held_is_told_alike_to_the_first_and_to_every_other() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;

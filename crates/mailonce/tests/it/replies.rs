@@ -205,6 +205,27 @@ over_every_engine! {
         assert_eq!(held["state"], "held");
     }
 
+    async fn a_change_of_one_cap_leaves_the_others(world) {
+        let world = world.with_inboxes().await;
+        let path = format!("/v1/inboxes/{}", world.inbox("a").await);
+        let mut seen = Vec::new();
+        for caps in [
+            json!({ "per_window": 2, "window_s": 60, "per_thread": 9 }),
+            json!({ "per_day": 5 }),
+            json!({ "per_thread": null, "per_person": 7 }),
+            json!(null),
+        ] {
+            let changed = world.call(crate::call::patch(&path).json(&json!({ "caps": caps }))).await.is(200);
+            seen.push(changed["caps"].clone());
+        }
+        assert_eq!(seen, [
+            json!({ "per_window": 2, "window_s": 60, "per_day": 20, "per_person": 20, "per_thread": 9 }),
+            json!({ "per_window": 2, "window_s": 60, "per_day": 5, "per_person": 20, "per_thread": 9 }),
+            json!({ "per_window": 2, "window_s": 60, "per_day": 5, "per_person": 7 }),
+            json!({ "per_window": 3, "window_s": 300, "per_day": 20, "per_person": 20 }),
+        ]);
+    }
+
     async fn a_thread_has_a_limit_in_all_where_its_inbox_wants_one(world) {
         let world = world.with_inboxes().await;
         let inbox = world.inbox("a").await;

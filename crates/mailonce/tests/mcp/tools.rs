@@ -111,6 +111,31 @@ async fn conflicts_are_answers_and_mistakes_are_errors() {
 }
 
 #[tokio::test]
+async fn what_no_wording_can_mend_is_no_error() {
+    let town = Town::open().await;
+    town.arrives_as("bob@people.test", "Bob <bob@>", AGENT, "Subject: A question", "When do you open?").await;
+    let arrived = town.call("wait_for_message", json!({})).await;
+    let told = town.call("reply_email", json!({ "message": arrived["message"], "text": "At nine." })).await;
+    assert_eq!(told["status"], "invalid_field");
+    assert!(told["next"].as_str().unwrap().contains("ask_human"), "{told}");
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.starts_with("<<<untrusted mail"), "a stranger may have written it: {detail}");
+}
+
+#[tokio::test]
+async fn an_agent_sends_from_where_it_may() {
+    let town = Town::open().await;
+    let (status, _) = town.api("POST", "/v1/inboxes", &json!({ "username": "second" })).await;
+    assert_eq!(status, 201);
+    let about = json!({ "name": "one", "scopes": ["send", "read", "reply"], "senders": ["second@mailonce.test"] });
+    let (_, key) = town.api("POST", "/v1/api-keys", &about).await;
+    let sent = town.result_by(key["api_key"].as_str().unwrap(), "send_email", &order("o_1", WORDS)).await;
+    assert_eq!(sent["structuredContent"]["status"], "accepted", "{sent}");
+    assert_eq!(town.settled("ann@people.test", 1).await, 1);
+    assert!(town.sink.to("ann@people.test")[0].header("From").unwrap().contains("second@mailonce.test"));
+}
+
+#[tokio::test]
 async fn a_message_is_answered_once_by_one_agent_and_after_the_newest_words() {
     let town = Town::open().await;
     town.writes("bob@people.test", "A question", "When do you open?").await;

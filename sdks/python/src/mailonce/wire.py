@@ -194,14 +194,14 @@ class CallMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Caps:
-    """How many answers are too many. What is absent is as usual: 3 in 300 s and 20 a day in a thread, 20 a day to a person."""
+    """How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person."""
 
     per_day: int | None = None
     """Answers in a thread within a day."""
     per_person: int | None = None
     """Answers to one person within a day, over all threads."""
     per_thread: int | None = None
-    """Answers in a thread in all; any number without it."""
+    """Answers in a thread in all; any number without it, and again after `null`."""
     per_window: int | None = None
     """Answers in a thread within the window; the next is held."""
     window_s: int | None = None

@@ -70,6 +70,10 @@ fn happenings(view: &EmailView) -> Vec<HappenedBody> {
         facts.extend(shown(fact.says).map(|word| (fact.at, word)));
     }
     let end = status(email.state());
+    // That one copy left is no news of an email whose others are in doubt: it would read as a success of all.
+    if matches!(email.state(), EmailState::Unknown | EmailState::Held) {
+        facts.retain(|(_, word)| !matches!(*word, "SENT" | "DELIVERED"));
+    }
     if let Some(at) = email.settled_at.filter(|_| facts.iter().all(|(_, word)| *word != end)) {
         facts.push((at, end));
     }

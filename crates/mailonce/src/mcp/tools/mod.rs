@@ -107,6 +107,11 @@ fn id<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
 
 /// The inbox that is meant: the one that is named, else the only one that the caller may use.
 async fn inbox(desk: &Desk<'_>, named: Option<&str>) -> Result<Inbox, Problem> {
+    inbox_where(desk, named, |_| true).await
+}
+
+/// The same among those that `fits` is true of, for whoever names none.
+async fn inbox_where(desk: &Desk<'_>, named: Option<&str>, fits: impl Fn(&Inbox) -> bool) -> Result<Inbox, Problem> {
     let (engine, caller) = (&desk.app.engine, desk.caller);
     if let Some(text) = named {
         if text.contains('@') {
@@ -127,7 +132,7 @@ async fn inbox(desk: &Desk<'_>, named: Option<&str>) -> Result<Inbox, Problem> {
         }
     }
     let now = engine.now();
-    usable.retain(|inbox| inbox.is_open(now));
+    usable.retain(|inbox| inbox.is_open(now) && fits(inbox));
     match usable.as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(fault("inbox", "is needed: your key has no inbox; ask the operator for one")),

@@ -5,7 +5,7 @@ use mailonce_engine::reply::ReplyRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Desk, Told, fault, id, read, send};
+use super::{Desk, Said, Told, fault, id, read, send};
 use crate::api::SEEN;
 
 #[derive(Deserialize)]
@@ -46,18 +46,30 @@ pub(super) async fn reply_email(desk: &Desk<'_>, arguments: &Value) -> Told {
         key: None,
         distinct_token: args.distinct_token,
     };
+    let to_all = request.reply_all;
     match desk.app.engine.reply(desk.caller, message, request).await {
         Ok(sent) => send::told(desk, &sent).await,
-        Err(problem) => Err(behind_the_fence(desk, problem)),
+        Err(problem) if is_of_the_addressee(&problem) => Ok(no_address(desk, problem, to_all)),
+        Err(problem) => Err(problem),
     }
 }
 
-/// Whom an answer is for, the addressee said: what is wrong with it is a stranger's word too.
-fn behind_the_fence(desk: &Desk<'_>, mut problem: Problem) -> Problem {
+/// Whom an answer goes to, the message said and not the model.
+fn is_of_the_addressee(problem: &Problem) -> bool {
     let whom = ["to", "cc", "bcc"];
-    if problem.field.as_deref().is_some_and(|field| whom.iter().any(|name| field.starts_with(name))) {
-        problem.detail = desk.app.engine.fenced(&[problem.detail]);
-        problem.more.remove("recipient");
-    }
-    problem
+    problem.field.as_deref().is_some_and(|field| whom.iter().any(|name| field.starts_with(name)))
+}
+
+/// The model cannot mend what a stranger wrote, and is shown it behind the fence alone.
+fn no_address(desk: &Desk<'_>, mut problem: Problem, to_all: bool) -> Said {
+    problem.detail = desk.app.engine.fenced(&[problem.detail]);
+    problem.more.remove("recipient");
+    let next = if to_all {
+        "Nothing was sent: somebody whom the message names cannot be written to. Reply without reply_all, or use \
+         ask_human."
+    } else {
+        "Nothing was sent: whom the message asks to answer cannot be written to, and no wording changes that. Use \
+         ask_human if it matters."
+    };
+    Said::from(problem).with("next", next).without_fault()
 }

@@ -28,6 +28,12 @@ impl Said {
         self
     }
 
+    /// As something that the model has to know and cannot mend.
+    pub(super) fn without_fault(mut self) -> Self {
+        self.is_error = false;
+        self
+    }
+
     /// With the page on which a person decides. `new` when this very call made the question: then the person is led
     /// there; whoever asks again is only told where it is.
     pub(super) fn for_a_person(mut self, page: Option<String>, new: bool) -> Self {
@@ -191,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_held_has_answered_nobody() {
+    fn an_answer_that_is_held_hwithout_faulted_nobody() {
         assert_eq!(standing(false, EmailState::Held, Some(Guard::AlreadyAnswered)), "held");
         assert_eq!(standing(false, EmailState::Sent, Some(Guard::AlreadyAnswered)), "already_answered");
     }

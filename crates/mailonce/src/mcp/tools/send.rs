@@ -4,6 +4,7 @@ use mailonce_core::{
     content::{Content, RawContent},
     email::Guard,
     id::EmailId,
+    inbox::Inbox,
     intent::Intent,
     problem::Problem,
     team::Scope,
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Desk, Said, Told, fault, id, inbox, outcome, read,
+    Desk, Said, Told, fault, id, inbox_where, outcome, read,
     said::{ALIKE, meaning, standing},
 };
 use crate::api::words;
@@ -63,7 +64,8 @@ pub(super) async fn send_email(desk: &Desk<'_>, arguments: &Value) -> Told {
     desk.caller.need(Scope::Send)?;
     let args: SendArgs = read(arguments)?;
     let intent = intent(args.kind, args.entity, args.version, args.period)?;
-    let inbox = match inbox(desk, args.inbox.as_deref()).await {
+    let may_send = |inbox: &Inbox| desk.caller.key.may_send_from(&inbox.address);
+    let inbox = match inbox_where(desk, args.inbox.as_deref(), may_send).await {
         Ok(inbox) => inbox,
         // A retry of what was accepted is never asked anything.
         Err(problem) => return outcome::of_intent(desk, &intent, &args.to).await?.ok_or(problem),
