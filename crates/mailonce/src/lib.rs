@@ -10,6 +10,7 @@ mod clock;
 pub mod config;
 mod dialects;
 pub mod intake;
+mod lanes;
 pub mod mcp;
 pub mod outside;
 pub mod serve;

@@ -28,6 +28,7 @@ use crate::{
     clock::{self, WallClock},
     config::{Config, StoreAt},
     intake::{FrontDesk, smtp},
+    lanes::Lanes,
     stall::{self, Watched},
     system::{SystemChance, fresh_secret},
 };
@@ -121,6 +122,7 @@ pub async fn serve(
     echo: bool,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    let lanes = Lanes::open().context("starting a thread for each core")?;
     let (ending, ended) = watch::channel(false);
     let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
     engine.learn_inbox_domains().await?;
@@ -147,7 +149,7 @@ pub async fn serve(
     let guests = Guests::default();
     let outcome = tokio::select! {
         () = stop => Ok(()),
-        error = accept_connections(http, router, &guests) => Err(error),
+        error = accept_connections(http, router, &guests, &lanes) => Err(error),
         error = until_broken(&engine, hold) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
@@ -163,6 +165,8 @@ pub async fn serve(
         }
     }
     engine.store().close().await;
+    // Calls may have left work behind that was still on its way.
+    drop(lanes);
     outcome
 }
 
@@ -200,7 +204,12 @@ impl Guests {
     }
 }
 
-async fn accept_connections(listener: TcpListener, router: axum::Router, guests: &Guests) -> anyhow::Error {
+async fn accept_connections(
+    listener: TcpListener,
+    router: axum::Router,
+    guests: &Guests,
+    lanes: &Lanes,
+) -> anyhow::Error {
     loop {
         let Ok(place) = Arc::clone(&guests.places).acquire_owned().await else {
             return anyhow::anyhow!("the listener closed");
@@ -215,12 +224,15 @@ async fn accept_connections(listener: TcpListener, router: axum::Router, guests:
             }
         };
         let (router, leaving) = (router.clone(), guests.leaving.subscribe());
-        tokio::spawn(async move {
+        let served = lanes.serve(stream, |stream| async move {
             if let Err(error) = attend(stream, router, leaving).await {
                 tracing::debug!(%error, "a connection ended");
             }
             drop(place);
         });
+        if let Err(error) = served {
+            tracing::warn!(%error, "giving a connection to a lane");
+        }
     }
 }
 
