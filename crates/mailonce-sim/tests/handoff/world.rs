@@ -19,12 +19,13 @@ use mailonce_engine::{
     send::SendRequest,
     ways::{Outside, Routing},
 };
+use mailonce_sim::rig::chance;
 use mailonce_store::{memory::Memory, sqlite::Sqlite};
 use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -76,7 +77,7 @@ impl Clock for Hands {
 }
 
 /// Randomness that a seed gives again.
-struct Dice(Mutex<mailonce_sim::rig::chance::Chance>);
+struct Dice(Mutex<chance::Chance>);
 
 impl Chance for Dice {
     fn fill(&self, bytes: &mut [u8]) {
@@ -145,7 +146,9 @@ impl World {
     ) -> Self {
         let default = order.iter().map(ToString::to_string).collect();
         let outside = Outside { transports, routing: Routing { rules: Vec::new(), default }, ..Outside::default() };
-        let dice = Dice(Mutex::new(mailonce_sim::rig::chance::Chance::at(mailonce_sim::rig::chance::seed(), &[])));
+        // No two nodes draw the same name, whatever the seed.
+        static NODES: AtomicU64 = AtomicU64::new(0);
+        let dice = Dice(Mutex::new(chance::Chance::at(chance::seed(), &[NODES.fetch_add(1, Ordering::Relaxed)])));
         let store = Arc::clone(&place.store);
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(dice), outside).await.unwrap();
         engine.recover().await.unwrap();
