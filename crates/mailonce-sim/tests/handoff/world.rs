@@ -121,6 +121,9 @@ impl Place {
     }
 }
 
+/// How many nodes this process made: no two draw the same name, whatever the seed.
+static NODES: AtomicU64 = AtomicU64::new(0);
+
 /// An engine at work.
 pub(crate) struct World {
     pub(crate) engine: Arc<Engine>,
@@ -146,8 +149,6 @@ impl World {
     ) -> Self {
         let default = order.iter().map(ToString::to_string).collect();
         let outside = Outside { transports, routing: Routing { rules: Vec::new(), default }, ..Outside::default() };
-        // No two nodes draw the same name, whatever the seed.
-        static NODES: AtomicU64 = AtomicU64::new(0);
         let dice = Dice(Mutex::new(chance::Chance::at(chance::seed(), &[NODES.fetch_add(1, Ordering::Relaxed)])));
         let store = Arc::clone(&place.store);
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(dice), outside).await.unwrap();
