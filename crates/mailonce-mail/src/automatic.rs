@@ -119,7 +119,14 @@ const ABSENCE: &[&str] = &[
     "خارج المكتب",
     "autosvar",
     "automatiskt svar",
+    "automatisk svar",
+    "automatisk besvarelse",
     "frånvaro",
+    "fravær",
+    "ikke på kontoret",
+    "מענה אוטומטי",
+    "תשובה אוטומטית",
+    "מחוץ למשרד",
     "automaattinen vastaus",
     "poissa toimistosta",
     "automatická odpověď",
@@ -278,6 +285,9 @@ mod tests {
             "自動応答: x",
             "Автоответ: x",
             "رد تلقائي: x",
+            "Automatisk svar: x",
+            "Fravær: x",
+            "תשובה אוטומטית: x",
         ] {
             check(&format!("Subject: {subject}"), None, Some((Why::Absence, false)));
         }
