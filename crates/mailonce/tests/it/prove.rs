@@ -201,6 +201,11 @@ async fn who_cannot_be_reached_or_asked_is_told_by_the_exit_code() {
     desk.run(&["prove", "--dialect", "pigeon"]).await.exits(64);
     desk.run(&["prove", "--target", "ftp://x.test", "--key", "k"]).await.exits(64);
     let url = Fake::start(Speaks::Resend, Flaw::None, None).await.url();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let sink = taken.local_addr().unwrap().to_string();
+    let ran =
+        desk.run(&["prove", "--target", &url, "--dialect", "resend", "--key", "k", "--sink", &sink]).await.exits(64);
+    assert!(ran.err.contains("the sink cannot listen"), "{}", ran.err);
     let ran = desk.run(&["prove", "--target", &url, "--dialect", "resend", "--key", "wrong"]).await.exits(64);
     assert!(ran.err.contains("refuses the API key"), "{}", ran.err);
     let ran = desk.run(&["prove", "--target", &url, "--dialect", "usesend", "--key", FAKE_KEY]).await.exits(64);

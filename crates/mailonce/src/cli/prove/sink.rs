@@ -1,6 +1,5 @@
 //! A next hop that takes every mail and counts the markers in it.
 
-use anyhow::Context as _;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -14,6 +13,8 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
+
+use super::super::Usage;
 
 /// What every marker begins with.
 pub(in crate::cli) const PREFIX: &str = "moprove-";
@@ -44,7 +45,9 @@ pub(in crate::cli) struct Sink {
 
 impl Sink {
     pub(in crate::cli) async fn listen(at: SocketAddr) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(at).await.with_context(|| format!("listening on {at} for the sink"))?;
+        let listener = TcpListener::bind(at).await.map_err(|error| {
+            Usage(format!("the sink cannot listen on {at}: {error}; name another address with --sink"))
+        })?;
         let address = listener.local_addr()?;
         let counts = Arc::new(Counts::default());
         let listening = tokio::spawn(take_all(listener, Arc::clone(&counts)));
