@@ -58,6 +58,9 @@ fn shown(says: Says) -> Option<&'static str> {
     }
 }
 
+/// When something happened, and the dialect's word for it.
+type Fact = (Time, &'static str);
+
 /// What happened to an email, in order and in the dialect's words.
 fn happenings(view: &EmailView) -> Vec<HappenedBody> {
     let email = &view.detail.email;
@@ -69,22 +72,31 @@ fn happenings(view: &EmailView) -> Vec<HappenedBody> {
     for fact in &view.detail.evidence {
         facts.extend(shown(fact.says).map(|word| (fact.at, word)));
     }
-    let end = status(email.state());
-    // That one copy left is no news of an email whose others are in doubt: it would read as a success of all.
-    if matches!(email.state(), EmailState::Unknown | EmailState::Held) {
-        facts.retain(|(_, word)| !matches!(*word, "SENT" | "DELIVERED"));
-    }
-    if let Some(at) = email.settled_at.filter(|_| facts.iter().all(|(_, word)| *word != end)) {
-        facts.push((at, end));
-    }
-    facts.sort_by_key(|(at, _)| *at);
-    let told = |(at, status): (Time, &'static str)| HappenedBody {
+    let told = |(at, status): Fact| HappenedBody {
         email_id: email.id.to_string(),
         status,
         created_at: at.to_string(),
         data: None,
     };
-    facts.into_iter().map(told).collect()
+    in_order(facts, email.state(), email.settled_at).into_iter().map(told).collect()
+}
+
+/// What is told of all copies together, sorted. A copy that went well never has the last word about an email that did not
+/// or not yet, and is not told at all while others are held or in doubt: either would read as a success of all.
+fn in_order(mut facts: Vec<Fact>, state: EmailState, settled_at: Option<Time>) -> Vec<Fact> {
+    let went_well = |word: &str| matches!(word, "SENT" | "DELIVERED");
+    if matches!(state, EmailState::Unknown | EmailState::Held) {
+        facts.retain(|(_, word)| !went_well(word));
+    }
+    let end = status(state);
+    if let Some(at) = settled_at.filter(|_| facts.iter().all(|(_, word)| *word != end)) {
+        facts.push((at, end));
+    }
+    facts.sort_by_key(|(at, _)| *at);
+    if let Some((at, _)) = facts.last().copied().filter(|(_, word)| *word != end && went_well(word)) {
+        facts.push((at, end));
+    }
+    facts
 }
 
 /// A text that names no email of the team is not found, whatever it looks like.
@@ -287,4 +299,35 @@ pub(super) async fn cancel(State(app): State<App>, guest: Guest, Named(name, ..)
     let asked = guest.asked("cancel", &name, b"");
     let email = app.engine.cancel(&guest.caller, email_id(&name)?, asked).await.map_err(in_words)?;
     Ok(json(StatusCode::OK, &SentBody { email_id: email.id.to_string() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_went_well_has_no_last_word_about_the_others() {
+        let told = |words: &[&'static str], state, settled: Option<i64>| -> Vec<&'static str> {
+            let facts = words.iter().zip(1..).map(|(word, at)| (Time(at), *word)).collect();
+            in_order(facts, state, settled.map(Time)).into_iter().map(|(_, word)| word).collect()
+        };
+        assert_eq!(told(&["QUEUED", "SENT"], EmailState::Sent, Some(2)), ["QUEUED", "SENT"]);
+        assert_eq!(told(&["QUEUED"], EmailState::Cancelled, Some(2)), ["QUEUED", "CANCELLED"]);
+        assert_eq!(told(&["QUEUED", "DELIVERY_DELAYED"], EmailState::Queued, None), ["QUEUED", "DELIVERY_DELAYED"]);
+        // Others wait, are on their way to a mailbox, came back, are in doubt, are held.
+        assert_eq!(told(&["QUEUED", "SENT"], EmailState::Queued, None), ["QUEUED", "SENT", "QUEUED"]);
+        assert_eq!(
+            told(&["QUEUED", "SENT", "SENT", "DELIVERED"], EmailState::Sent, Some(3)),
+            ["QUEUED", "SENT", "SENT", "DELIVERED", "SENT"]
+        );
+        assert_eq!(
+            told(&["QUEUED", "BOUNCED", "SENT"], EmailState::Bounced, Some(3)),
+            ["QUEUED", "BOUNCED", "SENT", "BOUNCED"]
+        );
+        assert_eq!(
+            told(&["QUEUED", "DELIVERY_DELAYED", "SENT"], EmailState::Unknown, Some(3)),
+            ["QUEUED", "DELIVERY_DELAYED"]
+        );
+        assert_eq!(told(&["QUEUED", "SENT"], EmailState::Held, None), ["QUEUED"]);
+    }
 }
