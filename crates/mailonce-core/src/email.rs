@@ -207,11 +207,7 @@ impl EmailHead {
     /// that goes under its own derived key needs no slot.
     pub fn slots(&self, team: TeamId) -> Vec<KeyHash> {
         let Some(intent) = &self.intent else { return Vec::new() };
-        let own_key = |address: &String| {
-            let address = Address::parse(address).ok()?;
-            Some(KeyName::Given(Key::parse(&intent.key(&[address])).ok()?))
-        };
-        let names: Vec<KeyName> = self.to.iter().filter_map(own_key).collect();
+        let names = self.own_keys(intent);
         if names.as_slice() == self.key.as_slice() {
             return Vec::new();
         }
@@ -219,6 +215,34 @@ impl EmailHead {
         slots.sort_unstable();
         slots.dedup();
         slots
+    }
+
+    /// The recipients' own keys under the versions that this one was made of. It takes those of them that are free: what
+    /// never left under an earlier version leaves with this one, and nobody is to get it a second time. Empty for what was
+    /// not sent again.
+    pub fn earlier_slots(&self, team: TeamId) -> Vec<KeyHash> {
+        let Some(intent) = &self.intent else { return Vec::new() };
+        let back = self.version.saturating_sub(1).min(limits::EARLIER_VERSIONS);
+        let earlier = (intent.version.saturating_sub(back).max(1)..intent.version)
+            .flat_map(|version| self.own_keys(&Intent { version, ..intent.clone() }));
+        let mut slots: Vec<KeyHash> = earlier.map(|name| name.hash(team)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    /// Every slot that it may have taken.
+    pub fn all_slots(&self, team: TeamId) -> impl Iterator<Item = KeyHash> {
+        self.slots(team).into_iter().chain(self.earlier_slots(team))
+    }
+
+    /// The key that each recipient would have alone.
+    fn own_keys(&self, intent: &Intent) -> Vec<KeyName> {
+        let own_key = |address: &String| {
+            let address = Address::parse(address).ok()?;
+            Some(KeyName::Given(Key::parse(&intent.key(&[address])).ok()?))
+        };
+        self.to.iter().filter_map(own_key).collect()
     }
 }
 
@@ -426,12 +450,20 @@ impl Email {
         if self.head.resend_of.is_some() && recent { Err(Refusal::BudgetSpent) } else { Ok(()) }
     }
 
-    /// Takes it back while it is held, for a next version with other words. `None` when it is not held.
-    pub fn make_way(&mut self, now: Time) -> Option<NewEvent> {
-        if self.state() != EmailState::Held {
-            return None;
+    /// Makes way for its next version. One with other words `takes_back` what is held: nothing of it left, so that no
+    /// budget is spent, and what its sender took back meanwhile stays taken back.
+    pub fn make_way(&mut self, takes_back: bool, now: Time) -> Result<Option<NewEvent>, Refusal> {
+        match (takes_back, self.state()) {
+            (false, _) => self.may_resend(now).map(|()| None),
+            (true, EmailState::Held) => self.cancel(now),
+            (true, _) => Err(Refusal::TooLate),
         }
-        self.cancel(now).ok().flatten()
+    }
+
+    /// The time ahead that it was wished for, while it is held.
+    pub fn wished_for(&self, now: Time) -> Option<Time> {
+        let held = self.handoffs.iter().filter(|handoff| handoff.state == State::Held);
+        held.filter_map(|handoff| handoff.due_at).filter(|due| *due > now).min()
     }
 
     /// Names the version that follows it.

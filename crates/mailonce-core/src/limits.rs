@@ -46,6 +46,8 @@ pub const TOMBSTONE_MS: i64 = 400 * 86_400_000;
 pub const BODY_KEPT_MS: i64 = 30 * 86_400_000;
 /// How long the answer of a repeatable operation is remembered, in milliseconds (24 hours).
 pub const OPERATION_MS: i64 = 86_400_000;
+/// How many versions back an email that was sent again stands for their recipients: one a day for as long as bodies live.
+pub const EARLIER_VERSIONS: u32 = 30;
 /// Suppressed calls remembered one by one for each key.
 pub const SUPPRESSED_KEPT: usize = 20;
 /// Rows of one page.

@@ -178,6 +178,15 @@ pub struct Edit {
     pub html: Option<String>,
 }
 
+impl Edit {
+    /// The same, where words without a letter are no words: what is empty stays as it was.
+    #[must_use]
+    pub fn without_blanks(self) -> Self {
+        let said = |words: Option<String>| words.filter(|words| !words.is_empty());
+        Self { subject: said(self.subject), text: said(self.text), html: said(self.html) }
+    }
+}
+
 impl Escalation {
     /// A question that nobody has answered.
     pub fn open(reason: Reason, about: Matter, asked_by: Option<ApiKeyId>) -> Self {

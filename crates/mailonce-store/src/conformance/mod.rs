@@ -98,6 +98,9 @@ macro_rules! engine {
                 a_recipients_own_key_is_not_bound_by_an_email_to_several
                 recipients_are_free_again_after_a_cancel
                 recipients_freed_by_a_cancel_are_taken_again
+                what_left_with_a_later_version_stands_for_the_earlier
+                a_later_version_does_not_overlap_what_it_is_made_of
+                a_forgotten_later_version_stands_for_nobody
                 recipients_stay_taken_after_sending
                 recipients_are_free_again_when_the_key_is_forgotten
                 a_held_email_is_never_handed_over

@@ -2,12 +2,13 @@
 
 use mailonce_core::{
     email::{Email, EmailState, Guard},
-    port::store::{Accept, BatchWish},
+    port::store::{Accept, BatchWish, Once, Resend},
+    time::Time,
 };
 
 use super::{
-    Draft, HOUR, Ledger, SECOND, T0, TEAM, about, accepted, cancelled, capture, given, keyed, kinds, replayed, sent,
-    the,
+    Draft, HOUR, Ledger, SECOND, T0, TEAM, about, accepted, cancelled, capture, given, keyed, kinds, next_version,
+    replayed, sent, the,
 };
 
 const A: &str = "a@example.com";
@@ -84,6 +85,52 @@ pub(super) async fn recipients_freed_by_a_cancel_are_taken_again(store: Ledger) 
     cancelled(&store, several.id, T0).await;
 
     check(&store, &[(about("o", &[A, C]), false), (about("o", &[A]), true), (about("o", &[B]), false)]).await;
+}
+
+pub(super) async fn what_left_with_a_later_version_stands_for_the_earlier(store: Ledger) {
+    let several = accepted(&store, &about("o", &[A, B]), T0).await;
+    let single = accepted(&store, &about("p", &[A]), T0).await;
+    for email in [&several, &single] {
+        let cancelled = cancelled(&store, email.id, T0).await;
+        assert!(!is_held(&resent(&store, &cancelled, T0).await));
+    }
+
+    check(&store, &[(about("o", &[B]), true), (about("o", &[A, C]), true), (about("p", &[A, B]), true)]).await;
+    assert_eq!(replayed(&store, &about("o", &[A, B]), T0).await.id, several.id);
+    assert_eq!(replayed(&store, &about("p", &[A]), T0).await.id, single.id);
+}
+
+pub(super) async fn a_later_version_does_not_overlap_what_it_is_made_of(store: Ledger) {
+    let several = sent(&store, &about("o", &[A, B]), T0).await;
+    let single = sent(&store, &about("p", &[A]), T0).await;
+    for email in [several, single] {
+        assert!(!is_held(&resent(&store, &email, T0).await));
+    }
+}
+
+pub(super) async fn a_forgotten_later_version_stands_for_nobody(store: Ledger) {
+    for (i, sweep) in [false, true].into_iter().enumerate() {
+        let (now, entity) = (T0.plus(i as i64 * HOUR), format!("o{i}"));
+        let first = accepted(&store, &about(&entity, &[A, B]).ttl(SECOND), now).await;
+        let first = cancelled(&store, first.id, now).await;
+        let wish = next_version(&first).ttl(SECOND).wish(now);
+        let Once::Done(Resend::First(_)) = store.resend(wish, None, now).await.unwrap() else { panic!() };
+        capture(&store, 10, now).await;
+        assert!(is_held(&accepted(&store, &about(&entity, &[B]), now).await), "swept between: {sweep}");
+        let later = now.plus(SECOND);
+        if sweep {
+            let _swept = store.sweep(100, later).await.unwrap();
+        }
+        assert!(!is_held(&accepted(&store, &about(&entity, &[A]), later).await), "swept between: {sweep}");
+    }
+}
+
+/// Makes the next version of an email.
+async fn resent(store: &Ledger, of: &Email, now: Time) -> Email {
+    match store.resend(next_version(of).wish(now), None, now).await.unwrap() {
+        Once::Done(Resend::First(email)) => email,
+        other => panic!("{other:?}"),
+    }
 }
 
 pub(super) async fn recipients_stay_taken_after_sending(store: Ledger) {

@@ -35,10 +35,11 @@ impl World {
     }
 
     fn bind(&mut self, email: &Email, key: Option<KeyHash>, slots: &[KeyHash], now: Time) {
-        for slot in slots.iter().filter(|_| !mutant!("slots-unbound")) {
-            let taken = self.keys.get(&(email.team, *slot)).and_then(|row| row.slot);
+        let earlier = email.head.earlier_slots(email.team);
+        for slot in slots.iter().copied().chain(earlier).filter(|_| !mutant!("slots-unbound")) {
+            let taken = self.keys.get(&(email.team, slot)).and_then(|row| row.slot);
             if !taken.is_some_and(|id| self.occupies(id, now)) {
-                self.keys.entry((email.team, *slot)).or_default().slot = Some(email.id);
+                self.keys.entry((email.team, slot)).or_default().slot = Some(email.id);
             }
         }
         if let Some(key) = key {
@@ -125,11 +126,9 @@ impl World {
             return Once::Done(Resend::Repeated(email));
         }
         let before = previous.clone();
-        if let Some(event) = wish.care.takes_back.then(|| previous.make_way(now)).flatten() {
-            self.save(previous, event);
-        }
-        if let Err(refusal) = previous.may_resend(now) {
-            return Once::Done(Resend::Refused(refusal, previous.clone()));
+        match previous.make_way(wish.care.takes_back, now) {
+            Ok(event) => event.into_iter().for_each(|event| self.save(previous, event)),
+            Err(refusal) => return Once::Done(Resend::Refused(refusal, previous.clone())),
         }
         if !self.still_answers(previous) {
             return Once::Done(Resend::Refused(Refusal::Replaced, previous.clone()));

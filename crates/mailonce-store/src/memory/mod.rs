@@ -113,7 +113,7 @@ impl World {
 
     /// Lets go of an email's key and slots.
     fn forget(&mut self, email: &Email, at: Time) -> bool {
-        for slot in email.head.slots(email.team) {
+        for slot in email.head.all_slots(email.team) {
             self.edit_key(email.team, slot, |row| {
                 if row.slot == Some(email.id) {
                     row.slot = None;

@@ -103,10 +103,10 @@ impl Ground {
     }
 
     fn bind(&mut self, email: &Email, key: Option<KeyHash>, slots: &[KeyHash], now: Time) {
-        for slot in slots {
-            let taken = self.keys.get(&(email.team, *slot)).and_then(|row| row.slot);
+        for slot in slots.iter().copied().chain(email.head.earlier_slots(email.team)) {
+            let taken = self.keys.get(&(email.team, slot)).and_then(|row| row.slot);
             if !taken.is_some_and(|id| self.occupies(id, now)) {
-                self.keys.entry((email.team, *slot)).or_default().slot = Some(email.id);
+                self.keys.entry((email.team, slot)).or_default().slot = Some(email.id);
             }
         }
         if let Some(key) = key {
@@ -190,11 +190,9 @@ impl Ground {
         if let Some(email) = previous.resent_as.and_then(|id| self.of_team(wish.team, id)) {
             return Once::Done(Resend::Repeated(email));
         }
-        if let Some(event) = wish.care.takes_back.then(|| previous.make_way(now)).flatten() {
-            self.save(previous, event);
-        }
-        if let Err(refusal) = previous.may_resend(now) {
-            return Once::Done(Resend::Refused(refusal, previous.clone()));
+        match previous.make_way(wish.care.takes_back, now) {
+            Ok(event) => event.into_iter().for_each(|event| self.save(previous, event)),
+            Err(refusal) => return Once::Done(Resend::Refused(refusal, previous.clone())),
         }
         if replaced {
             return Once::Done(Resend::Refused(Refusal::Replaced, previous.clone()));
@@ -232,7 +230,7 @@ impl Ground {
 
     /// Lets go of an email's key and slots.
     fn forget(&mut self, email: &Email, at: Time) -> bool {
-        for slot in email.head.slots(email.team) {
+        for slot in email.head.all_slots(email.team) {
             if let Some(row) = self.keys.get_mut(&(email.team, slot))
                 && row.slot == Some(email.id)
             {
@@ -289,10 +287,11 @@ pub(super) fn bound_to<'a>(
 /// The scopes that an email's own row in the ledger touches: its key and its slots.
 pub(super) fn scopes_of(email: &Email) -> BTreeSet<Scope> {
     let key = email.head.key.as_ref().map(|name| name.hash(email.team));
-    key.into_iter().chain(email.head.slots(email.team)).map(|hash| (email.team, hash)).collect()
+    key.into_iter().chain(email.head.all_slots(email.team)).map(|hash| (email.team, hash)).collect()
 }
 
 /// The scopes of a wish: its key and its slots.
 pub(super) fn scopes_of_wish(wish: &Wish) -> impl Iterator<Item = Scope> + '_ {
-    wish.key.iter().chain(&wish.slots).map(|hash| (wish.team, *hash))
+    let earlier = wish.head.earlier_slots(wish.team);
+    wish.key.into_iter().chain(wish.slots.iter().copied()).chain(earlier).map(|hash| (wish.team, hash))
 }

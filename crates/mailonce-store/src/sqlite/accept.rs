@@ -127,7 +127,10 @@ pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time
     let team = ledger.team_number(prepared.email.team).ok_or_else(|| no_team(prepared.email.team))?;
     let Some(key) = prepared.key else { return first(ledger, team, prepared, now) };
     let bits = id::ordered_bits(prepared.email.id.0);
-    if prepared.slots.is_empty() && ledger.fresh.get_mut().bind_free(team, key, bits)? {
+    if prepared.slots.is_empty()
+        && prepared.email.head.version == 1
+        && ledger.fresh.get_mut().bind_free(team, key, bits)?
+    {
         return first(ledger, team, prepared, now);
     }
     decide(ledger, team, prepared, key, now)
@@ -154,6 +157,12 @@ fn decide(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, key: KeyH
         overlaps |= taken || bound_alone(ledger, id, team, row.as_ref(), now)?;
         if !taken {
             free_slots.push(*slot);
+        }
+    }
+    for slot in prepared.email.head.earlier_slots(id) {
+        let row = key_row(ledger, team, slot)?;
+        if !stands_for(ledger, id, team, row.as_ref(), now)? {
+            free_slots.push(slot);
         }
     }
     let bits = id::ordered_bits(prepared.email.id.0);
@@ -377,13 +386,14 @@ fn next_version(
         return Ok(Once::Done(Resend::Repeated(email)));
     }
     let before = previous.clone();
-    if let Some(event) = wish.care.takes_back.then(|| previous.make_way(now)).flatten() {
-        super::change::save(ledger, team, previous)?;
-        ledger.emit(team, &event);
-        ledger.note_changed(previous.clone());
-    }
-    if let Err(refusal) = previous.may_resend(now) {
-        return Ok(Once::Done(Resend::Refused(refusal, previous.clone())));
+    match previous.make_way(wish.care.takes_back, now) {
+        Ok(Some(event)) => {
+            super::change::save(ledger, team, previous)?;
+            ledger.emit(team, &event);
+            ledger.note_changed(previous.clone());
+        }
+        Ok(None) => {}
+        Err(refusal) => return Ok(Once::Done(Resend::Refused(refusal, previous.clone()))),
     }
     if !super::answer::still_answers(ledger, team, previous)? {
         return Ok(Once::Done(Resend::Refused(Refusal::Replaced, previous.clone())));

@@ -68,7 +68,7 @@ fn sweep_one(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time, swept: &m
 /// Lets go of an email's key and slots. How many keys were.
 fn forget(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time) -> Result<usize> {
     let bits = ordered_bits(email.id.0);
-    for slot in email.head.slots(email.team) {
+    for slot in email.head.all_slots(email.team) {
         ledger.execute(FREE_SLOT, params![team, slot.0, bits])?;
         ledger.execute(DROP_EMPTY, params![team, slot.0])?;
     }

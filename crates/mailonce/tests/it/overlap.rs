@@ -39,6 +39,16 @@ over_every_engine! {
         assert_eq!(again["id"], first["id"]);
     }
 
+    async fn what_left_when_it_was_sent_again_does_not_go_to_some_of_them_once_more(world) {
+        let first = world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202).word("id");
+        world.call(post(&format!("/v1/emails/{first}/cancel"))).await.is(200);
+        world.call(post(&format!("/v1/emails/{first}/resend")).json(&json!({}))).await.is(202);
+        world.hand_over().await;
+        assert_eq!(state(&world, &["b@x.test"]).await, held());
+        assert_eq!(state(&world, &["a@x.test", "c@x.test"]).await, held());
+        assert_eq!(world.wish(&to(&["a@x.test", "b@x.test"])).await.is(200)["id"], json!(first));
+    }
+
     async fn an_intent_to_one_then_to_several_is_held(world) {
         assert_eq!(state(&world, &["a@x.test"]).await, queued());
         assert_eq!(state(&world, &["a@x.test", "b@x.test"]).await, held());
