@@ -25,7 +25,14 @@ impl Engine {
         let now = self.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
-            Once::Done(change) => changed(change),
+            Once::Done(change) => {
+                let email = changed(change)?;
+                // Nobody is to decide about what its sender took back.
+                if email.guard.is_some() {
+                    self.close_moot(&email).await;
+                }
+                Ok(email)
+            }
             Once::Repeated(_) => self.email(caller, id).await,
             Once::Mismatch(bound) => Err(taken(&bound)),
         }

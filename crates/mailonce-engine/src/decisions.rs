@@ -76,7 +76,7 @@ impl Engine {
     async fn send_edited(&self, team: TeamId, id: EmailId, decided: &Decided) -> Result<(), StoreError> {
         let Some(detail) = self.store.email_detail(team, id).await? else { return Ok(()) };
         let (email, edit) = (detail.email, decided.edit.clone().unwrap_or_default());
-        if email.resent_as.is_some() || !matches!(email.state(), EmailState::Held | EmailState::Cancelled) {
+        if email.resent_as.is_some() || email.state() != EmailState::Held {
             return Ok(());
         }
         let Some(mut content) = detail.body.as_deref().and_then(pack::unpack) else {
@@ -89,6 +89,8 @@ impl Engine {
         let now = self.now();
         let mut wish = self.next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);
         wish.care.takes_back = true;
+        // It goes at the time it was wished for, as it would have without other words.
+        wish.due = email.wished_for(now);
         wish.digest = Digest::of(&content);
         wish.head.subject = content.subject;
         wish.head.reason = Some("a person gave it other words".into());

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::{
     Asked, Caller, Engine,
-    change::{refused, taken},
+    change::taken,
     content_guard::likeness_of,
     diff,
     inboxes::may_use,
@@ -251,7 +251,7 @@ impl Engine {
                 at: now,
                 by: Some(caller.key.id),
                 reason: verdict.reason,
-                edit: verdict.edit,
+                edit: verdict.edit.map(Edit::without_blanks),
             };
             let escalation = self.decided(&record, verdict.rev, decided).await?;
             let edit = record.edit(records::write(&escalation)?);
@@ -272,12 +272,15 @@ impl Engine {
     async fn decided(&self, record: &Record, rev: u32, decided: Decided) -> Result<Escalation, Problem> {
         let mut escalation: Escalation = records::read(record)?;
         if escalation.state != EscalationState::Open {
-            let detail = format!("this escalation is {}", escalation.state.word());
-            let problem = Problem::new(Code::NotOpen, detail);
-            return Err(problem.with("state", escalation.state.word()).with("rev", record.rev));
+            return Err(not_open(escalation.state, record.rev));
         }
         if record.rev != rev {
             return Err(stale(record));
+        }
+        // Its sender may have taken back what it is about, a moment ago.
+        if self.is_moot(record, &escalation).await.map_err(unavailable)? {
+            self.tend(record).await.map_err(unavailable)?;
+            return Err(not_open(EscalationState::Moot, record.rev + 1));
         }
         let choices = escalation.reason.choices();
         if !choices.contains(&decided.decision) {
@@ -285,10 +288,7 @@ impl Engine {
             return Err(fault("as", format!("is one of {} here", words.join(", "))));
         }
         match (decided.decision, &decided.edit) {
-            (Decision::Edit, Some(edit)) => {
-                check_edit(edit)?;
-                self.check_next_version(record, &escalation).await?;
-            }
+            (Decision::Edit, Some(edit)) => check_edit(edit)?,
             (Decision::Edit, None) => return Err(fault("edit", "is missing: it holds the other words")),
             (_, Some(_)) => return Err(fault("edit", "goes with `as: edit` alone")),
             (_, None) => {}
@@ -296,18 +296,11 @@ impl Engine {
         escalation.decide(decided);
         Ok(escalation)
     }
+}
 
-    /// Other words are the next version of an email, of which there is one a day.
-    async fn check_next_version(&self, record: &Record, escalation: &Escalation) -> Result<(), Problem> {
-        let Some(id) = escalation.about.email else { return Ok(()) };
-        let Some(email) = self.store.email(record.team, id).await.map_err(unavailable)? else { return Ok(()) };
-        let mut cancelled = email.clone();
-        let now = self.now();
-        match cancelled.cancel(now).and_then(|_| cancelled.may_resend(now)) {
-            Ok(()) => Ok(()),
-            Err(refusal) => Err(refused(refusal, &email)),
-        }
-    }
+fn not_open(state: EscalationState, rev: u32) -> Problem {
+    let problem = Problem::new(Code::NotOpen, format!("this escalation is {}", state.word()));
+    problem.with("state", state.word()).with("rev", rev)
 }
 
 fn stale(record: &Record) -> Problem {

@@ -194,7 +194,8 @@ impl Engine {
         Ok(())
     }
 
-    async fn tend(&self, record: &Record) -> Result<(), StoreError> {
+    /// Does what is to be done about one question by now.
+    pub(crate) async fn tend(&self, record: &Record) -> Result<(), StoreError> {
         let Ok(mut escalation) = serde_json::from_str::<Escalation>(&record.about) else {
             tracing::error!(id = %record.id, "an escalation cannot be read");
             return Ok(());
@@ -228,7 +229,7 @@ impl Engine {
     }
 
     /// Whether the world has answered a question.
-    async fn is_moot(&self, record: &Record, escalation: &Escalation) -> Result<bool, StoreError> {
+    pub(crate) async fn is_moot(&self, record: &Record, escalation: &Escalation) -> Result<bool, StoreError> {
         let about = &escalation.about;
         match (escalation.reason, about.email, about.message) {
             (Reason::Asked | Reason::Loop, _, _) => Ok(false),

@@ -513,8 +513,12 @@ impl Engine {
         let glimpse = Glimpse::from(&email);
         let differs = !differences(named, &glimpse).is_empty();
         let mut sent = self.sent(caller, &glimpse, false, differs, waiting);
-        sent.guard = Some(Guard::AlreadyAnswered);
-        sent.distinct_token = None;
+        // Who repeats its own answer that is held as a look-alike can still say that it is meant.
+        let own = !differs && email.head.caller == Some(caller.key.id) && sent.distinct_token.is_some();
+        if !own {
+            sent.guard = Some(Guard::AlreadyAnswered);
+            sent.distinct_token = None;
+        }
         Ok(with_fence(sent, thread))
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Glimpse {
     pub(crate) created_at: Time,
     pub(crate) answers: Option<MessageId>,
     pub(crate) thread: Option<ThreadId>,
+    pub(crate) is_again: bool,
+    pub(crate) resent_as: Option<EmailId>,
     pub(crate) digest: Digest,
     pub(crate) ttl_ms: i64,
     pub(crate) suppressed: u64,
@@ -52,6 +54,8 @@ impl From<&Email> for Glimpse {
             created_at: email.head.created_at,
             answers: email.head.answers,
             thread: email.head.thread,
+            is_again: email.head.resend_of.is_some(),
+            resent_as: email.resent_as,
             digest: email.digest.clone(),
             ttl_ms: email.ttl.0,
             suppressed: email.suppressed,
@@ -60,9 +64,10 @@ impl From<&Email> for Glimpse {
 }
 
 impl Glimpse {
-    /// Whether its sender may say that it is meant.
+    /// Whether its sender may say that it is meant. A later version is held because an earlier one was taken back, and
+    /// what a person rejected a person lets go.
     pub(crate) fn is_held_look_alike(&self) -> bool {
-        self.state == EmailState::Held && self.guard == Some(Guard::LooksDuplicate)
+        self.state == EmailState::Held && self.guard == Some(Guard::LooksDuplicate) && !self.is_again
     }
 
     /// Whether its key is still remembered.

@@ -40,6 +40,8 @@ pub struct Sent {
     pub thread: Option<ThreadId>,
     /// The fence of that thread, for an answer.
     pub fence: Option<u64>,
+    /// The version that followed it.
+    pub resent_as: Option<EmailId>,
 }
 
 /// The Message-ID of an email.
@@ -53,7 +55,7 @@ impl Sent {
     /// The same answer with the state the email has by now.
     pub fn now(&mut self, email: &Email) {
         (self.state, self.rev, self.guard) = (email.state(), email.rev, email.guard);
-        self.expires_at = email.expires_at();
+        (self.expires_at, self.resent_as) = (email.expires_at(), email.resent_as);
         if self.state != EmailState::Held {
             self.distinct_token = None;
         }
@@ -66,8 +68,11 @@ impl Sent {
             _ if self.payload_differs => {
                 "This wish was already accepted with other words; the first version stands, so do not send again."
             }
+            (_, EmailState::Held) if self.distinct_token.is_some() => {
+                "Accepted but held: it looks like a mail that was just sent. If it is meant, post it again with the \
+                 distinct_token; otherwise do nothing."
+            }
             (true, EmailState::Held) => next_of_held(self.guard),
-            (false, EmailState::Held) if self.distinct_token.is_some() => next_of_held(self.guard),
             (true, EmailState::Sent | EmailState::Delivered) => "Sent; there is nothing more to do.",
             (true, EmailState::Bounced) => "Sent, and it bounced; check the address.",
             (true, EmailState::Complained) => "Sent, and the recipient complained; do not write again.",
@@ -76,6 +81,9 @@ impl Sent {
                 "Handed over, but nobody can tell whether it arrived; do not send again, resolve it."
             }
             (true, EmailState::Scheduled) => "Accepted and scheduled; it will be sent once, so do not send it again.",
+            (false, EmailState::Cancelled | EmailState::Failed) if self.resent_as.is_some() => {
+                "Already accepted, and made anew as the email in resent_as; look at that one, and do not send it again."
+            }
             (false, EmailState::Cancelled) if self.guard.is_some() => {
                 "Already accepted, held and then taken back; do not send it again unless a person says so."
             }
@@ -101,8 +109,7 @@ fn next_of_answered(state: EmailState) -> &'static str {
 fn next_of_held(guard: Option<Guard>) -> &'static str {
     match guard {
         Some(Guard::LooksDuplicate) => {
-            "Accepted but held: it looks like a mail that was just sent. If it is meant, post it again with the \
-             distinct_token; otherwise do nothing."
+            "Accepted but held: it looks like a mail that was just sent, so a person must decide; do not send again."
         }
         Some(Guard::Cap) => {
             "Accepted but held: this thread or person was answered too often, so a person must decide; do not send again."

@@ -313,7 +313,7 @@ pub struct Email {
     pub resent_as: Option<String>,
     #[serde(default)]
     pub rev: u32,
-    /// When it is due, while it is scheduled.
+    /// When it is due, while it is scheduled, or held for a person and wished for later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -363,7 +363,7 @@ pub struct EmailDetail {
     pub resent_as: Option<String>,
     #[serde(default)]
     pub rev: u32,
-    /// When it is due, while it is scheduled.
+    /// When it is due, while it is scheduled, or held for a person and wished for later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -1325,6 +1325,9 @@ pub struct Sent {
     pub message_id: String,
     /// What this answer means, in a sentence.
     pub next: String,
+    /// The version that followed it, when there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resent_as: Option<String>,
     #[serde(default)]
     pub rev: u32,
     /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`

@@ -203,7 +203,7 @@ export interface Email {
   resend_of?: string | null;
   resent_as?: string | null;
   rev: number;
-  /** When it is due, while it is scheduled. */
+  /** When it is due, while it is scheduled, or held for a person and wished for later. */
   scheduled_at?: string | null;
   settled_at?: string | null;
   state: string;
@@ -234,7 +234,7 @@ export interface EmailDetail {
   resend_of?: string | null;
   resent_as?: string | null;
   rev: number;
-  /** When it is due, while it is scheduled. */
+  /** When it is due, while it is scheduled, or held for a person and wished for later. */
   scheduled_at?: string | null;
   settled_at?: string | null;
   state: string;
@@ -891,6 +891,8 @@ export interface Sent {
   message_id: string;
   /** What this answer means, in a sentence. */
   next: string;
+  /** The version that followed it, when there is one. */
+  resent_as?: string | null;
   rev: number;
   /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: string;

@@ -4,6 +4,7 @@ use mailonce_core::{
     call::CallMark,
     content::{Content, RawAttachment, RawContent, Scalar},
     email::{Email, Guard, OnUnknown},
+    handoff::State,
     intent::Intent,
     limits,
     problem::{Code, FieldError, Problem, nearest},
@@ -462,6 +463,9 @@ pub(crate) struct SentBody {
     /// The fence of that thread's latest lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     fence: Option<u64>,
+    /// The version that followed it, when there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resent_as: Option<String>,
     dedupe: DedupeBody,
 }
 
@@ -479,6 +483,7 @@ impl From<Sent> for SentBody {
             distinct_token: sent.distinct_token,
             thread_id: sent.thread.map(|id| id.to_string()),
             fence: sent.fence,
+            resent_as: sent.resent_as.map(|id| id.to_string()),
             dedupe: DedupeBody {
                 outcome: if sent.first { "first" } else { "replayed" },
                 key: sent.key,
@@ -527,7 +532,7 @@ pub(crate) struct EmailBody {
     /// When the key is forgotten; null until the email is settled.
     expires_at: Option<String>,
     settled_at: Option<String>,
-    /// When it is due, while it is scheduled.
+    /// When it is due, while it is scheduled, or held for a person and wished for later.
     scheduled_at: Option<String>,
     guard: Option<&'static str>,
     version: u32,
@@ -553,7 +558,8 @@ impl EmailBody {
         for handoff in &email.handoffs {
             *counts.entry(handoff.state.word()).or_insert(0) += 1;
         }
-        let scheduled = email.handoffs.iter().filter(|h| h.state == mailonce_core::handoff::State::Scheduled);
+        let wait = |state: State| matches!(state, State::Scheduled | State::Held);
+        let scheduled = email.handoffs.iter().filter(|handoff| wait(handoff.state));
         Self {
             id: email.id.to_string(),
             state: email.state().word(),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     call::{delete, patch, post},
-    talk::{Letter, word},
+    talk::{Letter, reply_path, word},
     world::{MINUTE, World, mail, mail_with},
 };
 
@@ -91,6 +91,15 @@ over_every_engine! {
         world.reply(&first, words).await.is(202);
         let held = world.reply(&second, words).await.is(202);
         assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("looks_duplicate")));
+        let repeated = world.reply(&second, words).await.is(200);
+        for member in ["id", "guard", "distinct_token", "next"] {
+            assert_eq!(repeated[member], held[member], "{}", repeated.text);
+        }
+        let others = world.reply(&second, "Never on Sundays.").await.is(200);
+        assert_eq!((&others["guard"], others.body.get("distinct_token")), (&json!("already_answered"), None));
+        let agent = world.api_key(&json!({ "name": "another", "scopes": ["read", "reply", "send"] })).await;
+        let other = post(&reply_path(&second)).by(&agent).json(&json!({ "text": words }));
+        assert_eq!(world.call(other).await.is(200)["guard"], "already_answered");
         let meant = |text: &str| json!({ "text": text, "distinct_token": held["distinct_token"] });
         world.reply_with(&second, meant("Never on Sundays.")).await.refused(422, "key_mismatch");
         world.reply_with(&third, meant(words)).await.refused(422, "key_mismatch");

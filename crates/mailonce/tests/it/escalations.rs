@@ -186,6 +186,85 @@ over_every_engine! {
         world.call(post(&once_more).by(&agent).json(&json!({}))).await.refused(409, "already_answered");
     }
 
+    async fn an_agents_key_does_not_let_go_a_look_alike_that_a_person_rejected(world) {
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["read", "reply", "send"] })).await;
+        let send = |body: &Value| world.call(post("/v1/emails").by(&agent).json(body));
+        let mut meant = mail_with(json!({ "text": "Thank you for your order!" }));
+        send(&mail()).await.is(202);
+        let held = send(&meant).await.is(202);
+        assert!(held["distinct_token"].is_string());
+        let asked = world.questions("reason=looks_duplicate&state=open").await.remove(0);
+        world.decide(&asked, "reject").await.is(200);
+        let again = post(&format!("/v1/emails/{}/resend", held.word("id"))).by(&agent).json(&json!({}));
+        let again = world.call(again).await.is(202);
+        assert_eq!((&again["state"], &again["guard"]), (&json!("held"), &json!("looks_duplicate")));
+        assert!(again.body.get("distinct_token").is_none() && again.word("next").contains("a person must decide"), "{}", again.text);
+        // Nor by the token that it had before.
+        meant["distinct_token"] = held["distinct_token"].clone();
+        assert_eq!(send(&meant).await["state"], "cancelled");
+        assert_eq!(world.sent().await, 1);
+        let asked = world.questions("reason=looks_duplicate&state=open").await.remove(0);
+        world.decide(&asked, "release").await.is(200);
+        assert_eq!(world.sent().await, 2);
+    }
+
+    async fn other_words_go_at_the_time_that_was_wished_for(world) {
+        let rule = json!({ "name": "ask", "direction": "outbound", "actions": [{ "type": "approve" }],
+            "match": { "conditions": [{ "field": "subject", "operator": "contains", "value": "Order" }] } });
+        world.post("/v1/rules", &rule).await.is(201);
+        let due = world.at(2 * HOUR);
+        let held = world.send("later", &mail_with(json!({ "scheduled_at": due }))).await.is(202);
+        assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("approval")));
+        let asked = world.questions("reason=approval&state=open").await.remove(0);
+        let path = format!("/v1/escalations/{}", word(&asked, "id"));
+        assert_eq!(world.get(&path).await.is(200)["draft"]["scheduled_at"], json!(due));
+        let resolve = |edit: Value| json!({ "as": "edit", "rev": asked["rev"], "edit": edit });
+        let nothing = resolve(json!({ "subject": "", "text": "" }));
+        world.post(&format!("{path}/resolve"), &nothing).await.refused(422, "invalid_field");
+        let other = resolve(json!({ "subject": "", "text": "At noon." }));
+        world.post(&format!("{path}/resolve"), &other).await.is(200);
+        assert_eq!(world.sent().await, 0);
+        let old = world.email(&held.word("id")).await;
+        let new = world.email(word(&old, "resent_as")).await;
+        let told = (&new["state"], &new["scheduled_at"], &new["subject"], &new["text"]);
+        assert_eq!(told, (&json!("scheduled"), &json!(due), &json!("Order 4821"), &json!("At noon.")));
+        // Who repeats the wish is told of the version that stands.
+        let again = world.send("later", &mail_with(json!({ "scheduled_at": due }))).await.is(200);
+        assert_eq!((&again["id"], &again["resent_as"]), (&held["id"], &new["id"]));
+        assert!(again.word("next").contains("resent_as"), "{}", again.text);
+        world.pass(3 * HOUR);
+        assert_eq!(world.sent().await, 1);
+    }
+
+    async fn nobody_decides_about_what_its_sender_took_back(world) {
+        let other = json!({ "as": "edit", "rev": 1, "edit": { "text": "Other words." } });
+        for verdict in [json!({ "as": "release", "rev": 1 }), other] {
+            let held = world.wish(&mail_with(json!({ "text": "Thank you for your order!" }))).await.is(202);
+            let held = if held["state"] == "held" { held } else { world.wish(&mail()).await.is(202) };
+            let asked = world.questions("reason=looks_duplicate&state=open").await.remove(0);
+            world.post(&format!("/v1/emails/{}/cancel", held.word("id")), &json!({})).await.is(200);
+            let path = format!("/v1/escalations/{}", word(&asked, "id"));
+            let refused = world.post(&format!("{path}/resolve"), &verdict).await.refused(409, "not_open");
+            assert_eq!(refused["state"], "moot", "{}", refused.text);
+            assert_eq!(world.get(&path).await.is(200)["state"], "moot");
+            assert_eq!(world.email(&held.word("id")).await["resent_as"], Value::Null);
+        }
+        assert_eq!(world.sent().await, 1);
+    }
+
+    async fn a_person_words_a_held_version_anew_on_the_day_it_was_made(world) {
+        let (email, asked) = held(&world).await;
+        world.decide(&asked, "reject").await.is(200);
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["read", "reply", "send"] })).await;
+        let again = post(&format!("/v1/emails/{}/resend", word(&email, "id"))).by(&agent).json(&json!({}));
+        let again = world.call(again).await.is(202);
+        let asked = world.questions("reason=looks_duplicate&state=open").await.remove(0);
+        assert_eq!(asked["about"]["email"], again["id"]);
+        let other = json!({ "as": "edit", "rev": asked["rev"], "edit": { "text": "Something else." } });
+        world.post(&format!("/v1/escalations/{}/resolve", word(&asked, "id")), &other).await.is(200);
+        assert_eq!(world.sent().await, 2);
+    }
+
     async fn a_rule_is_asked_before_a_mail_is_sent_again(world) {
         let first = world.wish(&mail()).await.is(202);
         assert_eq!(world.sent().await, 1);

@@ -73,6 +73,41 @@ async fn a_renamed_retry_is_held_and_its_token_lets_that_mail_go() {
 }
 
 #[tokio::test]
+async fn a_model_is_not_told_to_send_what_a_person_rejected_or_made_anew() {
+    let town = Town::open().await;
+    let agent = town.agent().await;
+    let call = async |tool: &str, arguments: &Value| {
+        town.result_by(&agent, tool, arguments).await["structuredContent"].clone()
+    };
+    let next = |said: &Value| said["next"].as_str().unwrap().to_owned();
+    let decide = async |held: &Value, verdict: Value| {
+        let (_, asked) = town.api("GET", "/v1/escalations?state=open", &Value::Null).await;
+        let asked = asked["data"].as_array().unwrap().iter().find(|asked| asked["about"]["email"] == held["email"]);
+        let path = format!("/v1/escalations/{}/resolve", asked.unwrap()["id"].as_str().unwrap());
+        let (status, done) = town.api("POST", &path, &verdict).await;
+        assert_eq!(status, 200, "{done}");
+    };
+    call("send_email", &order("order_1", WORDS)).await;
+    let renamed = order("1", "Hi Ann, your order has shipped and arrives on Monday!");
+    let held = call("send_email", &renamed).await;
+    assert_eq!(held["status"], "looks_duplicate");
+    decide(&held, json!({ "as": "reject", "rev": 1 })).await;
+    for said in [call("send_email", &renamed).await, call("get_outcome", &json!({ "email": held["email"] })).await] {
+        assert!(next(&said).contains("unless a person says so"), "{said}");
+    }
+    let again = call("resend_email", &json!({ "email": held["email"], "reason": "it is meant" })).await;
+    assert!(again["state"] == "held" && again.get("distinct_token").is_none(), "{again}");
+    assert!(next(&again).contains("a person decides"), "{again}");
+    assert!(next(&call("get_outcome", &json!({ "email": again["email"] })).await).contains("a person decides"));
+    assert_eq!(town.settled("ann@people.test", 2).await, 1);
+    // In the words of a person it goes, and the model learns which mail stands.
+    decide(&again, json!({ "as": "edit", "rev": 1, "edit": { "text": "It arrives on Monday, as I wrote." } })).await;
+    assert_eq!(town.settled("ann@people.test", 2).await, 2);
+    let said = call("send_email", &renamed).await;
+    assert!(said["resent_as"] == again["email"] && next(&said).contains("resent_as"), "{said}");
+}
+
+#[tokio::test]
 async fn conflicts_are_answers_and_mistakes_are_errors() {
     let town = Town::open().await;
     let (status, _) = town.api("POST", "/v1/inboxes", &json!({ "username": "second" })).await;

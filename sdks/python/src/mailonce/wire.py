@@ -277,7 +277,7 @@ class Email:
     resend_of: str | None = None
     resent_as: str | None = None
     scheduled_at: str | None = None
-    """When it is due, while it is scheduled."""
+    """When it is due, while it is scheduled, or held for a person and wished for later."""
     settled_at: str | None = None
     thread_id: str | None = None
 
@@ -322,7 +322,7 @@ class EmailDetail:
     resend_of: str | None = None
     resent_as: str | None = None
     scheduled_at: str | None = None
-    """When it is due, while it is scheduled."""
+    """When it is due, while it is scheduled, or held for a person and wished for later."""
     settled_at: str | None = None
     thread_id: str | None = None
     html: str | None = None
@@ -1050,6 +1050,8 @@ class Sent:
     """The fence of that thread's latest lease."""
     guard: str | None = None
     """The guard that spoke."""
+    resent_as: str | None = None
+    """The version that followed it, when there is one."""
     thread_id: str | None = None
     """The thread that an answer belongs to."""
 

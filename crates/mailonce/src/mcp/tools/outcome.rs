@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Desk, Said, Told, fault, id, read,
-    said::{ALIKE, meaning, standing},
+    said::{ALIKE, REJECTED, meaning, standing},
     send::{approval_url, intent},
     shown::{addresses, filled},
 };
@@ -97,7 +97,9 @@ fn next(email: &Email, status: &str, asked: bool) -> &'static str {
         EmailState::Queued | EmailState::Sending | EmailState::Scheduled => {
             "It is on its way and will be sent once. Do not send it again."
         }
-        EmailState::Held if email.guard == Some(Guard::LooksDuplicate) => ALIKE,
+        EmailState::Held if email.guard == Some(Guard::LooksDuplicate) && email.head.resend_of.is_none() => ALIKE,
+        EmailState::Held if email.guard == Some(Guard::LooksDuplicate) => meaning("held", asked),
+        EmailState::Cancelled if email.guard.is_some() => REJECTED,
         EmailState::Failed => "The next hop refused it; `attempts` has its code. If that is mended, use resend_email.",
         _ => meaning(status, asked),
     }

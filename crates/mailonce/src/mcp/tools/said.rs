@@ -156,6 +156,10 @@ pub(super) const ALIKE: &str = "Held: it looks like a mail you just sent to the 
      nothing. If both are meant, make the call that sent it again with the same arguments: its answer has the \
      distinct_token to let it go.";
 
+/// What it means that a mail which was held is cancelled.
+pub(super) const REJECTED: &str =
+    "It was held, and then rejected by a person or taken back. Do not send it again unless a person says so.";
+
 /// What that means for whoever asked. `asked` when there is a page on which a person decides.
 pub(super) fn meaning(status: &str, asked: bool) -> &'static str {
     match status {
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_held_hwithout_faulted_nobody() {
+    fn an_answer_that_is_held_has_answered_nobody() {
         assert_eq!(standing(false, EmailState::Held, Some(Guard::AlreadyAnswered)), "held");
         assert_eq!(standing(false, EmailState::Sent, Some(Guard::AlreadyAnswered)), "already_answered");
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     Desk, Said, Told, fault, id, inbox_where, outcome, read,
-    said::{ALIKE, meaning, standing},
+    said::{REJECTED, meaning, standing},
 };
 use crate::api::words;
 
@@ -112,8 +112,6 @@ pub(super) async fn resend_email(desk: &Desk<'_>, arguments: &Value) -> Told {
     // Whoever asked for another copy must not be sent to ask for another copy.
     Ok(match said.word("status") {
         Some("already_sent") => said.with("next", COPY_SENT),
-        // This call takes no token.
-        Some("looks_duplicate") => said.with("next", ALIKE),
         _ => said,
     })
 }
@@ -129,10 +127,17 @@ pub(super) async fn told(desk: &Desk<'_>, sent: &Sent) -> Told {
     let status = standing(sent.first, sent.state, sent.guard);
     let differs = sent.payload_differs && status != "already_answered";
     let page = if sent.state.is_terminal() { None } else { approval_url(desk, sent.id).await? };
-    let next = if differs {
-        "You asked for this before in other words; those stand, and nothing else is sent. Do not send it again."
-    } else {
-        meaning(status, page.is_some())
+    let next = match status {
+        "cancelled" | "failed" if sent.resent_as.is_some() => {
+            "It was made anew as the email in resent_as: look at that with get_outcome, and do not send it again."
+        }
+        _ if differs => {
+            "You asked for this before in other words; those stand, and nothing else is sent. Do not send it again."
+        }
+        "cancelled" if sent.guard.is_some() => REJECTED,
+        // Only its own sender can say that a look-alike is meant, and only of the first version.
+        "looks_duplicate" if sent.distinct_token.is_none() => meaning("held", page.is_some()),
+        _ => meaning(status, page.is_some()),
     };
     // What its sender can let go by a token needs nobody else.
     let new = sent.first && sent.distinct_token.is_none();
@@ -141,6 +146,7 @@ pub(super) async fn told(desk: &Desk<'_>, sent: &Sent) -> Told {
         .with("state", sent.state.word())
         .with("guard", sent.guard.map(Guard::word))
         .with("distinct_token", &sent.distinct_token)
+        .with("resent_as", sent.resent_as.map(|id| id.to_string()))
         .for_a_person(page, new)
         .with("thread", sent.thread.map(|id| id.to_string()))
         .with(
