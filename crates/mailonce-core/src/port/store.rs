@@ -452,6 +452,8 @@ pub struct KeyView {
     pub bind: u32,
     /// What it is bound to; `None` when it is forgotten.
     pub bound: Option<Bound>,
+    /// When it will be forgotten; `None` while that is not known, and once it was.
+    pub expires_at: Option<Time>,
     /// When it was forgotten.
     pub forgotten_at: Option<Time>,
     /// The latest suppressed calls, newest first.

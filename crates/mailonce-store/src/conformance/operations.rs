@@ -60,6 +60,7 @@ pub(super) async fn a_wish_under_an_operations_key_finds_the_operation(store: Le
     assert_eq!(store.bound(TEAM, given(TEAM, "op"), T0).await.unwrap(), Some(bound.clone()));
     let view = store.key(TEAM, given(TEAM, "op"), T0).await.unwrap().unwrap();
     assert_eq!((view.bind, view.bound, view.forgotten_at), (1, Some(bound), None));
+    assert_eq!(view.expires_at, Some(T0.plus(DAY)));
     assert_eq!(events(&store, TEAM).await.len(), 2);
 }
 
@@ -77,6 +78,7 @@ pub(super) async fn an_operation_is_forgotten_at_its_time(store: Ledger) {
         assert_eq!(store.bound(TEAM, given(TEAM, &key), end).await.unwrap(), None);
         let view = store.key(TEAM, given(TEAM, &key), end).await.unwrap().unwrap();
         assert_eq!((view.bind, view.bound, view.forgotten_at), (1, None, Some(end)), "swept: {sweep}");
+        assert_eq!(view.expires_at, None, "swept: {sweep}");
         let wish = accepted(&store, &keyed(&key), end).await;
         assert_eq!(wish.bind, 2, "swept: {sweep}");
     }

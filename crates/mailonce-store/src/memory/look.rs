@@ -60,11 +60,16 @@ impl World {
             (None, Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
             (None, None) => row.forgotten_at,
         };
+        let expires_at = match (&bound, &row.target) {
+            (Some(Bound::Email(email)), _) => email.expires_at(),
+            (Some(_), Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
+            _ => None,
+        };
         let suppressed = match &bound {
             Some(Bound::Email(email)) => self.suppressed_of(email.id),
             _ => Vec::new(),
         };
-        Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed })
+        Some(KeyView { bind: row.bind, bound, expires_at, forgotten_at, suppressed })
     }
 
     /// Newest first.

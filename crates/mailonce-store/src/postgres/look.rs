@@ -209,11 +209,16 @@ impl Ledger {
             (None, Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
             (None, None) => row.forgotten_at,
         };
+        let expires_at = match (&bound, &row.target) {
+            (Some(Bound::Email(email)), _) => email.expires_at(),
+            (Some(_), Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
+            _ => None,
+        };
         let suppressed = match &bound {
             Some(Bound::Email(email)) => self.suppressed_of(team, email.id).await?,
             _ => Vec::new(),
         };
-        Ok(Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed }))
+        Ok(Some(KeyView { bind: row.bind, bound, expires_at, forgotten_at, suppressed }))
     }
 
     async fn suppressed_of(&self, team: TeamId, id: EmailId) -> Tried<Vec<SuppressedCall>> {

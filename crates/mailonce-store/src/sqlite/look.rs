@@ -169,6 +169,11 @@ pub(super) fn key(
 ) -> Result<Option<KeyView>> {
     let Some(row) = accept::key_row_on(conn, fresh, number, key)?.filter(|row| row.bind > 0) else { return Ok(None) };
     let bound = accept::bound_by_on(conn, team, number, &row, now)?;
+    let expires_at = match &bound {
+        Some(Bound::Email(email)) => email.expires_at(),
+        Some(Bound::Operation { .. }) => row.operation.map(|(_, expires_at)| expires_at),
+        None => None,
+    };
     let mut suppressed = Vec::new();
     let forgotten_at = match (&bound, row.operation, row.email) {
         (Some(Bound::Email(email)), _, _) => {
@@ -181,7 +186,7 @@ pub(super) fn key(
         (None, None, Some(bits)) => rows::email(conn, team, number, bits)?.and_then(|email| email.expires_at()),
         (None, None, None) => row.forgotten_at,
     };
-    Ok(Some(KeyView { bind: row.bind, bound, forgotten_at, suppressed }))
+    Ok(Some(KeyView { bind: row.bind, bound, expires_at, forgotten_at, suppressed }))
 }
 
 #[cfg(test)]

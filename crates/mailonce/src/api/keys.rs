@@ -71,7 +71,7 @@ impl KeyBody {
             digest: email.map(|email| email.digest.to_string()),
             bind: view.bind,
             ttl: email.map(|email| show_span(email.ttl.0)),
-            expires_at: email.and_then(Email::expires_at).map(|at| at.to_string()),
+            expires_at: view.expires_at.map(|at| at.to_string()),
             forgotten_at: view.forgotten_at.map(|at| at.to_string()),
             hits: email.map_or(0, |email| email.suppressed),
             calls: view.suppressed.iter().map(SuppressedBody::from).collect(),
