@@ -99,6 +99,9 @@ codes! {
     /// The name belongs to something else.
     NameTaken = "name_taken", 409, Never, "This name is taken",
         "Take another name, or change the one that is there.";
+    /// Another team has the name.
+    TeamExists = "team_exists", 409, Never, "A team of this name exists already",
+        "Take another name, or make another key for that team with `mailonce keys create --team NAME`.";
     /// The code or link was taken for something else.
     AlreadyConsumed = "already_consumed", 409, Never, "This was already taken",
         "Do not use it: it was taken for what `consumed_for` names. Ask for a fresh one, or take it with the same `for`.";

@@ -1,12 +1,13 @@
 //! Credentials: who may come in, and how new ones are made.
 
 use mailonce_core::{
+    address::Address,
     email::Channel,
-    id::{ApiKeyId, TeamId},
+    id::{ApiKeyId, InboxId, TeamId},
     key::InstallSecret,
     limits,
-    port::store::Once,
-    problem::{Code, Problem},
+    port::store::{Founded, Once},
+    problem::{Code, FieldError, Problem},
     team::{AboutApiKey, ApiKey, Team},
     time::Time,
 };
@@ -20,7 +21,7 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::{Asked, Caller, Engine, change::taken, operation, unavailable};
+use crate::{Asked, Caller, Engine, change::taken, operation, records::Made, unavailable};
 
 /// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
 const SHARED_MS: i64 = 2_000;
@@ -135,6 +136,52 @@ fn check_restrictions(key: &ApiKey, about: &AboutApiKey) -> Result<(), Problem> 
     Ok(())
 }
 
+fn fault(path: &str, message: &str) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+/// A name that people can say.
+fn check_name(name: &str) -> Result<(), Problem> {
+    if name.trim().is_empty() {
+        return Err(fault("name", "is an empty text, which names nothing"));
+    }
+    Ok(())
+}
+
+/// An inbox as credentials are tied to it: by its id, or by its address.
+fn tie(inbox: &str) -> Option<String> {
+    let id = inbox.parse().map(|id: InboxId| id.to_string());
+    id.ok().or_else(|| Address::parse(inbox).ok().map(|address| address.as_str().to_owned()))
+}
+
+/// A credential that could never open anything is not made.
+fn check_usable(about: &AboutApiKey, now: Time) -> Result<(), Problem> {
+    check_name(&about.name)?;
+    if about.scopes.is_empty() {
+        return Err(fault("scopes", "are empty, and a key without a scope can do nothing"));
+    }
+    if about.expires_at.is_some_and(|at| at <= now) {
+        return Err(fault("expires_at", "is not in the future"));
+    }
+    if about.inboxes.iter().any(|inbox| tie(inbox).is_none()) {
+        return Err(fault("inboxes", "hold something that is neither the id nor the address of an inbox"));
+    }
+    Ok(())
+}
+
+/// The same credential in one form: each scope once, inboxes as they are compared.
+fn in_one_form(mut about: AboutApiKey) -> AboutApiKey {
+    let mut scopes = Vec::new();
+    for scope in about.scopes {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    about.scopes = scopes;
+    about.inboxes = about.inboxes.into_iter().map(|inbox| tie(&inbox).unwrap_or(inbox)).collect();
+    about
+}
+
 /// The keyed hash under which a credential is stored.
 fn hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
     secret.mac("api-key", &[credential.as_bytes()])
@@ -196,8 +243,13 @@ impl Engine {
         caller: &Caller,
         about: AboutApiKey,
         asked: Option<Asked>,
-    ) -> Result<NewApiKey, Problem> {
+    ) -> Result<Made<NewApiKey>, Problem> {
         let now = self.now();
+        // What was made before is shown again, though its time is over meanwhile.
+        if !self.was_asked(caller, asked.as_ref()).await? {
+            check_usable(&about, now)?;
+        }
+        let about = in_one_form(about);
         // Nobody hands out more than they hold.
         about.scopes.iter().try_for_each(|scope| caller.need(*scope))?;
         check_restrictions(&caller.key, &about)?;
@@ -216,12 +268,33 @@ impl Engine {
         name: &str,
         about: AboutApiKey,
         asked: Option<Asked>,
-    ) -> Result<NewApiKey, Problem> {
+    ) -> Result<Made<NewApiKey>, Problem> {
         let now = self.now();
+        if !self.was_asked(caller, asked.as_ref()).await? {
+            check_name(name)?;
+        }
         let (team, key, new) = self.team_with_key(name, about, self.new_secret(), now);
         let operation = operation(caller, asked.as_ref(), self.sealed(asked.as_ref(), &new), now);
-        let answer = self.store.create_team(team, key, operation).await.map_err(unavailable)?;
-        self.shown_once(answer, asked.as_ref(), new)
+        match self.store.create_team(team, key, operation).await.map_err(unavailable)? {
+            Once::Done(Founded::Taken) => Err(team_exists(name)),
+            answer => self.shown_once(answer.map(|_made| ()), asked.as_ref(), new),
+        }
+    }
+
+    /// Makes a team with its first credential. For the command line, which works on the ledger itself.
+    pub async fn found_team(&self, name: &str, about: AboutApiKey) -> Result<NewApiKey, Problem> {
+        check_name(name)?;
+        let made = self.found(name, about, self.new_secret()).await?;
+        made.ok_or_else(|| team_exists(name))
+    }
+
+    /// Makes a team with its first credential; `None` when there is one of this name.
+    async fn found(&self, name: &str, about: AboutApiKey, secret: String) -> Result<Option<NewApiKey>, Problem> {
+        let (team, key, new) = self.team_with_key(name, about, secret, self.now());
+        match self.store.create_team(team, key, None).await.map_err(unavailable)? {
+            Once::Done(Founded::Taken) => Ok(None),
+            answer => Ok(Some(self.shown_once(answer.map(|_made| ()), None, new)?.thing)),
+        }
     }
 
     fn team_with_key(&self, name: &str, about: AboutApiKey, secret: String, now: Time) -> (Team, ApiKey, NewApiKey) {
@@ -231,10 +304,10 @@ impl Engine {
         (team, key, new)
     }
 
-    fn shown_once(&self, answer: Once<()>, asked: Option<&Asked>, new: NewApiKey) -> Result<NewApiKey, Problem> {
+    fn shown_once(&self, answer: Once<()>, asked: Option<&Asked>, new: NewApiKey) -> Result<Made<NewApiKey>, Problem> {
         match answer {
-            Once::Done(()) => Ok(new),
-            Once::Repeated(sealed) => self.unsealed(asked, &sealed),
+            Once::Done(()) => Ok(Made { thing: new, first: true }),
+            Once::Repeated(sealed) => Ok(Made { thing: self.unsealed(asked, &sealed)?, first: false }),
             Once::Mismatch(bound) => Err(taken(&bound)),
         }
     }
@@ -283,15 +356,28 @@ impl Engine {
         if let Some((key, _)) = found.filter(|(key, _)| key.is_live(now)) {
             return Ok(NewApiKey { id: key.id, team: key.team, secret, created_at: key.created_at });
         }
-        let teams = self.teams().await?;
-        let Some(team) = teams.into_iter().find(|team| team.name == team_name) else {
-            let (team, key, new) = self.team_with_key(team_name, about, secret, now);
-            let made = self.store.create_team(team, key, None).await.map_err(unavailable)?;
-            return self.shown_once(made, None, new);
-        };
+        check_name(team_name)?;
+        check_usable(&about, now)?;
+        let about = in_one_form(about);
+        if self.team_named(team_name).await?.is_none()
+            && let Some(made) = self.found(team_name, about.clone(), secret.clone()).await?
+        {
+            return Ok(made);
+        }
+        // It was there, or another process made it meanwhile.
+        let team = self.team_named(team_name).await?;
+        let team = team.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team named {team_name}")))?;
         let key = self.api_key(team.id, about, &secret, now);
         let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
         let made = self.store.create_api_key(key, None).await.map_err(unavailable)?;
-        self.shown_once(made, None, new)
+        Ok(self.shown_once(made, None, new)?.thing)
     }
+
+    async fn team_named(&self, name: &str) -> Result<Option<Team>, Problem> {
+        Ok(self.teams().await?.into_iter().find(|team| team.name == name))
+    }
+}
+
+fn team_exists(name: &str) -> Problem {
+    Problem::field(Code::TeamExists, "name", format!("there is a team named {name} already"))
 }

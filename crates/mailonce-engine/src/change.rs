@@ -13,27 +13,28 @@ use mailonce_core::{
 };
 
 use crate::{
-    Asked, Caller, Engine, content_guard::likeness_of, operation, pack, seen::Glimpse, unavailable, view::Sent, ways,
+    Asked, Caller, Engine, content_guard::likeness_of, operation, pack, records::Made, seen::Glimpse, unavailable,
+    view::Sent, ways,
 };
 
 /// The rule that holds an email, and the guard.
 type HeldBy = (Option<RuleName>, Option<Guard>);
 
 impl Engine {
-    /// Takes an email back, if nothing can have left yet.
-    pub async fn cancel(&self, caller: &Caller, id: EmailId, asked: Option<Asked>) -> Result<Email, Problem> {
+    /// Takes an email back, if nothing can have left yet. Not the first when its key did so before.
+    pub async fn cancel(&self, caller: &Caller, id: EmailId, asked: Option<Asked>) -> Result<Made<Email>, Problem> {
         let now = self.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             Once::Done(change) => {
-                let email = changed(change)?;
+                let thing = changed(change)?;
                 // Nobody is to decide about what its sender took back.
-                if email.guard.is_some() {
-                    self.close_moot(&email).await;
+                if thing.guard.is_some() {
+                    self.close_moot(&thing).await;
                 }
-                Ok(email)
+                Ok(Made { thing, first: true })
             }
-            Once::Repeated(_) => self.email(caller, id).await,
+            Once::Repeated(_) => Ok(Made { thing: self.email(caller, id).await?, first: false }),
             Once::Mismatch(bound) => Err(taken(&bound)),
         }
     }

@@ -248,6 +248,27 @@ pub enum Once<T> {
     Mismatch(Bound),
 }
 
+impl<T> Once<T> {
+    /// What was done now, said otherwise.
+    pub fn map<U>(self, said: impl FnOnce(T) -> U) -> Once<U> {
+        match self {
+            Self::Done(done) => Once::Done(said(done)),
+            Self::Repeated(answer) => Once::Repeated(answer),
+            Self::Mismatch(bound) => Once::Mismatch(bound),
+        }
+    }
+}
+
+/// The answer to a team that wants to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Founded {
+    /// It was made, or this very team was there.
+    Made,
+    /// Another team has the name; nothing was made.
+    Taken,
+}
+
 /// The answer to a change of one email.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
@@ -633,8 +654,9 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
 
     // Teams and credentials
 
-    /// Makes a team together with its first credential.
-    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>>;
+    /// Makes a team together with its first credential, unless another has its name. The key of an operation is bound
+    /// only when it was made.
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>>;
     /// Every team.
     async fn teams(&self) -> Result<Vec<Team>>;
     /// Changes whether a team requires keys. `None` when there is no such team.

@@ -158,7 +158,7 @@ impl Clients {
         let caller = self.callers[team].clone();
         let call = self.shared.invoke(self.about(&told, deed, team));
         let done = match deed {
-            Deed::Cancel => engine.cancel(&caller, told.id, None).await.map(|email| vec![email.id]),
+            Deed::Cancel => engine.cancel(&caller, told.id, None).await.map(|email| vec![email.thing.id]),
             Deed::Resend => engine.resend(&caller, told.id, None, None).await.map(|sent| {
                 self.learn(Told { id: sent.id, team, key: None });
                 vec![sent.id]

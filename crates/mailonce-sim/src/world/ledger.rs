@@ -11,9 +11,9 @@ use mailonce_core::{
     key::KeyHash,
     mutant,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Gauges, Health,
-        Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend, Result,
-        Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Founded, Gauges,
+        Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend,
+        Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -154,7 +154,7 @@ ledger! {
         fn recover(node: NodeId, max: usize, now: Time) -> Recovered;
         fn extend_key(team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> KeyChange;
         fn forget_key(team: TeamId, key: KeyHash, now: Time) -> KeyChange;
-        fn create_team(team: Team, key: ApiKey, operation: Option<Operation>) -> Once<()>;
+        fn create_team(team: Team, key: ApiKey, operation: Option<Operation>) -> Once<Founded>;
         fn set_require_keys(team: TeamId, require: bool) -> Option<Team>;
         fn create_api_key(key: ApiKey, operation: Option<Operation>) -> Once<()>;
         fn revoke_api_key(team: TeamId, id: ApiKeyId, now: Time) -> Option<ApiKey>;

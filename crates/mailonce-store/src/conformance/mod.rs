@@ -56,7 +56,7 @@ mod work;
 use draft::{Draft, IDS, SANDBOX, about, given, keyed, keyless, next_id, next_version};
 use mailonce_core::{
     id::{ApiKeyId, IdMaker, TeamId},
-    port::store::{Once, Store},
+    port::store::{Founded, Once, Store},
     team::{AboutApiKey, ApiKey, Team},
     time::Time,
 };
@@ -223,6 +223,8 @@ macro_rules! engine {
                 a_team_is_made_with_its_first_credential
                 a_team_made_twice_stays_as_it_was
                 a_repeated_making_of_a_team_makes_no_other
+                a_name_belongs_to_one_team
+                of_16_teams_of_one_name_one_is_made
                 a_team_can_require_keys
                 credentials_are_listed_newest_first
                 a_repeated_making_of_a_credential_makes_no_other
@@ -621,6 +623,6 @@ async fn make_teams(store: &Ledger) {
         let (key, mut hash) = (ApiKeyId(id.0), [0; 32]);
         hash[..16].copy_from_slice(id.0.as_bytes());
         let key = ApiKey { id: key, team: id, hash, about, created_at: T0, revoked_at: None, last_used_at: None };
-        assert_eq!(store.create_team(team, key, None).await.unwrap(), Once::Done(()));
+        assert_eq!(store.create_team(team, key, None).await.unwrap(), Once::Done(Founded::Made));
     }
 }

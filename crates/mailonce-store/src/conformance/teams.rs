@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     id::{ApiKeyId, TeamId},
-    port::store::{Bound, Change, EmailQuery, KeyChange, Once, Operation, Resend, Suppressed},
+    port::store::{Bound, Change, EmailQuery, Founded, KeyChange, Once, Operation, Resend, Suppressed},
     team::{AboutApiKey, ApiKey, Scope, Team},
     time::Time,
     ttl::Ttl,
@@ -95,7 +95,7 @@ pub(super) async fn a_team_is_made_with_its_first_credential(store: Ledger) {
     let team = new_team("Café ☕");
     let key = credential(team.id, 9);
 
-    assert_eq!(store.create_team(team.clone(), key.clone(), None).await.unwrap(), Once::Done(()));
+    assert_eq!(store.create_team(team.clone(), key.clone(), None).await.unwrap(), Once::Done(Founded::Made));
 
     assert!(store.teams().await.unwrap().contains(&team));
     assert_eq!(store.api_keys(team.id).await.unwrap(), std::slice::from_ref(&key));
@@ -108,7 +108,7 @@ pub(super) async fn a_team_made_twice_stays_as_it_was(store: Ledger) {
     let _made = store.create_team(team.clone(), key.clone(), None).await.unwrap();
 
     let renamed = Team { name: "two".into(), ..team.clone() };
-    assert_eq!(store.create_team(renamed, key.clone(), None).await.unwrap(), Once::Done(()));
+    assert_eq!(store.create_team(renamed, key.clone(), None).await.unwrap(), Once::Done(Founded::Made));
 
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), Some((key, team)));
 }
@@ -122,10 +122,42 @@ pub(super) async fn a_repeated_making_of_a_team_makes_no_other(store: Ledger) {
     let again = store.create_team(two.clone(), second_key.clone(), Some(operation("op", 1, T0))).await.unwrap();
     let other = store.create_team(two, second_key, Some(operation("op", 2, T0))).await.unwrap();
 
-    assert_eq!((done, again), (Once::Done(()), Once::Repeated(b"answer 1".to_vec())));
+    assert_eq!((done, again), (Once::Done(Founded::Made), Once::Repeated(b"answer 1".to_vec())));
     assert_eq!(other, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
     assert_eq!(store.teams().await.unwrap().len(), before + 1);
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), None);
+}
+
+pub(super) async fn a_name_belongs_to_one_team(store: Ledger) {
+    let (one, two) = (new_team("one"), new_team("one"));
+    let (first_key, second_key) = (credential(one.id, 8), credential(two.id, 9));
+    let _made = store.create_team(one.clone(), first_key, None).await.unwrap();
+
+    let taken = store.create_team(two.clone(), second_key.clone(), Some(operation("op", 1, T0))).await.unwrap();
+
+    assert_eq!(taken, Once::Done(Founded::Taken));
+    let named: Vec<Team> = store.teams().await.unwrap().into_iter().filter(|team| team.name == "one").collect();
+    assert_eq!(named, [one]);
+    assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), None);
+    let other = Team { name: "two".into(), ..two };
+    let free = store.create_team(other, second_key, Some(operation("op", 2, T0))).await.unwrap();
+    assert_eq!(free, Once::Done(Founded::Made));
+}
+
+pub(super) async fn of_16_teams_of_one_name_one_is_made(store: Ledger) {
+    let makings = (0..16).map(|n| {
+        let (store, team) = (store.clone(), new_team("one"));
+        let key = credential(team.id, 100 + n);
+        tokio::spawn(async move { store.create_team(team, key, None).await.unwrap() })
+    });
+    let makings: Vec<_> = makings.collect();
+    let mut made = 0;
+    for making in makings {
+        made += usize::from(making.await.unwrap() == Once::Done(Founded::Made));
+    }
+
+    assert_eq!(made, 1);
+    assert_eq!(store.teams().await.unwrap().iter().filter(|team| team.name == "one").count(), 1);
 }
 
 pub(super) async fn a_team_can_require_keys(store: Ledger) {
@@ -137,7 +169,7 @@ pub(super) async fn a_team_can_require_keys(store: Ledger) {
 }
 
 pub(super) async fn credentials_are_listed_newest_first(store: Ledger) {
-    let team = new_team("team");
+    let team = new_team("third");
     let keys = [credential(team.id, 3), credential(team.id, 4), credential(team.id, 5)];
     let _made = store.create_team(team.clone(), keys[0].clone(), None).await.unwrap();
     created(&store, &keys[1]).await;

@@ -28,9 +28,9 @@ use mailonce_core::{
     port::{
         arrivals::Hearer,
         store::{
-            Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery, Gauges,
-            Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend,
-            Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
+            Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
+            Founded, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
+            Recovered, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
         },
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
@@ -481,17 +481,20 @@ impl Store for Memory {
         Ok(KeyChange::Done(email))
     }
 
-    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>> {
         let mut world = self.world();
+        if let Some(answer) = operation.as_ref().and_then(|operation| world.repeat_of(operation, key.created_at)) {
+            return Ok(answer);
+        }
+        if world.teams.values().any(|other| other.name == team.name && other.id != team.id) {
+            return Ok(Once::Done(Founded::Taken));
+        }
         if let Some(operation) = &operation {
-            if let Some(answer) = world.repeat_of(operation, key.created_at) {
-                return Ok(answer);
-            }
             world.bind_operation(operation);
         }
         world.teams.entry(team.id).or_insert(team);
         world.api_keys.entry(key.id).or_insert(key);
-        Ok(Once::Done(()))
+        Ok(Once::Done(Founded::Made))
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {

@@ -51,8 +51,8 @@ use mailonce_core::{
     key::KeyHash,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-        EventHearer, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
-        Recovered, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
+        EventHearer, Founded, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation,
+        Page, Recovered, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -322,7 +322,7 @@ impl Store for Postgres {
         told(insist!(self.ledger.forget_key(team, key, now)))
     }
 
-    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>> {
         told(insist!(self.ledger.create_team(&team, &key, operation.as_ref())))
     }
 

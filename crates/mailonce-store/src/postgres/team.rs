@@ -3,7 +3,7 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{ApiKeyId, TeamId},
-    port::store::{Once, Operation},
+    port::store::{Founded, Once, Operation},
     team::{ApiKey, Team},
     time::Time,
 };
@@ -21,6 +21,9 @@ use super::{
 
 const NEW_TEAM: &str = "
     INSERT INTO teams (id, name, created_at, require_keys) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+/// Whoever makes a team waits for whoever is making one: no row of the name is there to be locked.
+const MAKING_TEAMS: &str = "SELECT pg_advisory_xact_lock(7883366247)";
+const NAMESAKES: &str = "SELECT 1 FROM teams WHERE name = $1 AND id <> $2 LIMIT 1";
 const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
 const SET_REQUIRE_KEYS: &str = "
     UPDATE teams SET require_keys = $2 WHERE id = $1 RETURNING id, name, created_at, require_keys";
@@ -44,24 +47,25 @@ const TOUCH: &str = "
      WHERE k.id = w.id";
 
 impl Ledger {
-    /// Makes a team together with its first credential.
+    /// Makes a team together with its first credential, unless another has its name.
     pub(super) async fn create_team(
         &self,
         team: &Team,
         key: &ApiKey,
         operation: Option<&Operation>,
-    ) -> Tried<Once<()>> {
+    ) -> Tried<Once<Founded>> {
         self.create(Some(team), key, operation).await
     }
 
     /// Makes a credential.
     pub(super) async fn create_api_key(&self, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
-        self.create(None, key, operation).await
+        Ok(self.create(None, key, operation).await?.map(|_made| ()))
     }
 
-    async fn create(&self, team: Option<&Team>, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<()>> {
+    async fn create(&self, team: Option<&Team>, key: &ApiKey, operation: Option<&Operation>) -> Tried<Once<Founded>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
+        let mut bound = None;
         if let Some(operation) = operation {
             let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
             lock_scopes(&tx, &scopes).await?;
@@ -71,7 +75,16 @@ impl Ledger {
                 return Ok(answer);
             }
             ground.bind_operation(operation);
-            write(&tx, &ground).await?;
+            bound = Some(ground);
+        }
+        if let Some(team) = team
+            && has_namesake(&tx, team).await?
+        {
+            tx.rollback().await?;
+            return Ok(Once::Done(Founded::Taken));
+        }
+        if let Some(ground) = &bound {
+            write(&tx, ground).await?;
         }
         if let Some(team) = team {
             let params = (&team.id.0, &team.name, &team.created_at.0, &team.require_keys);
@@ -79,7 +92,7 @@ impl Ledger {
         }
         insert_api_key(&tx, key).await?;
         self.commit(tx, 1).await?;
-        Ok(Once::Done(()))
+        Ok(Once::Done(Founded::Made))
     }
 
     /// Every team.
@@ -134,6 +147,12 @@ impl Ledger {
         self.commit(tx, 1).await?;
         Ok(rows)
     }
+}
+
+/// Whether another team has its name, which no other transaction takes until this one ends.
+async fn has_namesake(tx: &Transaction<'_>, team: &Team) -> Tried<bool> {
+    ask(tx, MAKING_TEAMS, &[]).await?;
+    Ok(!ask(tx, NAMESAKES, &[&team.name, &team.id.0]).await?.is_empty())
 }
 
 async fn insert_api_key(tx: &Transaction<'_>, key: &ApiKey) -> Tried<()> {

@@ -44,8 +44,8 @@ use mailonce_core::{
     limits,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-        EventHearer, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
-        Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        EventHearer, Founded, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation,
+        Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -455,20 +455,17 @@ impl Store for Sqlite {
         self.write(move |ledger| change::forget_key(ledger, team, key, now)).await
     }
 
-    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
+    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>> {
         let id = team.id;
         let verb = move |ledger: &mut Ledger<'_>| team::create_team(ledger, &team, &key, operation.as_ref());
         // The number is known to others only once it is committed.
-        let learn = move |answer: &Once<i64>, ledger: &Ledger<'_>| {
-            if let Once::Done(number) = answer {
+        let learn = move |answer: &Once<Option<i64>>, ledger: &Ledger<'_>| {
+            if let Once::Done(Some(number)) = answer {
                 ledger.teams.write().unwrap_or_else(PoisonError::into_inner).add(id, *number);
             }
         };
-        Ok(match self.writer.run(Turn::Other, verb, learn).await? {
-            Once::Done(_) => Once::Done(()),
-            Once::Repeated(answer) => Once::Repeated(answer),
-            Once::Mismatch(bound) => Once::Mismatch(bound),
-        })
+        let made = self.writer.run(Turn::Other, verb, learn).await?;
+        Ok(made.map(|number| number.map_or(Founded::Taken, |_number| Founded::Made)))
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {

@@ -13,6 +13,7 @@ use super::{accept, ledger::Ledger, schema::told};
 
 const TEAM: &str =
     "INSERT INTO teams (id, name, created_at, require_keys) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+const NAMESAKES: &str = "SELECT count(*) FROM teams WHERE name = ?1 AND id <> ?2";
 const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
 const REQUIRE: &str = "UPDATE teams SET require_keys = ?2 WHERE id = ?1 RETURNING id, name, created_at, require_keys";
 const API_KEY: &str = "INSERT INTO api_keys (id, team, hash, about, created_at, revoked_at, last_used_at) \
@@ -56,24 +57,31 @@ pub(super) fn numbers(conn: &Connection) -> Result<Vec<(TeamId, i64)>> {
     rows.and_then(Iterator::collect).map_err(told)
 }
 
-/// Makes a team together with its first credential. The number it got.
+/// Makes a team together with its first credential, unless another has its name. The number it got.
 pub(super) fn create_team(
     ledger: &Ledger<'_>,
     team: &Team,
     key: &ApiKey,
     operation: Option<&Operation>,
-) -> Result<Once<i64>> {
+) -> Result<Once<Option<i64>>> {
+    if let Some(operation) = operation
+        && let Some(answer) = accept::repeat_of(ledger, operation, key.created_at)?
+    {
+        return Ok(answer);
+    }
+    let namesakes = params![team.name, team.id.0.as_bytes()];
+    let namesakes: i64 = ledger.conn.query_row(NAMESAKES, namesakes, |row| row.get(0)).map_err(told)?;
+    if namesakes > 0 {
+        return Ok(Once::Done(None));
+    }
     if let Some(operation) = operation {
-        if let Some(answer) = accept::repeat_of(ledger, operation, key.created_at)? {
-            return Ok(answer);
-        }
         accept::bind_operation(ledger, operation)?;
     }
     ledger.execute(TEAM, params![team.id.0.as_bytes(), team.name, team.created_at.0, team.require_keys])?;
     let find = "SELECT number FROM teams WHERE id = ?1";
     let number: i64 = ledger.conn.query_row(find, [team.id.0.as_bytes()], |row| row.get(0)).map_err(told)?;
     insert_api_key(ledger, number, key)?;
-    Ok(Once::Done(number))
+    Ok(Once::Done(Some(number)))
 }
 
 /// Makes a credential.

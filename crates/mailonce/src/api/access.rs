@@ -1,6 +1,6 @@
 //! Credentials and teams.
 
-use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
+use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     address::Address,
     id::ApiKeyId,
@@ -8,12 +8,14 @@ use mailonce_core::{
     team::{AboutApiKey, ApiKey, Scope, Team},
     time::Time,
 };
+use mailonce_engine::access::NewApiKey;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
     Answer, App, PathOf,
     door::{Door, RawBody},
+    records,
     wire::words,
 };
 
@@ -127,15 +129,16 @@ pub(super) struct ApiKeyPage {
 
 /// Make an API key.
 #[utoipa::path(post, path = "/v1/api-keys", tag = "access", request_body = NewApiKeyBody,
-    responses((status = 201, description = "The key, shown once", body = MadeApiKeyBody)))]
+    responses((status = 201, description = "The key, shown once", body = MadeApiKeyBody),
+        (status = 200, description = "Made before under this key", body = MadeApiKeyBody)))]
 pub(super) async fn create_api_key(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Admin)?;
     let about = body.parse::<NewApiKeyBody>()?.read()?;
     let asked = door.asked("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
     let made = app.engine.create_api_key(&door.caller, about, asked).await?;
-    let body =
-        MadeApiKeyBody { id: made.id.to_string(), api_key: made.secret, created_at: made.created_at.to_string() };
-    Ok((StatusCode::CREATED, Json(body)).into_response())
+    let NewApiKey { id, secret, created_at, .. } = made.thing;
+    let body = MadeApiKeyBody { id: id.to_string(), api_key: secret, created_at: created_at.to_string() };
+    Ok(records::made(made.first, Json(body)))
 }
 
 /// List API keys.
@@ -203,7 +206,9 @@ pub(super) struct TeamPage {
 
 /// Make a team with its first API key.
 #[utoipa::path(post, path = "/v1/teams", tag = "access", request_body = NewTeamBody,
-    responses((status = 201, description = "The team and its key, shown once", body = MadeTeamBody)))]
+    responses((status = 201, description = "The team and its key, shown once", body = MadeTeamBody),
+        (status = 200, description = "Made before under this key", body = MadeTeamBody),
+        (status = 409, description = "There is a team of this name", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn create_team(State(app): State<App>, door: Door, body: RawBody) -> Answer {
     door.caller.need(Scope::Operator)?;
     let name = body.parse::<NewTeamBody>()?.name;
@@ -211,8 +216,8 @@ pub(super) async fn create_team(State(app): State<App>, door: Door, body: RawBod
     let asked = door.asked("teams", "", name.as_bytes());
     let scopes = vec![Scope::Send, Scope::Read, Scope::Reply, Scope::Secrets, Scope::Admin];
     let made = app.engine.create_team(&door.caller, &name, crate::serve::about("first key", scopes), asked).await?;
-    let body = MadeTeamBody { id: made.team.to_string(), name, api_key: made.secret };
-    Ok((StatusCode::CREATED, Json(body)).into_response())
+    let body = MadeTeamBody { id: made.thing.team.to_string(), name, api_key: made.thing.secret };
+    Ok(records::made(made.first, Json(body)))
 }
 
 /// List teams.

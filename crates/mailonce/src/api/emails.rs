@@ -284,7 +284,8 @@ pub(super) async fn cancel(State(app): State<App>, door: Door, PathOf(id): PathO
     mailonce_core::failpoint!("api-before-change");
     let email = app.engine.cancel(&door.caller, id, asked).await?;
     mailonce_core::failpoint!("api-after-change");
-    Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
+    let body = Json(EmailBody::of(&email.thing, app.engine.message_id(&email.thing)));
+    Ok(replayable(!email.first, StatusCode::OK, body))
 }
 
 /// Why an email is sent again.

@@ -25,6 +25,7 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("stale_rev", include_str!("../../../../docs/errors/stale_rev.md")),
     ("not_unknown", include_str!("../../../../docs/errors/not_unknown.md")),
     ("name_taken", include_str!("../../../../docs/errors/name_taken.md")),
+    ("team_exists", include_str!("../../../../docs/errors/team_exists.md")),
     ("already_consumed", include_str!("../../../../docs/errors/already_consumed.md")),
     ("not_consumed", include_str!("../../../../docs/errors/not_consumed.md")),
     ("watch_over", include_str!("../../../../docs/errors/watch_over.md")),

@@ -7,11 +7,11 @@ use mailonce_core::{
     content::{Content, RawContent},
     id::{ApiKeyId, TeamId},
     key::Key,
-    problem::Problem,
+    problem::{Code, Problem},
     team::{ApiKey, Scope},
     time::Time,
 };
-use mailonce_engine::{Caller, Engine, send::SendRequest};
+use mailonce_engine::{Caller, Engine, access::NewApiKey, send::SendRequest};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::json;
 use std::{process::ExitCode, sync::Arc};
@@ -109,17 +109,22 @@ fn told(problem: Problem) -> anyhow::Error {
     Trouble::of(&problem).into()
 }
 
-async fn create(out: &Out, engine: &Engine, team: &str, name: &str, scopes: Vec<Scope>) -> anyhow::Result<()> {
-    let made = engine.first_api_key(team, about(name, scopes), None).await.map_err(told);
-    engine.store().close().await;
-    let made = made?;
+/// What to do about a team that was not made. Of one that is there the name is known here.
+fn unfounded(problem: Problem, name: &str) -> anyhow::Error {
+    if problem.code != Code::TeamExists {
+        return told(problem);
+    }
+    let next = format!("`mailonce keys create --team {name}` makes another key for it");
+    Trouble::new(problem.code.word(), problem.detail, next).into()
+}
+
+fn show_made(out: &Out, team: &str, made: &NewApiKey) {
     if out.is_json() {
         out.value(&json!({ "id": made.id.to_string(), "team": made.team.to_string(), "api_key": made.secret }));
     } else {
         out.line(&made.secret);
         say(&format!("team {team} ({}); the key is shown only now", made.team));
     }
-    Ok(())
 }
 
 /// Verbs about API keys.
@@ -128,7 +133,9 @@ pub(super) async fn keys(out: &Out, verb: KeysVerb) -> anyhow::Result<ExitCode> 
         KeysVerb::Create(args) => {
             let scopes = scopes(&args.scopes)?;
             let engine = open(&args.flags, "POST /v1/api-keys").await?;
-            create(out, &engine, &args.team, &args.name, scopes).await?;
+            let made = engine.first_api_key(&args.team, about(&args.name, scopes), None).await.map_err(told);
+            engine.store().close().await;
+            show_made(out, &args.team, &made?);
         }
         KeysVerb::List { flags, team } => {
             let engine = open(&flags, "GET /v1/api-keys").await?;
@@ -187,12 +194,9 @@ pub(super) async fn team(out: &Out, verb: TeamVerb) -> anyhow::Result<ExitCode> 
     match verb {
         TeamVerb::Create { flags, name } => {
             let engine = open(&flags, "POST /v1/teams, with a key that has the scope operator").await?;
-            if engine.teams().await.map_err(told)?.iter().any(|team| team.name == name) {
-                engine.store().close().await;
-                let next = format!("`mailonce keys create --team {name}` makes another key for it");
-                return Err(Trouble::new("team_exists", format!("there is a team named {name} already"), next).into());
-            }
-            create(out, &engine, &name, "first key", scopes(&[])?).await?;
+            let made = engine.found_team(&name, about("first key", scopes(&[])?)).await;
+            engine.store().close().await;
+            show_made(out, &name, &made.map_err(|problem| unfounded(problem, &name))?);
         }
         TeamVerb::List { flags } => {
             let engine = open(&flags, "GET /v1/teams").await?;

@@ -138,7 +138,7 @@ async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Resul
         return Ok(last);
     }
     let about = about("agents of dev", AGENT_SCOPES.to_vec());
-    let made = engine.create_api_key(&dev, about, None).await.map_err(told)?;
+    let made = engine.create_api_key(&dev, about, None).await.map_err(told)?.thing;
     write_private(&kept, made.secret.as_bytes())?;
     Ok(made.secret)
 }

@@ -152,7 +152,7 @@ over_memory_and_sqlite! {
     }
 
     async fn the_list_of_keys_shows_no_secret_and_when_each_was_made(world) {
-        let about = json!({ "name": "worker", "scopes": ["send"], "senders": ["@example.com"], "rate_per_s": 5, "inboxes": ["support"] });
+        let about = json!({ "name": "worker", "scopes": ["send"], "senders": ["@example.com"], "rate_per_s": 5, "inboxes": ["Support@Example.com"] });
         let secret = world.api_key(&about).await;
         assert!(secret.starts_with("mo_") && secret.len() == 46, "{secret}");
         let list = world.get("/v1/api-keys").await.is(200);
@@ -160,7 +160,13 @@ over_memory_and_sqlite! {
         let row = &list.rows()[0];
         assert_eq!((&row["name"], &row["scopes"]), (&json!("worker"), &json!(["send"])));
         assert_eq!((&row["senders"], &row["rate_per_s"]), (&json!(["@example.com"]), &json!(5)));
+        assert_eq!(row["inboxes"], json!(["support@example.com"]), "as inboxes are compared");
         assert_eq!((&row["hint"], &row["created_at"]), (&json!(&secret[..7]), &json!(world.at(0))));
+    }
+
+    async fn a_scope_that_is_named_twice_is_kept_once(world) {
+        world.api_key(&json!({ "name": "worker", "scopes": ["read", "send", "read"] })).await;
+        assert_eq!(world.get("/v1/api-keys").await.is(200).rows()[0]["scopes"], json!(["read", "send"]));
     }
 
     async fn a_key_that_makes_no_sense_is_not_made(world) {
@@ -172,6 +178,10 @@ over_memory_and_sqlite! {
             ("rate_per_s", json!({ "name": "x", "rate_per_s": 0 })),
             ("expires_at", json!({ "name": "x", "expires_at": "soon" })),
             ("inboxes", json!({ "name": "x", "inboxes": ["a\nb"] })),
+            ("inboxes", json!({ "name": "x", "inboxes": ["nope"] })),
+            ("name", json!({ "name": "" })),
+            ("scopes", json!({ "name": "x", "scopes": [] })),
+            ("expires_at", json!({ "name": "x", "expires_at": world.at(0) })),
         ];
         for (field, body) in faults {
             world.post("/v1/api-keys", &body).await.refused(422, "invalid_field").at(field);

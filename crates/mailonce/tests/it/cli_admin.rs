@@ -133,6 +133,8 @@ async fn teams_are_made_once_and_listed() {
     let made = desk.run(&["team", "create", "sales"]).await.exits(0).json();
     let ran = desk.run(&["team", "create", "sales"]).await.exits(5);
     assert!(ran.err.contains("keys create --team sales"), "{}", ran.err);
+    let ran = desk.run(&["team", "create", ""]).await.exits(5);
+    assert!(ran.err.contains("invalid_field"), "{}", ran.err);
     let list = desk.run(&["team", "list"]).await.exits(0).json();
     assert_eq!((&list["data"][0]["name"], &list["data"][0]["id"]), (&json!("sales"), &made["team"]));
 }

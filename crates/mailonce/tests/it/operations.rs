@@ -11,7 +11,8 @@ over_every_engine! {
     async fn an_api_key_made_under_a_key_is_shown_again_with_the_same_secret(world) {
         let call = || post("/v1/api-keys").key("make-key").json(&json!({ "name": "worker" }));
         let first = world.call(call()).await.is(201);
-        let again = world.call(call()).await.is(201);
+        let again = world.call(call()).await.is(200);
+        assert!(again.is_replay() && !first.is_replay());
         assert_eq!((&again["id"], &again["api_key"]), (&first["id"], &first["api_key"]));
         world.call(get("/v1/emails").by(&first.word("api_key"))).await.is(200);
         let named = world.get("/v1/api-keys").await.is(200).rows().iter().filter(|key| key["name"] == "worker").count();
@@ -21,10 +22,32 @@ over_every_engine! {
     async fn a_team_made_under_a_key_is_shown_again_with_the_same_secret(world) {
         let call = || post("/v1/teams").key("make-team").json(&json!({ "name": "other" }));
         let first = world.call(call()).await.is(201);
-        let again = world.call(call()).await.is(201);
+        let again = world.call(call()).await.is(200);
+        assert!(again.is_replay() && !first.is_replay());
         assert_eq!((&again["id"], &again["api_key"], &again["name"]), (&first["id"], &first["api_key"], &json!("other")));
         world.call(get("/v1/emails").by(&first.word("api_key"))).await.is(200);
         assert_eq!(world.get("/v1/teams").await.is(200).rows().len(), 2);
+    }
+
+    async fn a_name_belongs_to_one_team(world) {
+        let call = || post("/v1/teams").key("make-team").json(&json!({ "name": "Twin" }));
+        let first = world.call(call()).await.is(201);
+        let refused = world.call(post("/v1/teams").key("another").json(&json!({ "name": "Twin" }))).await;
+        refused.refused(409, "team_exists").at("name");
+        world.post("/v1/teams", &json!({ "name": "" })).await.refused(422, "invalid_field").at("name");
+        assert_eq!(world.call(call()).await.is(200)["api_key"], first["api_key"], "a retry is answered as the first was");
+        world.call(post("/v1/teams").key("another").json(&json!({ "name": "Other" }))).await.is(201);
+        assert_eq!(world.get("/v1/teams").await.is(200).rows().len(), 3);
+    }
+
+    async fn a_key_whose_time_is_over_is_shown_again_to_its_retry(world) {
+        let ends = world.at(1_000);
+        let call = || post("/v1/api-keys").key("k").json(&json!({ "name": "worker", "expires_at": ends }));
+        let first = world.call(call()).await.is(201);
+        world.pass(2_000);
+        assert_eq!(world.call(call()).await.is(200)["api_key"], first["api_key"]);
+        let late = world.post("/v1/api-keys", &json!({ "name": "worker", "expires_at": ends })).await;
+        late.refused(422, "invalid_field").at("expires_at");
     }
 
     async fn another_body_or_another_call_under_the_same_key_is_a_mismatch(world) {
@@ -47,7 +70,7 @@ over_every_engine! {
     async fn the_same_call_written_otherwise_is_a_repeat(world) {
         let call = |body: &str| post("/v1/api-keys").key("k").text(body.to_owned());
         let first = world.call(call(r#"{"name":"worker","scopes":["send"]}"#)).await.is(201);
-        let again = world.call(call(r#"{ "scopes": ["send"], "name": "worker", "senders": null }"#)).await.is(201);
+        let again = world.call(call(r#"{ "scopes": ["send"], "name": "worker", "senders": null }"#)).await.is(200);
         assert_eq!(again["api_key"], first["api_key"]);
     }
 
@@ -55,7 +78,9 @@ over_every_engine! {
         let call = || post("/v1/api-keys").key("k").json(&json!({ "name": "worker" }));
         let first = world.call(call()).await.is(201);
         world.pass(DAY - 1);
-        assert_eq!(world.call(call()).await.is(201)["id"], first["id"]);
+        assert_eq!(world.call(call()).await.is(200)["id"], first["id"]);
+        let shown = world.get("/v1/keys/k").await.is(200);
+        assert_eq!((&shown["bound_to"], &shown["expires_at"]), (&json!("operation"), &json!(world.at(1))));
         world.pass(1);
         assert_ne!(world.call(call()).await.is(201)["id"], first["id"]);
     }
@@ -80,8 +105,10 @@ over_every_engine! {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
         let (one, two) = (world.send("1", &later).await.word("id"), world.send("2", &later).await.word("id"));
         let call = |id: &str| post(&format!("/v1/emails/{id}/cancel")).key("stop");
-        world.call(call(&one)).await.is(200);
-        assert_eq!(world.call(call(&one)).await.is(200)["state"], "cancelled");
+        assert!(!world.call(call(&one)).await.is(200).is_replay());
+        let again = world.call(call(&one)).await.is(200);
+        assert!(again.is_replay());
+        assert_eq!(again["state"], "cancelled");
         world.call(call(&two)).await.refused(422, "key_mismatch");
         world.send("stop", &mail()).await.refused(422, "key_mismatch");
         assert_eq!(world.email(&two).await["state"], "scheduled");

@@ -53,7 +53,7 @@ pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> 
         about.senders = vec![format!("@{}", app.engine.domain(&guest.caller, domain).await.map_err(no_domain)?.name)];
     }
     let made = app.engine.create_api_key(&guest.caller, about, asked).await?;
-    Ok(json(StatusCode::CREATED, &MadeBody { id: made.id.to_string(), token: made.secret }))
+    Ok(json(StatusCode::CREATED, &MadeBody { id: made.thing.id.to_string(), token: made.thing.secret }))
 }
 
 fn no_domain(problem: Problem) -> Problem {

@@ -163,6 +163,6 @@ pub(super) async fn reschedule(State(app): State<App>, guest: Guest, Named(name,
 pub(super) async fn cancel(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
     guest.caller.need(Scope::Send)?;
     let asked = guest.asked("cancel", &name, b"");
-    let email = app.engine.cancel(&guest.caller, id(&name)?, asked).await.map_err(in_words)?;
+    let email = app.engine.cancel(&guest.caller, id(&name)?, asked).await.map_err(in_words)?.thing;
     Ok(thing("email", email.id))
 }
