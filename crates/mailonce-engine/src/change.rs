@@ -4,7 +4,7 @@ use mailonce_core::{
     email::{Channel, Email, EmailHead, EmailState, Guard, Refusal},
     id::{ApiKeyId, EmailId},
     key::{Key, KeyName},
-    port::store::{Bound, Care, Change, Envelope, Once, Resend, Wish},
+    port::store::{Bound, Care, Change, Envelope, Once, Resend, SuppressedReason, Wish},
     problem::{Code, Problem},
     rule::RuleName,
     schedule::Schedule,
@@ -130,8 +130,11 @@ impl Engine {
         }
     }
 
+    /// The answer with the next version. A call that did not make it leaves a row there.
     fn resent(&self, caller: &Caller, email: &Email, first: bool) -> Sent {
-        self.sent(caller, &Glimpse::from(email), first, false, 0)
+        let call = (!first).then(|| caller.suppressed(SuppressedReason::KeyReplay, self.now()));
+        let waiting = call.map_or(0, |call| self.suppressions.note(email.team, email.id, call));
+        self.sent(caller, &Glimpse::from(email), first, false, waiting)
     }
 
     /// The envelopes of the next version: by the way the email was to take last, divided anew. The old handoffs say

@@ -27,9 +27,10 @@ over_every_engine! {
         assert_ne!(version["message_id"], first["message_id"]);
         assert_eq!((&version["state"], &version["dedupe"]["outcome"]), (&json!("queued"), &json!("first")));
         let mut ids = BTreeSet::new();
-        for _ in 0..10 {
+        for count in 1..=10 {
             let again = resend(&world, &first.word("id")).await.is(200);
             assert!(again.is_replay());
+            assert_eq!(again["dedupe"]["suppressed"], count);
             ids.insert(again.word("id"));
         }
         assert_eq!(ids, BTreeSet::from([version.word("id")]));
