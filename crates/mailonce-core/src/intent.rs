@@ -28,10 +28,12 @@ fn first_version() -> u32 {
 
 /// Why an intent cannot name a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("intent.{field} must be 1 to 256 characters without control characters")]
+#[error("intent.{field} {rule}")]
 pub struct IntentError {
     /// The field at fault.
     pub field: &'static str,
+    /// What it must be: reads on after the field.
+    pub rule: &'static str,
 }
 
 impl Intent {
@@ -42,7 +44,7 @@ impl Intent {
         words.into_iter().find(|(_, text)| text.is_some_and(|text| text.trim() != text)).map(|(field, _)| field)
     }
 
-    /// Checks the lengths of its words.
+    /// Checks the lengths of its words, and that versions count from 1.
     pub fn check(&self) -> Result<(), IntentError> {
         let fits = |text: &str| {
             !text.is_empty() && text.chars().count() <= limits::INTENT_CHARS && !text.chars().any(char::is_control)
@@ -51,11 +53,11 @@ impl Intent {
             [("type", Some(&self.kind)), ("entity", Some(&self.entity)), ("period", self.period.as_ref())]
         {
             if text.is_some_and(|text| !fits(text)) {
-                return Err(IntentError { field });
+                return Err(IntentError { field, rule: "must be 1 to 256 characters without control characters" });
             }
         }
         if self.version == 0 {
-            return Err(IntentError { field: "version" });
+            return Err(IntentError { field: "version", rule: "must be a whole number from 1 to 4294967295" });
         }
         Ok(())
     }
@@ -112,6 +114,16 @@ mod tests {
         assert_eq!(intent(" t", "e", 1, None).loose_edge(), Some("type"));
         assert_eq!(intent("t", "e\u{a0}", 1, None).loose_edge(), Some("entity"));
         assert_eq!(intent("t", "e", 1, Some("p ")).loose_edge(), Some("period"));
+    }
+
+    #[test]
+    fn each_fault_says_what_its_field_must_be() {
+        let told = |intent: &Intent| intent.check().unwrap_err().to_string();
+        assert_eq!(
+            told(&intent("", "e", 1, None)),
+            "intent.type must be 1 to 256 characters without control characters"
+        );
+        assert_eq!(told(&intent("t", "e", 0, None)), "intent.version must be a whole number from 1 to 4294967295");
     }
 
     #[test]

@@ -38,7 +38,7 @@ codes! {
         "Add an Idempotency-Key header or an intent, the same for every retry of this email.";
     /// The body is no JSON, or repeats a member.
     InvalidJson = "invalid_json", 400, Never, "The body is not valid JSON",
-        "Send one JSON value without repeated members.";
+        "Mend what `detail` names: the body is one JSON value in UTF-8, not compressed, at most 127 levels deep, without repeated members or lone surrogates.";
     /// A field has the wrong type or is missing.
     InvalidType = "invalid_type", 400, Never, "A field is missing or has the wrong type",
         "Correct the field named in `field`; nothing was stored.";
@@ -138,7 +138,7 @@ codes! {
         "Send `Content-Type: application/json`.";
     /// A field with a value that cannot be used.
     InvalidField = "invalid_field", 422, Never, "A field has a value that cannot be used",
-        "Correct the field named in `field`; nothing was stored, and a key that came with it is still free.";
+        "Correct the field named in `field`; this call stored nothing and bound no key.";
     /// The key is bound to something else.
     KeyMismatch = "key_mismatch", 422, Never, "This key already belongs to a different request",
         "Do not retry with this body: read the original email, or use a new key if this really is another email.";
@@ -207,6 +207,17 @@ impl Problem {
         Self { field: Some(path.into()), ..Self::new(code, detail) }
     }
 
+    /// One sentence a model can act on. Where no field is named, what happened names what to correct.
+    pub fn next(&self) -> &'static str {
+        match self.code {
+            Code::InvalidType | Code::InvalidField if self.field.is_none() => {
+                "Correct the body as `detail` says; this call stored nothing and bound no key."
+            }
+            Code::InvalidQuery if self.field.is_none() => "Correct the parameter that `detail` names.",
+            code => code.next(),
+        }
+    }
+
     /// With a further member.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -234,6 +245,14 @@ pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_sent_to_a_field_that_is_not_named() {
+        for code in [Code::InvalidType, Code::InvalidField, Code::InvalidQuery] {
+            assert!(Problem::field(code, "to", "x").next().contains("`field`"), "{code:?}");
+            assert!(!Problem::new(code, "x").next().contains("`field`"), "{code:?}");
+        }
+    }
 
     #[test]
     fn the_nearest_name_is_near() {

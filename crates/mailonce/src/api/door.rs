@@ -257,7 +257,10 @@ fn in_words(text: &str) -> String {
         "a map" | "unit" => "an object",
         _ if first == "struct" || expected.starts_with("tuple struct") => "an object",
         "u8" => "a number from 0 to 255",
-        "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => "a whole number",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0",
+        "i32" | "i64" => "a whole number",
         other => other,
     };
     format!("{found}, expected {expected}")

@@ -58,6 +58,7 @@ pub(crate) struct ProblemOf(pub(crate) Code, pub(crate) String);
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
+        let next = self.0.next();
         let Problem { code, detail, field, more } = self.0;
         let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
         let body = ProblemBody {
@@ -67,7 +68,7 @@ impl IntoResponse for Refused {
             code: code.word(),
             detail,
             retry: code.retry().word(),
-            next: code.next(),
+            next,
             field,
             more,
         };

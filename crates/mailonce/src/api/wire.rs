@@ -400,7 +400,7 @@ impl IntentBody {
     fn read(self) -> Result<Intent, FieldError> {
         let intent =
             Intent { kind: self.kind, entity: self.entity, version: self.version.unwrap_or(1), period: self.period };
-        intent.check().map_err(|error| FieldError::new(&format!("intent.{}", error.field), error.to_string()))?;
+        intent.check().map_err(|error| FieldError::new(&format!("intent.{}", error.field), error.rule))?;
         Ok(intent)
     }
 }

@@ -62,7 +62,7 @@ impl Trouble {
 
     /// What the engine refuses, for verbs that have the ledger itself.
     pub(crate) fn of(problem: &Problem) -> Self {
-        Self::new(problem.code.word(), problem.detail.clone(), problem.code.next())
+        Self::new(problem.code.word(), problem.detail.clone(), problem.next())
     }
 
     /// Puts any error into this form.

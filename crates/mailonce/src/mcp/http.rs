@@ -45,7 +45,7 @@ impl Turned {
 impl From<Problem> for Turned {
     fn from(problem: Problem) -> Self {
         let code = problem.code;
-        let data = json!({ "code": code.word(), "next": code.next(), "retry": code.retry().word() });
+        let data = json!({ "code": code.word(), "next": problem.next(), "retry": code.retry().word() });
         Self {
             status: code.status(),
             id: Value::Null,

@@ -118,6 +118,35 @@ over_memory_and_sqlite! {
         ]).await;
     }
 
+    async fn a_number_out_of_bounds_is_told_its_bounds(world) {
+        let versions = [(json!(0), "1"), (json!(-1), "0"), (json!(9_007_199_254_740_993_u64), "0")];
+        for (version, least) in versions {
+            let body = mail_with(json!({ "intent": { "type": "t", "entity": "e", "version": version } }));
+            let told = world.post("/v1/emails", &body).await.word("detail");
+            assert!(told.ends_with(&format!("a whole number from {least} to 4294967295")), "{told}");
+            assert!(told.matches("intent.version").count() <= 1, "{told}");
+        }
+        let body = json!({ "name": "x", "rate_per_s": 1_000_000_000_000_u64 });
+        let told = world.post("/v1/api-keys", &body).await.refused(400, "invalid_type").word("detail");
+        assert!(told.contains("expected a whole number from 0 to 4294967295"), "{told}");
+    }
+
+    async fn nobody_is_sent_to_a_field_that_the_answer_does_not_name(world) {
+        let many = json!(vec![mail(); 1_001]).to_string();
+        let (one, batch) = ("/v1/emails", "/v1/emails/batch");
+        for (path, body) in [(one, "[]"), (one, "null"), (one, "\"x\""), (batch, "{}"), (batch, "[]"), (batch, &many)] {
+            let told = world.call(post(path).text(body.to_owned())).await;
+            told.is_problem();
+            assert_eq!((&told["field"], told.word("next").contains("`field`")), (&json!(null), false), "{}", told.text);
+        }
+    }
+
+    async fn what_is_said_of_a_key_is_true_though_it_is_bound(world) {
+        world.send("k", &mail()).await.is(202);
+        let told = world.send("k", &mail_with(json!({ "to": "nobody" }))).await.refused(422, "invalid_field").word("next");
+        assert!(told.ends_with("this call stored nothing and bound no key."), "{told}");
+    }
+
     async fn an_unknown_field_is_refused_with_the_nearest_name(world) {
         let members = [
             (json!({ "subjct": "x" }), "subjct", Some("subject")),

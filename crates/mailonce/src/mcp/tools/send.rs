@@ -53,7 +53,7 @@ pub(super) fn intent(
     period: Option<String>,
 ) -> Result<Intent, Problem> {
     let intent = Intent { kind, entity, version: version.unwrap_or(1), period };
-    intent.check().map_err(|error| fault(error.field, "is 1 to 256 characters on one line, a version 1 or more"))?;
+    intent.check().map_err(|error| fault(error.field, error.rule))?;
     match intent.loose_edge() {
         Some(field) => Err(fault(field, LOOSE_EDGE)),
         None => Ok(intent),
