@@ -180,11 +180,7 @@ pub struct Config {
 impl Config {
     /// Puts flags, environment, file and defaults together. `env` looks a variable up.
     pub fn load(flags: &Flags, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
-        let file = match &flags.config {
-            Some(path) => read(path)?,
-            None if Path::new("mailonce.toml").exists() => read(Path::new("mailonce.toml"))?,
-            None => File::default(),
-        };
+        let file = file_of(flags.config.as_deref()).unwrap_or_else(|| Ok(File::default()))?;
         let http = file.http.unwrap_or_default();
         let secret_file = env("MAILONCE_STORE_FILE").map(PathBuf::from).or(file.store_file);
         let from_file = secret_file
@@ -193,7 +189,7 @@ impl Config {
         let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen);
         let listen = listen.unwrap_or_else(|| "127.0.0.1:6245".into());
         Ok(Self {
-            data: flags.data.clone().or(file.data).unwrap_or_else(|| "./mailonce-data".into()),
+            data: flags.data.clone().or(file.data).unwrap_or_else(|| USUAL_DATA.into()),
             store: store_at(store.as_deref().unwrap_or("sqlite"))?,
             http: listen
                 .parse()
@@ -266,22 +262,46 @@ fn store_at(text: &str) -> anyhow::Result<StoreAt> {
     bail!("store is `sqlite` or a `postgres://…` URL")
 }
 
-fn read(path: &Path) -> anyhow::Result<File> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    toml::from_str(&text).map_err(|error| explain(&error)).with_context(|| format!("in {}", path.display()))
+/// Where the data is when nobody says.
+const USUAL_DATA: &str = "./mailonce-data";
+
+/// The data directory that the configuration file names, for verbs that look for a running `dev` there. A file that
+/// cannot be read stops no verb that does not need it.
+pub(crate) fn usual_data() -> PathBuf {
+    let named = std::env::var_os("MAILONCE_CONFIG").map(PathBuf::from);
+    let file = file_of(named.as_deref()).and_then(Result::ok);
+    file.and_then(|file| file.data).unwrap_or_else(|| USUAL_DATA.into())
 }
 
-/// Says the nearest right name of a field that does not exist.
-fn explain(error: &toml::de::Error) -> anyhow::Error {
+/// The file that was named, else the one that lies here.
+fn file_of(named: Option<&Path>) -> Option<anyhow::Result<File>> {
+    let usual = Path::new("mailonce.toml");
+    named.or_else(|| usual.exists().then_some(usual)).map(read)
+}
+
+fn read(path: &Path) -> anyhow::Result<File> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let told = |error: toml::de::Error| anyhow::anyhow!("{}: {}", place(&text, &error), explain(&error));
+    toml::from_str(&text).map_err(told).with_context(|| format!("in {}", path.display()))
+}
+
+/// The line of a mistake.
+fn place(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    format!("line {}", before.matches('\n').count() + 1)
+}
+
+/// What is wrong, on one line, with the nearest right name of a field that does not exist.
+fn explain(error: &toml::de::Error) -> String {
     let text = error.message();
     let mut names = text.split('`').skip(1).step_by(2);
     let Some(wrong) = names.next().filter(|_| text.starts_with("unknown field")) else {
-        return anyhow::anyhow!("{}", error.to_string().trim_end());
+        return text.trim_end().replace('\n', ", ");
     };
     let known: Vec<&str> = names.collect();
     match nearest(wrong, known.iter().copied()) {
-        Some(near) => anyhow::anyhow!("unknown field `{wrong}`; did you mean `{near}`?"),
-        None => anyhow::anyhow!("unknown field `{wrong}`; known are {}", known.join(", ")),
+        Some(near) => format!("unknown field `{wrong}`; did you mean `{near}`?"),
+        None => format!("unknown field `{wrong}`; known are {}", known.join(", ")),
     }
 }
 
@@ -317,5 +337,18 @@ mod tests {
         assert!(text("store = \"mysql://\"").contains("postgres://"));
         assert!(text("http.listen = \"nowhere\"").contains("127.0.0.1:6245"));
         assert!(text("[[transports]]\nname = \"x\"\nkind = \"smtp\"\nhots = \"y\"").contains("did you mean `host`?"));
+    }
+
+    #[test]
+    fn a_mistake_is_told_on_one_line_with_its_place() {
+        for (file, said) in [
+            ("data = 5", "line 1: invalid type: integer `5`"),
+            ("store = \"sqlite\"\n\n[defaults]\nmax_attempts = \"many\"", "line 4: invalid type: string \"many\""),
+            ("store = \"sqlite\"\nstor = 1", "line 2: unknown field `stor`"),
+            ("store = ", "line 1: "),
+        ] {
+            let told = format!("{:#}", load(file, &[]).unwrap_err());
+            assert!(told.contains(said) && !told.contains('\n'), "{file}\n{told}");
+        }
     }
 }

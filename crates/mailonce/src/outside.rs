@@ -1,6 +1,6 @@
 //! The ways out that an operator configured, checked and built before anything starts.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use mailonce_core::{
     email::OnUnknown,
     port::{authenticate::Authenticator, transport::Transport},
@@ -20,7 +20,7 @@ use mailonce_transport::{
     webhook::Webhooks,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
 use crate::{
     clock::WallClock,
@@ -46,7 +46,7 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
     let usual = Outside::default();
     let resolver = Resolver::system();
     let defaults = &config.defaults;
-    let give_up = defaults.give_up_after.as_deref().map(|text| span("defaults.give_up_after", text)).transpose()?;
+    let give_up = defaults.give_up_after.as_deref().map(give_up_after).transpose()?;
     Ok(Outside {
         routing: routing(config, &names)?,
         transports,
@@ -54,10 +54,10 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
             Some(word) => OnUnknown::parse(word).context("defaults.on_unknown is `hold` or `resend`")?,
             None => usual.on_unknown,
         },
-        in_flight: defaults.in_flight.unwrap_or(usual.in_flight).clamp(1, 10_000),
-        per_domain: defaults.per_domain.map(|most| most.max(1)),
-        max_attempts: defaults.max_attempts.unwrap_or(usual.max_attempts).clamp(1, 100),
-        max_age_ms: give_up.unwrap_or(usual.max_age_ms).clamp(1_000, GIVE_UP_AT_MOST_MS),
+        in_flight: within("defaults.in_flight", defaults.in_flight, 1..=10_000)?.unwrap_or(usual.in_flight),
+        per_domain: within("defaults.per_domain", defaults.per_domain, 1..=10_000)?,
+        max_attempts: within("defaults.max_attempts", defaults.max_attempts, 1..=100)?.unwrap_or(usual.max_attempts),
+        max_age_ms: give_up.unwrap_or(usual.max_age_ms),
         // A service asks unless it is told not to; `dev` tells it so.
         verify_domains: defaults.verify_domains.unwrap_or(true),
         bounce_domain: config.smtp.domains.first().cloned(),
@@ -237,6 +237,24 @@ fn span(field: &str, text: &str) -> anyhow::Result<i64> {
     parse_span(text).with_context(|| format!("{field} is a span such as `30s` or `24h`, not `{text}`"))
 }
 
+/// A number within its bounds. Another one than was said would be a surprise in the night.
+fn within<T: PartialOrd + Display>(
+    field: &str,
+    value: Option<T>,
+    bounds: RangeInclusive<T>,
+) -> anyhow::Result<Option<T>> {
+    if let Some(value) = value.as_ref().filter(|value| !bounds.contains(value)) {
+        bail!("{field} is from {} to {}, not {value}", bounds.start(), bounds.end());
+    }
+    Ok(value)
+}
+
+fn give_up_after(text: &str) -> anyhow::Result<i64> {
+    let ms = span("defaults.give_up_after", text)?;
+    ensure!((1_000..=GIVE_UP_AT_MOST_MS).contains(&ms), "defaults.give_up_after is from 1s to 7d, not `{text}`");
+    Ok(ms)
+}
+
 /// What every provider's transport has.
 fn setting(file: &TransportFile) -> anyhow::Result<Setting> {
     let mut setting = Setting::new(&file.name);
@@ -250,8 +268,10 @@ fn setting(file: &TransportFile) -> anyhow::Result<Setting> {
 }
 
 fn timeout(file: &TransportFile) -> anyhow::Result<Option<Duration>> {
-    let ms = file.timeout.as_deref().map(|text| span("timeout", text)).transpose()?;
-    Ok(ms.map(|ms| Duration::from_millis(ms.clamp(1_000, 600_000) as u64)))
+    let Some(text) = file.timeout.as_deref() else { return Ok(None) };
+    let ms = span("timeout", text)?;
+    ensure!((1_000..=600_000).contains(&ms), "timeout is from 1s to 10m, not `{text}`");
+    Ok(Some(Duration::from_millis(ms.unsigned_abs())))
 }
 
 /// Certificate authorities trusted besides the public ones, from a PEM file.
@@ -314,8 +334,8 @@ fn smtp(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
     if let Some(hello) = &file.hello {
         config.hello.clone_from(hello);
     }
-    if let Some(connections) = file.connections {
-        config.connections = connections.clamp(1, 1_000);
+    if let Some(connections) = within("connections", file.connections, 1..=1_000)? {
+        config.connections = connections;
     }
     if let Some(timeout) = timeout(file)? {
         config.patience.answer = timeout;
@@ -359,6 +379,13 @@ mod tests {
             (format!("{relay}[[routing.rules]]\nto = []"), "names no transport"),
             ("webhooks.allow = [\"10.0.0.0/99\"]".to_owned(), "webhooks.allow"),
             ("[defaults]\non_unknown = \"guess\"".to_owned(), "`hold` or `resend`"),
+            ("[defaults]\nmax_attempts = 101".to_owned(), "defaults.max_attempts is from 1 to 100, not 101"),
+            ("[defaults]\nmax_attempts = 0".to_owned(), "defaults.max_attempts is from 1 to 100, not 0"),
+            ("[defaults]\ngive_up_after = \"8d\"".to_owned(), "defaults.give_up_after is from 1s to 7d, not `8d`"),
+            ("[defaults]\nin_flight = 0".to_owned(), "defaults.in_flight is from 1 to 10000, not 0"),
+            ("[defaults]\nper_domain = 0".to_owned(), "defaults.per_domain is from 1 to 10000, not 0"),
+            (one("kind = \"smtp\"\nhost = \"h\"\nconnections = 0"), "connections is from 1 to 1000, not 0"),
+            (one("kind = \"smtp\"\nhost = \"h\"\ntimeout = \"11m\""), "timeout is from 1s to 10m, not `11m`"),
         ] {
             let told = built(&file).err().unwrap_or_else(|| panic!("taken: {file}"));
             assert!(told.contains(said), "{file}\n{told}");

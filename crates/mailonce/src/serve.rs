@@ -315,7 +315,7 @@ pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
 /// Refuses a `serve` that nobody could call.
 pub async fn need_a_key(engine: &Engine) -> anyhow::Result<()> {
     if engine.teams().await.map_err(|problem| anyhow::anyhow!(problem.detail))?.is_empty() {
-        bail!("there is no API key yet: run `mailonce keys create` first, with the same --data or --store");
+        bail!("there is no API key yet");
     }
     Ok(())
 }

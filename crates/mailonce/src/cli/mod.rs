@@ -28,7 +28,7 @@ mod webhooks;
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, usual_data};
 use out::Out;
 use trouble::Trouble;
 
@@ -69,7 +69,7 @@ pub(crate) struct Reach {
     #[arg(long, env = "MAILONCE_API_KEY", value_name = "KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
     /// Where to look for a running `dev`
-    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = usual_data())]
     pub(crate) data: std::path::PathBuf,
     /// Certificate authorities to trust besides the public ones, as PEM
     #[arg(long, env = "MAILONCE_CA_FILE", value_name = "FILE")]

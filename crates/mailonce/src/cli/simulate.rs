@@ -26,7 +26,7 @@ use super::{
     out::{Out, say},
     trouble::Trouble,
 };
-use crate::system::SystemChance;
+use crate::{config::usual_data, system::SystemChance};
 
 /// The largest mail that is read from a file or stdin.
 const MAIL_BYTES: u64 = mailonce_core::limits::MAIL_BYTES as u64;
@@ -68,7 +68,7 @@ pub(crate) struct InboundArgs {
     #[arg(long, env = "MAILONCE_SMTP_LISTEN", value_name = "ADDR")]
     smtp: Option<String>,
     /// Where to look for a running `dev`
-    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = usual_data())]
     data: PathBuf,
 }
 

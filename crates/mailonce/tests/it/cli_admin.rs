@@ -98,6 +98,47 @@ async fn doctor_names_what_is_to_be_mended() {
     std::fs::write(desk.path().join("mailonce.toml"), "stor = 1").unwrap();
     let ill = desk.run(&["doctor"]).await.exits(5).json();
     assert!(ill["checks"][0]["found"].as_str().unwrap().contains("`store`"), "{ill}");
+    std::fs::write(desk.path().join("mailonce.toml"), "data = 5").unwrap();
+    let ill = desk.run(&["doctor"]).await.exits(5).json();
+    assert!(ill["checks"][0]["found"].as_str().unwrap().contains("line 1: invalid type: integer `5`"), "{ill}");
+}
+
+#[tokio::test]
+async fn a_number_outside_its_bounds_is_refused_and_told_once() {
+    let desk = Desk::new();
+    desk.run(&["keys", "create"]).await.exits(0);
+    std::fs::write(desk.path().join("mailonce.toml"), "[defaults]\nmax_attempts = 101").unwrap();
+    let said = "defaults.max_attempts is from 1 to 100, not 101";
+    let ill = desk.run(&["doctor", "--offline"]).await.exits(5).json();
+    let told = ill["checks"].as_array().unwrap().iter().filter(|check| check["found"].as_str().unwrap().contains(said));
+    assert_eq!(told.count(), 1, "{ill}");
+    let refused = desk.run(&["serve"]).await;
+    assert!(refused.code != 0 && refused.err.contains(said), "{refused:?}");
+}
+
+#[tokio::test]
+async fn doctor_says_that_serve_wants_a_key() {
+    let desk = Desk::new();
+    desk.run(&["migrate"]).await.exits(0);
+    let keys = |report: &serde_json::Value| {
+        let check = report["checks"].as_array().unwrap().iter().find(|check| check["check"] == "keys");
+        check.map(|check| (check["level"].clone(), check["next"].as_str().unwrap().contains("mailonce keys create")))
+    };
+    let before = desk.run(&["doctor", "--offline"]).await.exits(0).json();
+    assert_eq!(keys(&before), Some((json!("warn"), true)), "{before}");
+    desk.run(&["keys", "create"]).await.exits(0);
+    let after = desk.run(&["doctor", "--offline"]).await.exits(0).json();
+    assert_eq!(keys(&after), None, "{after}");
+}
+
+#[tokio::test]
+async fn a_running_dev_is_found_where_the_file_says_its_data_is() {
+    let desk = Desk::new();
+    std::fs::write(desk.path().join("mailonce.toml"), "data = \"./fromfile\"").unwrap();
+    let server = desk.dev(&[]).await;
+    assert!(desk.path().join("fromfile/dev.json").exists() && !desk.data().exists());
+    desk.run(&["emails", "list"]).await.exits(0);
+    server.terminate().await;
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use super::{Check, names::Wanted};
 use crate::{
     cli::{Reach, client::Client, env, http::Call},
     config::{Config, StoreAt},
-    serve,
+    outside, serve,
 };
 
 /// What was learnt of the ledger.
@@ -41,7 +41,10 @@ pub(super) async fn look(config: &Config) -> Ledger {
             }
             Ok(Some(found)) if Sqlite::is_busy(&config.data) => return ask(config, found).await,
             Ok(Some(found)) => schema = Some(found),
-            Ok(None) => return alone(Check::ok("ledger", "none yet; the first start makes it")),
+            Ok(None) => {
+                let next = "`mailonce dev` needs nothing; before `mailonce serve` run `mailonce keys create`";
+                return alone(Check::ok("ledger", "none yet; the first start makes it").and(next));
+            }
             Err(error) => {
                 let next = "restore a backup into another --data, or move the file away";
                 return alone(Check::fail("ledger", error.to_string(), next));
@@ -54,6 +57,8 @@ pub(super) async fn look(config: &Config) -> Ledger {
             engine.store().close().await;
             ledger
         }
+        // What is wrong with the ways out is said of them.
+        Err(_) if outside::outside(config).is_err() => Ledger::default(),
         Err(error) => {
             let next = "check the store's URL, that the database runs, and who may log in";
             alone(Check::fail("ledger", format!("{error:#}"), next))
@@ -77,6 +82,10 @@ async fn read(engine: &Engine, config: &Config, schema: Option<i64>) -> Ledger {
             let next = "mend what the sentence names: nothing can be accepted";
             ledger.checks.push(Check::fail("ledger", error.to_string(), next));
         }
+    }
+    if let Err(error) = serve::need_a_key(engine).await {
+        let next = "run `mailonce keys create`, with the same --data or --store";
+        ledger.checks.push(Check::warn("keys", format!("{error:#}, so `serve` does not start"), next));
     }
     ledger.seen_at = engine.store().install().await.ok().and_then(|install| install.seen_at);
     match engine.all_domains().await {

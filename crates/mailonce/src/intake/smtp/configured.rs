@@ -142,6 +142,13 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
     );
     let max_memory = file.max_memory.unwrap_or(usual.max_memory);
     ensure!(max_memory >= 2 * max_size, "smtp.max_memory has room for two mails at least: {} octets", 2 * max_size);
+    let max_recipients = file.max_recipients.unwrap_or(usual.max_recipients);
+    ensure!((1..=1_000).contains(&max_recipients), "smtp.max_recipients is from 1 to 1000, not {max_recipients}");
+    let max_connections = file.max_connections.unwrap_or(usual.max_connections);
+    ensure!(
+        (1..=1_000_000).contains(&max_connections),
+        "smtp.max_connections is from 1 to 1000000, not {max_connections}"
+    );
     let given = PerIp {
         connections: file.per_ip_connections,
         connections_per_minute: file.per_ip_connections_per_minute,
@@ -151,8 +158,8 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
     Ok(Settings {
         max_size,
         max_memory,
-        max_recipients: file.max_recipients.unwrap_or(usual.max_recipients).clamp(1, 1000),
-        max_connections: file.max_connections.unwrap_or(usual.max_connections).clamp(1, 1_000_000),
+        max_recipients,
+        max_connections,
         per_ip: limited(PerIp {
             connections: given.connections.or(usual.per_ip.connections),
             connections_per_minute: given.connections_per_minute.or(usual.per_ip.connections_per_minute),
@@ -254,6 +261,8 @@ mod tests {
             ("max_size = 1", "smtp.max_size"),
             ("max_size = 999999999", "smtp.max_size"),
             ("max_memory = 1", "two mails"),
+            ("max_recipients = 0", "smtp.max_recipients is from 1 to 1000, not 0"),
+            ("max_connections = 0", "smtp.max_connections is from 1"),
             ("data_timeout = \"soon\"", "smtp.data_timeout"),
             ("data_timeout = \"0s\"", "smtp.data_timeout"),
             ("max_siz = 1", "unknown field `max_siz`"),
