@@ -217,8 +217,13 @@ fn local(address: &str) -> String {
 }
 
 fn is_no_reply(local: &str) -> bool {
-    let plain: String = local.chars().filter(char::is_ascii_alphanumeric).collect();
-    NO_REPLY.iter().any(|name| plain.starts_with(name) || plain.ends_with(name))
+    let parts: Vec<&str> = local.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    // At the end it begins with a part or lies in the last one: `anno.reply` is a name.
+    let ends = |name: &str| {
+        parts.last().is_some_and(|last| last.ends_with(name)) || (0..parts.len()).any(|at| parts[at..].concat() == name)
+    };
+    let plain = parts.concat();
+    NO_REPLY.iter().any(|name| plain.starts_with(name) || ends(name))
 }
 
 /// RFC 3834 §2: names by which lists and their managers are known.
@@ -266,10 +271,20 @@ mod tests {
         check("List-Unsubscribe: <mailto:x@y.example>", None, Some((Why::List, false)));
         check("Precedence: bulk", None, Some((Why::Precedence, false)));
         check("X-Autoreply: yes", None, Some((Why::AutoReply, false)));
+        check("X-Autoreply: no\nX-Autorespond: Away", None, Some((Why::AutoReply, false)));
         check("X-Loop: me", None, Some((Why::Loop, false)));
-        for local in
-            ["no-reply", "noreply", "No_Reply", "do-not-reply", "noreply+77", "billing-noreply", "ne-pas-repondre"]
-        {
+        for local in [
+            "no-reply",
+            "noreply",
+            "No_Reply",
+            "do-not-reply",
+            "noreply+77",
+            "no-reply-77",
+            "billing-noreply",
+            "billing.no-reply",
+            "billingnoreply",
+            "ne-pas-repondre",
+        ] {
             check(&format!("From: {local}@x.example"), None, Some((Why::NoReply, false)));
         }
         check("Content-Type: text/calendar; charset=utf-8; method=REPLY", None, Some((Why::CalendarReply, false)));
@@ -314,5 +329,12 @@ mod tests {
         check("Precedence: first-class", None, None);
         check("From: no-reply@x.example\nReply-To: ticket+9@x.example", None, None);
         check("From: norepl@x.example", None, None);
+        // The letters of a robot's name, across the parts of a person's.
+        for local in ["anno.reply", "casino-reply", "bruno_reply"] {
+            check(&format!("From: {local}@x.example"), None, None);
+        }
+        check("X-Autoreply: no", None, None);
+        check("X-Auto-Reply: No (a person)", None, None);
+        check("X-FC-MachineGenerated: false", None, None);
     }
 }

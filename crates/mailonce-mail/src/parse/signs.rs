@@ -17,7 +17,7 @@ pub struct Signs {
     pub return_path: Option<String>,
     /// The first field that only lists have.
     pub list: Option<String>,
-    /// The first of the home-made fields of automatic replies.
+    /// The first of the home-made fields of automatic replies that does not say `no`.
     pub auto_reply: Option<String>,
     /// Whether a field says that it went round a loop.
     pub looped: bool,
@@ -65,13 +65,15 @@ impl Signs {
         let words =
             |value: String| value.split(',').map(|word| word.trim().to_owned()).filter(|w| !w.is_empty()).collect();
         let first = |names: &[&str]| names.iter().find(|name| fields.has(name)).map(|name| (*name).to_owned());
+        let denied = |value: &str| matches!(keyword(value.trim().to_ascii_lowercase()).as_str(), "no" | "false");
+        let claimed = |name: &&&str| fields.all(name).any(|value| !denied(value));
         Self {
             auto_submitted: lower("auto-submitted").map(keyword),
             precedence: lower("precedence"),
             suppress: lower("x-auto-response-suppress").map(words).unwrap_or_default(),
             return_path: fields.first("return-path").map(|path| one_line(path.trim().trim_matches(['<', '>']), 320)),
             list: first(LIST),
-            auto_reply: first(AUTO_REPLY),
+            auto_reply: AUTO_REPLY.iter().find(claimed).map(|name| (*name).to_owned()),
             looped: fields.has("x-loop"),
             content_type: found.content_type.clone(),
             report_type: found.report_type.clone(),
