@@ -35,6 +35,13 @@ impl Engine {
         caller.need(Scope::Admin)?;
         let fault = |path: &str, text: &str| Problem::from(vec![FieldError::new(path, text)]);
         let entry = entry_form(entry).ok_or_else(|| fault("entry", "is an address or a domain"))?;
+        // It would be taken for an address, at which nobody is.
+        if entry.contains('*') {
+            return Err(fault(
+                "entry",
+                "is an address or a domain, and a domain alone is everybody there: no `*` is needed",
+            ));
+        }
         if reason.as_deref().is_some_and(|reason| reason.chars().count() > REASON_CHARS) {
             return Err(fault("reason", "is too long"));
         }
@@ -128,9 +135,13 @@ impl Engine {
         }
         let from = content.from.bare();
         let is_inbox = |(_, address): &(InboxId, String)| address == from.as_str();
-        for to in [&content.to, &content.cc, &content.bcc].into_iter().flatten() {
-            if let Some(why) = stopped(&entries, ListDirection::Send, is_inbox, to.bare().as_str()) {
-                return Err(Problem::new(Code::BlockedByRule, why));
+        for (field, boxes) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
+            for (at, to) in boxes.iter().enumerate() {
+                let address = to.bare();
+                if let Some(why) = stopped(&entries, ListDirection::Send, is_inbox, address.as_str()) {
+                    let problem = Problem::field(Code::BlockedByRule, format!("{field}[{at}]"), why);
+                    return Err(problem.with("recipient", address.as_str()));
+                }
             }
         }
         Ok(())

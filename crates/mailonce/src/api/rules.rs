@@ -21,12 +21,31 @@ use super::{
 /// Where a rule without a priority stands.
 const PRIORITY: i32 = 100;
 
-/// One text or several.
+/// One value or several.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Values {
-    One(String),
-    Several(Vec<String>),
+    One(ConditionValue),
+    Several(Vec<ConditionValue>),
+}
+
+/// A text; `true`, `false` and whole numbers are kept as theirs.
+#[derive(Clone, Deserialize, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum ConditionValue {
+    Text(String),
+    Flag(bool),
+    Whole(i64),
+}
+
+impl From<ConditionValue> for String {
+    fn from(value: ConditionValue) -> Self {
+        match value {
+            ConditionValue::Text(text) => text,
+            ConditionValue::Flag(is) => is.to_string(),
+            ConditionValue::Whole(number) => number.to_string(),
+        }
+    }
 }
 
 /// A condition.
@@ -38,7 +57,7 @@ pub(super) struct ConditionBody {
     field: String,
     /// `is is_not contains in_list`.
     operator: String,
-    /// One text; a list with `in_list`.
+    /// One text; a list with `in_list`. It is given back as text.
     value: Values,
 }
 
@@ -142,8 +161,8 @@ impl From<RuleView> for RuleBody {
 fn condition_body(condition: Condition) -> ConditionBody {
     let Condition { field, operator, mut values } = condition;
     let value = match operator {
-        Operator::InList => Values::Several(values),
-        _ => Values::One(values.pop().unwrap_or_default()),
+        Operator::InList => Values::Several(values.into_iter().map(ConditionValue::Text).collect()),
+        _ => Values::One(ConditionValue::Text(values.pop().unwrap_or_default())),
     };
     ConditionBody { field: field.into(), operator: operator.word().to_owned(), value }
 }
@@ -171,8 +190,8 @@ fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>), Problem
         let operator = Operator::parse(&condition.operator).ok_or_else(wrong)?;
         let values = match (condition.value, operator) {
             (Values::One(_), Operator::InList) => return Err(fault(path("value"), "is a list of texts with in_list")),
-            (Values::Several(values), Operator::InList) => values,
-            (Values::One(value), _) => vec![value],
+            (Values::Several(values), Operator::InList) => values.into_iter().map(String::from).collect(),
+            (Values::One(value), _) => vec![value.into()],
             (Values::Several(_), _) => return Err(fault(path("value"), "is one text; a list goes with in_list")),
         };
         Ok(Condition { field, operator, values })

@@ -44,6 +44,10 @@ over_memory_and_sqlite! {
             world.post(path, &block).await.refused(404, "not_found");
         }
         world.post("/v1/lists/send/block", &json!({ "entry": "no entry" })).await.refused(422, "invalid_field");
+        for (path, entry) in [("send/block", "*@x.example"), ("receive/allow", "sales-*@x.example"), ("reply/block", "*.x.example")] {
+            let refused = world.post(&format!("/v1/lists/{path}"), &json!({ "entry": entry })).await;
+            assert!(refused.refused(422, "invalid_field").at("entry").word("detail").contains("domain"));
+        }
     }
 
     async fn rules_put_labels_and_folders_on_messages_and_the_message_says_so(world) {
@@ -105,6 +109,24 @@ over_memory_and_sqlite! {
         assert_eq!(refused["rule"], made["id"]);
         assert_eq!(world.send("k", &mail()).await.is(200).word("id"), before.word("id"));
         world.send("k2", &mail_with(json!({ "to": "ann@elsewhere.test" }))).await.is(202);
+    }
+
+    async fn what_is_so_or_not_may_be_said_as_such(world) {
+        let first = json!({ "field": "is_first", "operator": "is", "value": true });
+        let mut body = rule("first", &first, &json!([{ "type": "block" }]));
+        body["direction"] = json!("outbound");
+        let made = world.post("/v1/rules", &body).await.is(201);
+        assert_eq!(made["match"]["conditions"][0]["value"], "true");
+        world.send("1", &mail()).await.refused(422, "blocked_by_rule");
+        let any = json!({ "field": "header.x-priority", "operator": "in_list", "value": [1, "2", false] });
+        let made = world.post("/v1/rules", &rule("urgent", &any, &json!([{ "type": "mark_read" }]))).await.is(201);
+        assert_eq!(made["match"]["conditions"][0]["value"], json!(["1", "2", "false"]));
+        for value in [json!(1.5), json!(null), json!({ "is": true }), json!([[true]])] {
+            let odd = json!({ "field": "subject", "operator": "is", "value": value });
+            world.post("/v1/rules", &rule("odd", &odd, &json!([{ "type": "mark_read" }]))).await.refused(400, "invalid_type");
+        }
+        body["match"]["conditions"][0]["value"] = json!(7);
+        world.post("/v1/rules", &body).await.refused(422, "invalid_field").at("match.conditions[0].value");
     }
 
     async fn what_is_no_rule_is_refused_with_its_field(world) {
