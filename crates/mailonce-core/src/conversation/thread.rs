@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 use super::{caps::Tally, turn::Settling};
 use crate::{
@@ -241,7 +242,8 @@ impl Thread {
     pub fn edit(&mut self, edit: ThreadEdit, now: Time) {
         self.rev += 1;
         if let Some(labels) = edit.labels {
-            self.about.labels = labels;
+            let mut seen = BTreeSet::new();
+            self.about.labels = labels.into_iter().filter(|label| seen.insert(label.clone())).collect();
         }
         if let Some(handled) = edit.handled {
             self.about.handled_at = handled.then_some(now);

@@ -94,9 +94,11 @@ pub(super) async fn labels_and_handled_are_changed(store: Ledger) {
     let (_inbox, message) = letter_in(&store).await;
     let before = the_thread(&store, message.thread).await;
     let change = async |edit| store.change_thread(TEAM, message.thread, edit, T0.plus(HOUR)).await.unwrap().unwrap();
+    let doubled = Some(vec!["b".into(), "a".into(), "b".into()]);
+    assert_eq!(change(ThreadEdit { labels: doubled, handled: None }).await.about.labels, ["b", "a"]);
     let labelled = change(ThreadEdit { labels: Some(vec!["Ünï".into()]), handled: None }).await;
     assert_eq!((&labelled.about.labels[..], labelled.about.handled_at), (&["Ünï".to_owned()][..], None));
-    assert_eq!((labelled.rev, labelled.latest_at), (before.rev + 1, before.latest_at));
+    assert_eq!((labelled.rev, labelled.latest_at), (before.rev + 2, before.latest_at));
     let handled = change(ThreadEdit { labels: None, handled: Some(true) }).await;
     assert_eq!((handled.about.labels.len(), handled.about.handled_at), (1, Some(T0.plus(HOUR))));
     assert_eq!(the_thread(&store, message.thread).await, handled);

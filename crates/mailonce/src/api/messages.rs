@@ -8,7 +8,7 @@ use axum::{
 };
 use mailonce_core::{
     delivery::{Delivery, DeliveryQuery, DeliveryState, Suppression},
-    id::{DeliveryId, MessageId},
+    id::{DeliveryId, InboxId, MessageId},
     limits,
     message::{Handle, Message, MessagePlace, MessageQuery, MessageState, Party},
     port::authenticate::Auth,
@@ -25,7 +25,7 @@ use super::{
     artifacts::ArtifactBody,
     door::Door,
     emails::page_limit,
-    inboxes::{artifact_kind, bad_query, inbox_id, inbox_of, place},
+    inboxes::{artifact_kind, bad_query, inbox_of, place},
     problem::Refused,
 };
 
@@ -527,7 +527,7 @@ pub(super) struct DeliveriesQuery {
     limit: Option<String>,
     /// Where the page before ended.
     cursor: Option<String>,
-    /// The id of an inbox. Without one the scope `admin` is needed.
+    /// The id or address of an inbox. Without one the scope `admin` is needed.
     inbox: Option<String>,
     /// The id of a source.
     source: Option<String>,
@@ -538,7 +538,7 @@ pub(super) struct DeliveriesQuery {
 }
 
 impl DeliveriesQuery {
-    fn read(&self) -> Result<DeliveryQuery, Problem> {
+    fn read(&self, inbox: Option<InboxId>) -> Result<DeliveryQuery, Problem> {
         let id = |field: &str, text: &Option<String>| {
             let wrong = |_not_an_id| bad_query(field, &format!("{field} is an id"));
             text.as_deref().map(|text| text.parse::<uuid::Uuid>().map_err(wrong)).transpose()
@@ -548,7 +548,7 @@ impl DeliveriesQuery {
                 .ok_or_else(|| bad_query("state", "state is waiting, done, duplicate, refused or dead"))
         };
         Ok(DeliveryQuery {
-            inbox: self.inbox.as_deref().map(inbox_id).transpose()?,
+            inbox,
             source: id("source", &self.source)?.map(mailonce_core::id::SourceId),
             state: self.state.as_deref().map(state).transpose()?,
             message: id("message", &self.message)?.map(MessageId),
@@ -563,7 +563,11 @@ impl DeliveriesQuery {
     responses((status = 200, description = "A page", body = DeliveryPage)))]
 pub(super) async fn deliveries(State(app): State<App>, door: Door, query: QueryOf<DeliveriesQuery>) -> Answer {
     door.caller.need(Scope::Read)?;
-    let query = query.0.read()?;
+    let inbox = match &query.0.inbox {
+        Some(text) => Some(inbox_of(&app, &door, text).await?.id),
+        None => None,
+    };
+    let query = query.0.read(inbox)?;
     let limit = query.limit;
     let rows = app.engine.deliveries(&door.caller, query).await?;
     let next_cursor = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());

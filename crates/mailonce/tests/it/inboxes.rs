@@ -78,7 +78,9 @@ over_every_engine! {
         assert_eq!(late.len(), 1);
         let messages = world.get(&format!("/v1/inboxes/{id}/messages")).await.is(200).rows();
         assert_eq!(messages.len(), 1);
-        let rows = world.get(&format!("/v1/deliveries?inbox={id}")).await.is(200).rows();
+        let rows = world.get("/v1/deliveries?inbox=A@agents.test").await.is(200).rows();
+        assert_eq!(rows, world.get(&format!("/v1/deliveries?inbox={id}")).await.is(200).rows());
+        world.get("/v1/deliveries?inbox=nobody@agents.test").await.refused(404, "not_found");
         assert_eq!((&rows[0]["state"], &rows[0]["reason"]), (&json!("refused"), &json!("expired_inbox")));
         let patched = world.call(patch(&format!("/v1/inboxes/{id}")).json(&json!({ "ttl": null }))).await.is(200);
         assert!(patched.body["expires_at"].is_null());
