@@ -65,7 +65,7 @@ fn name_hash(message_id: &str) -> [u8; 32] {
     Sha256::digest(message_id.as_bytes()).into()
 }
 
-fn party(mailbox: &Mailbox) -> Party {
+pub(crate) fn party(mailbox: &Mailbox) -> Party {
     Party { name: mailbox.name.as_deref().map(minimise::line), address: mailbox.address.to_ascii_lowercase() }
 }
 
@@ -307,7 +307,7 @@ impl Engine {
         if let Some(email) = &answered {
             self.name_thread_of(email, &mut drafted.names).await?;
         }
-        let mut message = self.new_message(&inbox, drafted, answered.as_ref());
+        let mut message = self.new_message(&inbox, drafted, answered.as_ref()).await?;
         if let Some(settle) = self.run_rules(&inbox, &parsed, &mut message).await? {
             return Ok(Some(settle));
         }
@@ -339,7 +339,12 @@ impl Engine {
         Ok(())
     }
 
-    fn new_message(&self, inbox: &Inbox, drafted: Draft, answered: Option<&Email>) -> NewMessage {
+    async fn new_message(
+        &self,
+        inbox: &Inbox,
+        drafted: Draft,
+        answered: Option<&Email>,
+    ) -> Result<NewMessage, StoreError> {
         let now = self.now();
         // A conversation that a mail of this inbox began is known by that mail, so that it has a name before the first
         // answer. Every answer names the mail, so the second finds the thread of the first.
@@ -348,8 +353,9 @@ impl Engine {
         let team = inbox.team;
         let Draft { head, content, names, found, .. } = drafted;
         let stopped = |(_, hard): &(String, bool)| *hard || !inbox.about.answers_soft;
-        let nobody = head.from.is_none() && head.reply_to.is_empty();
-        let no_answer = nobody || head.own.is_some() || head.automatic.as_ref().is_some_and(stopped);
+        let no_answer = head.own.is_some()
+            || head.automatic.as_ref().is_some_and(stopped)
+            || !self.has_somebody_to_answer(inbox, &head).await?;
         let artifacts = found.decided.iter().map(|value| NewArtifact {
             id: ArtifactId(self.new_id(now)),
             kind: kind_of(value.kind),
@@ -363,7 +369,7 @@ impl Engine {
                 reasons: value.reasons.iter().map(|reason| reason.word().to_owned()).collect(),
             },
         });
-        NewMessage {
+        Ok(NewMessage {
             id: MessageId(self.new_id(now)),
             thread: ThreadId(thread),
             name: head.message_id.as_deref().map(name_hash),
@@ -374,7 +380,7 @@ impl Engine {
             marks: Marks::default(),
             state: if no_answer { MessageState::Skipped } else { MessageState::Unanswered },
             head,
-        }
+        })
     }
 
     /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.

@@ -12,26 +12,28 @@ use mailonce_core::{
     },
     digest::Field,
     email::{Email, Guard},
-    id::{EmailId, MessageId},
+    id::{EmailId, MessageId, TeamId},
     inbox::Inbox,
     key::Key,
     limits,
-    message::{Message, Party},
-    port::store::SuppressedReason,
+    message::{Message, MessageHead, Party},
+    port::store::{StoreError, SuppressedReason},
     problem::{Code, FieldError, Problem},
     team::Scope,
     time::Time,
     ttl::Ttl,
 };
 use mailonce_mail::{
-    compose,
+    compose, parse,
     thread::{answer_subject, forward_subject},
 };
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 
 use crate::{
     Caller, Engine,
+    read::{apart, party},
     seen::Glimpse,
     send::{Named, SendRequest, differences, name},
     unavailable,
@@ -132,6 +134,8 @@ fn forwarded(request: ForwardRequest) -> (RawContent, Option<Key>) {
 struct Recipients {
     to: Vec<String>,
     cc: Vec<String>,
+    /// Those of them whom the message asks to answer, by bare address.
+    asked: Vec<String>,
     /// Nobody but ourselves: it must not go.
     itself: bool,
 }
@@ -165,10 +169,47 @@ fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SUBJECT_CHARS).collect()
 }
 
-/// Who is answered: where answers are wanted, else who wrote it.
-fn addressees(message: &Message) -> Vec<Party> {
-    let head = &message.head;
-    if head.reply_to.is_empty() { head.from.iter().cloned().collect() } else { head.reply_to.clone() }
+/// Who is answered: where answers are wanted, else who wrote it. Whoever cannot be written to is left out.
+fn addressees(head: &MessageHead) -> Vec<&Party> {
+    let wanted = if head.reply_to.is_empty() { head.from.as_slice() } else { head.reply_to.as_slice() };
+    wanted.iter().filter(|party| may_be_written_to(party)).collect()
+}
+
+fn may_be_written_to(party: &Party) -> bool {
+    Mailbox::parse(&party.address).is_ok()
+}
+
+/// Addresses of a message that are the inbox itself, whoever names them.
+fn itself(inbox: &Inbox, head: &MessageHead) -> Vec<String> {
+    vec![inbox.address.clone(), head.recipient.to_ascii_lowercase()]
+}
+
+/// More people than fit one email: how many the mail names, and what is possible instead.
+fn too_many(head: &MessageHead, to: &[Party], cc: &[Party]) -> Problem {
+    let people = addressees(head).into_iter().chain(to).chain(cc).filter(|party| may_be_written_to(party));
+    let people: BTreeSet<String> = people.map(|party| party.address.to_ascii_lowercase()).collect();
+    let text = format!(
+        "is too much here: the mail names {} people, and at most {} fit one email; an answer without reply_all is possible",
+        people.len(),
+        limits::RECIPIENTS
+    );
+    Problem::from(vec![FieldError::new("reply_all", text)])
+}
+
+/// A refusal because of somebody whom the message names and not the caller: what the caller can do about it.
+fn in_words_of_a_reply(problem: Problem, asked: &[String], all: bool) -> Problem {
+    let off = match problem.code {
+        Code::RecipientSuppressed => "the suppression of `recipient` is removed (DELETE /v1/suppressions/{address})",
+        Code::BlockedByRule => "`recipient` is let through by the list that `detail` names",
+        _ => return problem,
+    };
+    let Some(stopped) = problem.more.get("recipient").and_then(Value::as_str) else { return problem };
+    let next = if all && !asked.iter().any(|asked| asked == stopped) {
+        format!("Answer without `reply_all`, or ask a person whether {off}; nothing was stored.")
+    } else {
+        format!("Do not answer it another way: ask a person whether {off}; nothing was stored.")
+    };
+    problem.with("next", next)
 }
 
 /// The ids of the thread so far and of the message, oldest first.
@@ -210,10 +251,13 @@ impl Engine {
                 return Box::pin(self.kept(caller, (words, request.key), (Some(id), fields), problem)).await;
             }
         };
-        let Recipients { to, cc, itself } = if more.to.is_empty() {
-            self.recipients(&message, &inbox, request.reply_all).await?
+        let all = request.reply_all;
+        // Who is named by the caller can be left out by the caller.
+        let follows = more.to.is_empty() && more.cc.is_empty() && more.bcc.is_empty();
+        let Recipients { to, cc, asked, itself } = if more.to.is_empty() {
+            self.recipients(&message, &inbox, all).await?
         } else {
-            Recipients { to: more.to, cc: Vec::new(), itself: false }
+            Recipients { to: more.to, cc: Vec::new(), asked: Vec::new(), itself: false }
         };
         let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, distinct_token, .. } = request;
         if quote && let Some(original) = self.original(caller, &message).await? {
@@ -244,7 +288,8 @@ impl Engine {
         let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, to_itself: itself, person };
         let plain = SendRequest::plain(content, key);
         let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped, ..plain };
-        self.answer(caller, (&message, &inbox), request, terms).await
+        let answered = self.answer(caller, (&message, &inbox), request, terms).await;
+        answered.map_err(|problem| if follows { in_words_of_a_reply(problem, &asked, all) } else { problem })
     }
 
     /// Passes a message on, once to the same people.
@@ -340,45 +385,79 @@ impl Engine {
         Ok((message, inbox))
     }
 
+    /// Whether an answer has somebody to go to, besides ourselves.
+    pub(crate) async fn has_somebody_to_answer(&self, inbox: &Inbox, head: &MessageHead) -> Result<bool, StoreError> {
+        let mut known = itself(inbox, head);
+        // Who wrote it is not ours, or it would be our own mail; so most mails need no look into the ledger.
+        let wrote = head.own.is_none() && head.reply_to.is_empty();
+        if wrote && addressees(head).iter().any(|party| !known.contains(&party.address)) {
+            return Ok(true);
+        }
+        let others = head.to.iter().chain(&head.cc).filter(|party| may_be_written_to(party));
+        for party in addressees(head).into_iter().chain(others) {
+            if self.is_new(inbox.team, &mut known, party).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Who gets a reply, and who gets copies of it. Our own addresses do not, whoever names them: a stranger must not
     /// make us write to ourselves.
     async fn recipients(&self, message: &Message, inbox: &Inbox, all: bool) -> Result<Recipients, Problem> {
-        let first = addressees(message);
-        if first.is_empty() {
-            let fault = FieldError::new("message", "names nobody to answer");
-            return Err(Problem::from(vec![fault]));
-        }
-        let mut known: Vec<String> = vec![inbox.address.clone(), message.head.recipient.to_ascii_lowercase()];
-        let (mut to, mut cc) = (Vec::new(), Vec::new());
+        let (team, head) = (message.team, &message.head);
+        let first = addressees(head);
+        let mut known = itself(inbox, head);
+        let (mut to, mut cc, mut asked) = (Vec::new(), Vec::new(), Vec::new());
         for party in &first {
-            if self.is_new(message, &mut known, party).await? {
+            if self.is_new(team, &mut known, party).await.map_err(unavailable)? {
                 to.push(written(party.name.as_deref(), &party.address));
+                asked.extend(Mailbox::parse(&party.address).map(|mailbox| mailbox.bare().into()));
             }
         }
-        let others = message.head.to.iter().map(|party| (party, true));
-        let others = others.chain(message.head.cc.iter().map(|party| (party, false)));
-        for (party, direct) in others.filter(|_| all) {
-            if Mailbox::parse(&party.address).is_err() || !self.is_new(message, &mut known, party).await? {
+        let (others, copies) = if all { self.everybody(message).await? } else { (Vec::new(), Vec::new()) };
+        let named = others.iter().map(|party| (party, true)).chain(copies.iter().map(|party| (party, false)));
+        for (party, direct) in named.filter(|(party, _)| may_be_written_to(party)) {
+            if !self.is_new(team, &mut known, party).await.map_err(unavailable)? {
                 continue;
             }
             let list = if direct { &mut to } else { &mut cc };
             list.push(written(party.name.as_deref(), &party.address));
+            if to.len() + cc.len() > limits::RECIPIENTS {
+                return Err(too_many(head, &others, &copies));
+            }
         }
         if to.is_empty() {
             to = std::mem::take(&mut cc);
         }
         let itself = to.is_empty();
+        if itself && first.is_empty() {
+            return Err(Problem::from(vec![FieldError::new("message", "names nobody to answer")]));
+        }
         if itself {
             // It is refused, with a word; until then it is an answer like others.
             to = first.iter().map(|party| written(party.name.as_deref(), &party.address)).collect();
         }
-        Ok(Recipients { to, cc, itself })
+        Ok(Recipients { to, cc, asked, itself })
+    }
+
+    /// Everybody in To and in Cc. A message keeps so many of each; of longer lists the mail itself tells.
+    async fn everybody(&self, message: &Message) -> Result<(Vec<Party>, Vec<Party>), Problem> {
+        let head = &message.head;
+        let full = |list: &[Party]| list.len() >= limits::RECIPIENTS;
+        if (full(&head.to) || full(&head.cc))
+            && let Some(raw) = self.bytes_of(message).await?
+            && let Ok(parsed) = apart(move || parse::parse(&raw)).await
+        {
+            return Ok((parsed.to.iter().map(party).collect(), parsed.cc.iter().map(party).collect()));
+        }
+        Ok((head.to.clone(), head.cc.clone()))
     }
 
     /// Whether somebody is neither ours nor named before.
-    async fn is_new(&self, message: &Message, known: &mut Vec<String>, party: &Party) -> Result<bool, Problem> {
+    async fn is_new(&self, team: TeamId, known: &mut Vec<String>, party: &Party) -> Result<bool, StoreError> {
         let address = party.address.to_ascii_lowercase();
-        if known.contains(&address) || self.is_inbox_of(message.team, &address).await.map_err(unavailable)? {
+        if known.contains(&address) || self.is_inbox_of(team, &address).await? {
             return Ok(false);
         }
         known.push(address);

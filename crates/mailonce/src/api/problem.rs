@@ -27,7 +27,7 @@ pub(crate) struct ProblemBody {
     /// Whether the same call may be sent again: `never`, `same` (unchanged, with the same key) or `later`.
     retry: &'static str,
     /// One sentence that a model can act on.
-    next: &'static str,
+    next: String,
     /// The field or parameter at fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
@@ -58,9 +58,11 @@ pub(crate) struct ProblemOf(pub(crate) Code, pub(crate) String);
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let next = self.0.next();
-        let Problem { code, detail, field, more } = self.0;
+        let usual = self.0.next();
+        let Problem { code, detail, field, mut more } = self.0;
         let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
+        // Some know better what can be done than their code does.
+        let next = more.remove("next").and_then(|next| next.as_str().map(str::to_owned));
         let body = ProblemBody {
             kind: format!("/docs/errors/{}", code.word()),
             title: code.title(),
@@ -68,7 +70,7 @@ impl IntoResponse for Refused {
             code: code.word(),
             detail,
             retry: code.retry().word(),
-            next,
+            next: next.unwrap_or_else(|| usual.to_owned()),
             field,
             more,
         };

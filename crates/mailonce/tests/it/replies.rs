@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower::ServiceExt as _;
 
 use crate::{
-    call::{Answer, get, post},
+    call::{Answer, delete, get, post},
     talk::{Letter, reply_path, word},
     world::{DAY, MINUTE, World, mail_with},
 };
@@ -314,7 +314,7 @@ over_every_engine! {
         assert_eq!((&said[1]["email"]["id"], &said[2]["message"]["id"]), (&sent["id"], &second["id"]));
         assert_eq!((&thread["messages"], &thread["emails"]), (&json!(2), &json!(1)));
         let path = format!("/v1/threads/{}", word(&first, "thread_id"));
-        let patch = json!({ "labels": ["vip"], "handled": true });
+        let patch = json!({ "labels": ["vip", "vip"], "handled": true });
         let changed = world.call(crate::call::patch(&path).json(&patch)).await.is(200);
         assert!(changed["labels"] == json!(["vip"]) && changed["handled_at"].is_string());
         assert_eq!(world.get("/v1/threads?label=vip&handled=true").await.is(200).rows().len(), 1);
@@ -337,10 +337,72 @@ over_every_engine! {
     async fn mail_that_names_nobody_to_answer_is_not_offered(world) {
         let world = world.with_inboxes().await;
         let inbox = world.inbox("a").await;
-        let message = world.hears_raw("Subject: Hello\nMessage-ID: <1@shop.test>\n\nFrom nobody.\n").await;
-        assert_eq!(message["state"], "skipped");
+        world.inbox("b").await;
+        let heads = ["", "From: bob@\n", "From: Bob\n", "From: bob@shop.test\nReply-To: B@agents.test\nTo: a@agents.test\n",
+            "From: bob@shop.test\nReply-To: nobody@\n"];
+        for (at, head) in heads.iter().enumerate() {
+            let message = world.hears_raw(&format!("{head}Subject: Hello\nMessage-ID: <{at}@shop.test>\n\nFrom nobody.\n")).await;
+            assert_eq!(message["state"], "skipped", "{head}");
+            assert_eq!(world.reply(&message, "Hello?").await.status, 422, "{head}");
+        }
         let offered = world.post(&format!("/v1/inboxes/{inbox}/next"), &json!({})).await.is(200);
         assert_eq!(offered.rows().len(), 0, "{}", offered.text);
+        // Where somebody else is named, everybody can be answered.
+        let raw = "From: bob@\nTo: a@agents.test\nCc: cyd@shop.test\nMessage-ID: <c@shop.test>\nSubject: Hi\n\nHello\n";
+        let message = world.hears_raw(raw).await;
+        assert_eq!(message["state"], "unanswered");
+        world.reply(&message, "Hello?").await.refused(422, "invalid_field").at("message");
+        let sent = world.reply_with(&message, json!({ "text": "Hi", "reply_all": true })).await.is(202).word("id");
+        assert_eq!(content(&world, &sent).await["to"], json!(["cyd@shop.test"]));
+    }
+
+    async fn a_refusal_because_of_a_copy_says_what_can_be_done(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let head = "Cc: gone@shop.test, foe@rival.test\n".to_owned();
+        let message = world.hears(Letter { head, ..Letter::default() }).await;
+        let to_all = json!({ "text": "Hi", "reply_all": true });
+        let next_of = async |code: &str, recipient: &str| {
+            let refused = world.reply_with(&message, to_all.clone()).await.refused(422, code);
+            assert_eq!(refused["recipient"], recipient, "{}", refused.text);
+            refused.word("next")
+        };
+        world.post("/v1/suppressions", &json!({ "address": "gone@shop.test" })).await.is(201);
+        let next = next_of("recipient_suppressed", "gone@shop.test").await;
+        assert!(next.contains("without `reply_all`") && next.contains("/v1/suppressions") && !next.contains("field"), "{next}");
+        world.call(delete("/v1/suppressions/gone@shop.test")).await.is(200);
+        world.post("/v1/lists/send/block", &json!({ "entry": "rival.test" })).await.is(201);
+        let next = next_of("blocked_by_rule", "foe@rival.test").await;
+        assert!(next.contains("without `reply_all`") && next.contains("list"), "{next}");
+        // Of whoever is to be answered in any case there is nothing to leave out.
+        world.post("/v1/suppressions", &json!({ "address": "ann@shop.test" })).await.is(201);
+        let next = next_of("recipient_suppressed", "ann@shop.test").await;
+        assert!(!next.contains("reply_all"), "{next}");
+        world.call(delete("/v1/suppressions/ann@shop.test")).await.is(200);
+        world.reply(&message, "Hi").await.is(202);
+    }
+
+    async fn an_answer_to_more_than_fit_names_how_many_there_are(world) {
+        let world = world.with_inboxes().await;
+        world.inbox("a").await;
+        let people = |from: usize, to: usize| {
+            let all: Vec<String> = (from..to).map(|n| format!("p{n}@shop.test")).collect();
+            all.join(", ")
+        };
+        let to = |list: String| format!("To: a@agents.test,\n {list}\n");
+        let raw = |id: &str, head: String| format!("From: ann@shop.test\n{head}Message-ID: <{id}@shop.test>\nSubject: Hi\n\nHi\n");
+        let message = world.hears_raw(&raw("1", to(people(0, 70)) + &format!("Cc: {}\n", people(65, 119)))).await;
+        let to_all = json!({ "text": "Hi", "reply_all": true });
+        let refused = world.reply_with(&message, to_all.clone()).await.refused(422, "invalid_field").at("reply_all");
+        // Those in To and Cc, each once, the inbox among them, and who wrote it.
+        assert!(refused.word("detail").contains("names 121 people"), "{}", refused.text);
+        world.reply(&message, "Only to you").await.is(202);
+        // Nobody is left out of an answer to all, however many of them the message shows.
+        let message = world.hears_raw(&raw("2", to(people(0, 52)))).await;
+        world.reply_with(&message, to_all.clone()).await.refused(422, "invalid_field").at("reply_all");
+        let message = world.hears_raw(&raw("3", to(people(0, 49)))).await;
+        let sent = world.reply_with(&message, to_all).await.is(202).word("id");
+        assert_eq!(content(&world, &sent).await["to"].as_array().unwrap().len(), 50);
     }
 
     async fn an_agent_needs_the_scope_and_the_inbox(world) {

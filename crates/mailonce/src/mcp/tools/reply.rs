@@ -56,7 +56,7 @@ pub(super) async fn reply_email(desk: &Desk<'_>, arguments: &Value) -> Told {
 
 /// Whom an answer goes to, the message said and not the model.
 fn is_of_the_addressee(problem: &Problem) -> bool {
-    let whom = ["to", "cc", "bcc"];
+    let whom = ["to", "cc", "bcc", "message"];
     problem.field.as_deref().is_some_and(|field| whom.iter().any(|name| field.starts_with(name)))
 }
 
