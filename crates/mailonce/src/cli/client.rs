@@ -49,10 +49,14 @@ impl Told {
         match self.0["code"].as_str().unwrap_or_default() {
             "key_mismatch" => exit::MISMATCH,
             "use_resolve" => exit::UNKNOWN,
-            // The call was right and the answer is no.
-            _ if self.0["status"] == 409 => exit::FAILED,
-            _ if self.0["status"].as_u64().is_some_and(|status| (400..500).contains(&status)) => exit::USAGE,
-            _ => exit::FAILED,
+            // What was typed cannot be read.
+            "invalid_field" => exit::USAGE,
+            _ => match self.0["status"].as_u64() {
+                // The call was right and the answer is no.
+                Some(403 | 408 | 409 | 422 | 429) => exit::FAILED,
+                Some(400..500) => exit::USAGE,
+                _ => exit::FAILED,
+            },
         }
     }
 }
@@ -140,4 +144,34 @@ pub(crate) fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
     let path = data.join(DEV_FILE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::problem::Code;
+
+    #[test]
+    fn only_what_was_typed_wrongly_is_wrong_usage() {
+        let exit_of =
+            |code: Code| Told(serde_json::json!({ "code": code.word(), "status": code.status() })).exit_code();
+        for code in [
+            Code::Automatic,
+            Code::Itself,
+            Code::BlockedByRule,
+            Code::RecipientSuppressed,
+            Code::WrongScope,
+            Code::SenderNotAllowed,
+            Code::SenderNotVerified,
+            Code::RateLimited,
+            Code::TooLate,
+            Code::Unavailable,
+        ] {
+            assert_eq!(exit_of(code), exit::FAILED, "{}", code.word());
+        }
+        for code in [Code::InvalidField, Code::InvalidType, Code::InvalidQuery, Code::InvalidKey, Code::NotFound] {
+            assert_eq!(exit_of(code), exit::USAGE, "{}", code.word());
+        }
+        assert_eq!((exit_of(Code::KeyMismatch), exit_of(Code::UseResolve)), (exit::MISMATCH, exit::UNKNOWN));
+    }
 }

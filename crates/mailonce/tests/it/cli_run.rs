@@ -144,7 +144,7 @@ async fn serve_asks_for_a_verified_domain_and_dev_does_not() {
     let desk = Desk::new();
     let (server, secret) = first_serve(&desk).await;
     let env = [("MAILONCE_URL", server.url.as_str()), ("MAILONCE_API_KEY", secret.as_str())];
-    let ran = desk.run_with(&send_words("k", "x"), &env).await.exits(64);
+    let ran = desk.run_with(&send_words("k", "x"), &env).await.exits(5);
     assert!(ran.err.contains("verified domain"), "{}", ran.err);
     server.terminate().await;
     let server = desk.dev(&[]).await;
