@@ -293,7 +293,10 @@ impl Engine {
         lines.extend([String::new(), "Read it:".into(), format!("  mailonce escalations show {id}")]);
         lines.push("Decide, one of:".into());
         let choices = escalation.reason.choices().iter();
-        lines.extend(choices.map(|choice| format!("  mailonce escalations resolve {id} --as {}", choice.word())));
+        lines.extend(choices.map(|choice| {
+            let words = if *choice == Decision::Edit { " --text \"…\"" } else { "" };
+            format!("  mailonce escalations resolve {id} --as {}{words}", choice.word())
+        }));
         Ok(lines.join("\n"))
     }
 

@@ -288,9 +288,9 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
         EscalationsVerb::List { reach, state, all } => {
             let asked = [("state", Some(state).filter(|_| !all)), ("limit", Some("100".into()))];
             let page = Client::find(&reach)?.get(&format!("/v1/escalations?{}", query(asked))).await?;
-            rows(out, &page, &["id", "asked", "reason", "state", "email"], |one| {
+            rows(out, &page, &["id", "asked", "reason", "state", "about"], |one| {
                 let fields = ["id", "created_at", "reason", "state"].map(|name| field(one, name));
-                [fields.as_slice(), &[text(&one["about"]["email"])]].concat()
+                [fields.as_slice(), &[matter(&one["about"])]].concat()
             });
         }
         EscalationsVerb::Show { reach, id } => {
@@ -306,20 +306,28 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a question is about, in a few words.
+fn matter(about: &Value) -> String {
+    let named = ["email", "message", "thread", "inbox"].into_iter().find(|name| !about[*name].is_null());
+    named.map_or_else(|| "-".to_owned(), |name| format!("{name} {}", text(&about[name])))
+}
+
 fn show_draft(out: &Out, view: &Value) {
     let draft = &view["draft"];
     let about = &view["about"];
-    for (name, value) in [
+    let facts = [
+        ("email", &about["email"]),
+        ("message", &about["message"]),
+        ("thread", &about["thread"]),
+        ("inbox", &about["inbox"]),
         ("rule", &about["rule"]["name"]),
         ("rule_id", &about["rule"]["id"]),
         ("question", &about["question"]),
         ("to", &draft["to"]),
         ("subject", &draft["subject"]),
-    ] {
-        if !value.is_null() {
-            out.facts(&[(name, text(value))]);
-        }
-    }
+    ];
+    let known = facts.into_iter().filter(|(_, value)| !value.is_null());
+    out.facts(&known.map(|(name, value)| (name, text(value))).collect::<Vec<_>>());
     if let Some(words) = draft["text"].as_str() {
         out.line("");
         out.line(&tame(words, true));

@@ -254,6 +254,21 @@ async fn talking(album: &mut Album, desk: &Desk, other: &str) {
     let reject = ["escalations", "resolve", &id, "--as", "reject", "--reason", "enough"];
     album.take(desk, "escalations resolve", &reject, usual).await;
     desk.run(&["resume"]).await.exits(0);
+    refused(album, desk).await;
+}
+
+/// What a guard refuses, and the question about it.
+async fn refused(album: &mut Album, desk: &Desk) {
+    let usual = How::default();
+    let own = ["send", "--from", AGENT, "--to", AGENT, "--key", "round", "--subject", "Round", "--text", "And round"];
+    desk.run(&own).await;
+    let waited =
+        desk.run(&["wait", AGENT, "--after", "0", "--subject", "Round", "--timeout", "20"]).await.exits(0).json();
+    let message = text(&waited["message"]["id"]);
+    album.take(desk, "reply", &["reply", &message, "--text", "Me again"], usual).await.exits(5);
+    let asked = album.take(desk, "escalations list", &["escalations", "list"], usual).await.json();
+    let question = asked["data"].as_array().unwrap().iter().find(|one| one["reason"] == "loop").unwrap();
+    album.take(desk, "escalations show", &["escalations", "show", &text(&question["id"])], usual).await;
 }
 
 async fn telling(album: &mut Album, desk: &Desk, server: &Server) {

@@ -337,6 +337,7 @@ over_every_engine! {
         assert!(text.starts_with("An email is held: it looks like one") && text.contains("Subject: Order 4821"), "{text}");
         let answer = format!("mailonce escalations resolve {} --as release", word(&asked, "id"));
         assert!(text.contains(&answer), "{text}");
+        assert!(text.contains("--as edit --text \"…\""), "words are needed: {text}");
         assert_eq!(world.questions("").await.len(), 1, "a notice is not asked about");
     }
 
