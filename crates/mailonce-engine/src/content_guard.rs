@@ -141,12 +141,13 @@ pub(crate) fn likeness_of(team: TeamId, content: &Content) -> Likeness {
 }
 
 impl Engine {
-    /// What the guard has to say about a mail before it is accepted. `hold` is what others said.
+    /// What the guard has to say about a mail before it is accepted. `hold` is what others said, `beside` what is said
+    /// in the same call before it.
     pub(crate) async fn care(
         &self,
         caller: &Caller,
         named: &Named,
-        hold: Option<Guard>,
+        (hold, beside): (Option<Guard>, Option<&Window>),
         now: Time,
     ) -> Result<Care, Problem> {
         let (team, content) = (caller.team.id, &named.request.content);
@@ -162,8 +163,9 @@ impl Engine {
         match mode {
             Mode::Off => Ok(Care { hold, ..Care::default() }),
             Mode::Flag => {
-                let flag = self.window.has_alike(team, content, &named.digest, now).then_some(Guard::LooksDuplicate);
-                Ok(Care { hold, flag, ..Care::default() })
+                let mut said = std::iter::once(&self.window).chain(beside);
+                let alike = said.any(|window| window.has_alike(team, content, &named.digest, now));
+                Ok(Care { hold, flag: alike.then_some(Guard::LooksDuplicate), ..Care::default() })
             }
             Mode::Hold => {
                 let likeness = likeness_of(team, content);

@@ -20,7 +20,9 @@ use mailonce_core::{
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Caller, Engine, pack,
+    Caller, Engine,
+    content_guard::Window,
+    pack,
     reply::Terms,
     seen::Glimpse,
     unavailable,
@@ -160,7 +162,7 @@ impl Engine {
         let hold = rule.as_ref().map(|_| Guard::Approval);
         let mut wish = Box::new(self.wish(caller, named, now));
         wish.head.held_by = rule;
-        wish.care = self.care(caller, named, hold, now).await?;
+        wish.care = self.care(caller, named, (hold, None), now).await?;
         Ok(wish)
     }
 
@@ -447,20 +449,43 @@ impl Engine {
             answer: Vec::new(),
             expires_at: now.plus(memory),
         });
-        let mut wishes = Vec::with_capacity(named.len());
-        for (index, item) in &named {
-            let mut wish = self.wish(caller, item, now);
-            wish.head.held_by = held.remove(index);
-            let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
-            wish.care = self.care(caller, item, hold, now).await?;
-            wishes.push(wish);
-        }
+        let wishes = self.batch_wishes(caller, &named, held, now).await?;
+        let bodies: Vec<Arc<[u8]>> = wishes.iter().map(|wish| Arc::clone(&wish.body)).collect();
         let batch = BatchWish { team: caller.team.id, operation, items: wishes, strict };
         match self.store.accept_batch(batch, now).await.map_err(unavailable)? {
-            AcceptBatch::Items(answers) => Ok(self.answer_batch(caller, (count, named), answers, faults, now)),
+            AcceptBatch::Items(answers) => {
+                for ((item, body), answer) in named.values().zip(&bodies).zip(&answers) {
+                    if let Accept::First(_) = answer {
+                        self.window.note(caller.team.id, &item.request.content, &item.digest, body, now);
+                    }
+                }
+                Ok(self.answer_batch(caller, (count, named), answers, faults, now))
+            }
             AcceptBatch::Mismatch(bound) => Err(batch_mismatch(&bound)),
             AcceptBatch::Contradiction(place, bound) => Err(contradicted(&named, place, &bound)),
         }
+    }
+
+    /// The wishes of a batch with what rules and guards say, each compared with those before it as well.
+    async fn batch_wishes(
+        &self,
+        caller: &Caller,
+        named: &BTreeMap<usize, Named>,
+        mut held: BTreeMap<usize, RuleName>,
+        now: Time,
+    ) -> Result<Vec<Wish>, Problem> {
+        let mut wishes = Vec::with_capacity(named.len());
+        // Of its own: what is not accepted in the end is not remembered.
+        let beside = Window::default();
+        for (index, item) in named {
+            let mut wish = self.wish(caller, item, now);
+            wish.head.held_by = held.remove(index);
+            let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
+            wish.care = self.care(caller, item, (hold, Some(&beside)), now).await?;
+            beside.note(caller.team.id, &item.request.content, &item.digest, &wish.body, now);
+            wishes.push(wish);
+        }
+        Ok(wishes)
     }
 
     /// Works out an item's name and checks it. A bound key is looked up before it is refused.

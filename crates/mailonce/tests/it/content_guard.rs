@@ -66,6 +66,26 @@ over_every_engine! {
         assert!(world.send("3", &mail()).await.is(202).body.get("guard").is_none());
     }
 
+    async fn items_of_a_keyed_batch_are_compared_with_each_other(world) {
+        let other = mail_with(json!({ "to": "else@example.com" }));
+        let call = || post("/v1/emails/batch").key("b").json(&json!([mail(), other, mail(), mail()]));
+        let rows = world.call(call()).await.is(202).rows();
+        let guards: Vec<Option<&str>> = rows.iter().map(|row| row["guard"].as_str()).collect();
+        assert_eq!(guards, [None, None, Some("looks_duplicate"), Some("looks_duplicate")]);
+        assert!(rows.iter().all(|row| row["state"] == "queued"), "{rows:?}");
+        // A repeat is no look-alike, and what comes after the batch is.
+        let again = world.call(call()).await.is(200).rows();
+        assert_eq!(again[0]["guard"], rows[0]["guard"]);
+        assert_eq!(world.send("k", &other).await.is(202)["guard"], "looks_duplicate");
+        assert_eq!((world.sent().await, world.questions("").await.len()), (5, 0));
+    }
+
+    async fn a_batch_that_is_refused_is_not_remembered(world) {
+        let items = json!([mail(), mail_with(json!({ "to": "nobody" }))]);
+        world.call(post("/v1/emails/batch").key("b").json(&items)).await.refused(422, "invalid_field");
+        assert!(world.send("k", &mail()).await.is(202).body.get("guard").is_none());
+    }
+
     async fn a_team_chooses(world) {
         let set = |keyed: &str, keyless: &str| json!({ "content_guard": { "keyed": keyed, "keyless": keyless } });
         world.call(patch("/v1/settings").json(&set("hold", "off"))).await.is(200);
