@@ -244,7 +244,9 @@ def judge(scenario, done):
         return
     code, last = wanted["code"], (scenario["server"] or [{}])[-1].get("answer", {})
     status = wanted.get("status", last.get("status", 0) if isinstance(last, dict) else 0)
-    exits = 6 if code == "key_mismatch" else 64 if code == "invalid_key" or 400 <= status < 500 and status != 409 else 5
+    # A call that was right and refused is 5; one that was typed wrongly is 64.
+    refused = status in (403, 408, 409, 422, 429) and code not in ("invalid_field", "invalid_key")
+    exits = 6 if code == "key_mismatch" else 64 if 400 <= status < 500 and not refused or code == "invalid_key" else 5
     if code == "no_problem":
         exits, parts = 5, ["without saying why"]
     elif code == "no_answer":
