@@ -7,7 +7,7 @@ use mailonce_core::{
     key::InstallSecret,
     limits,
     port::store::{Founded, Once},
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     team::{AboutApiKey, ApiKey, Team},
     time::Time,
 };
@@ -21,7 +21,7 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::{Asked, Caller, Engine, change::taken, operation, records::Made, unavailable};
+use crate::{Asked, Caller, Engine, change::taken, fault, operation, records::Made, unavailable};
 
 /// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
 const SHARED_MS: i64 = 2_000;
@@ -134,10 +134,6 @@ fn check_restrictions(key: &ApiKey, about: &AboutApiKey) -> Result<(), Problem> 
         return Err(Problem::new(Code::WrongScope, detail));
     }
     Ok(())
-}
-
-fn fault(path: &str, message: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
 }
 
 /// A name that people can say.

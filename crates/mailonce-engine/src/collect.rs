@@ -12,7 +12,7 @@ use mailonce_core::{
         collect::{Account, Given, Notice, Withheld},
         store::StoreError,
     },
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::{Record, RecordKind},
 };
 use mailonce_mail::hook::{self, Kind};
@@ -27,7 +27,7 @@ use std::{
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::{Engine, pack, sources::AboutSource, vault::Place};
+use crate::{Engine, fault, pack, sources::AboutSource, vault::Place};
 
 /// Mails fetched at a time: each may be large.
 const AT_ONCE: usize = 4;
@@ -136,10 +136,6 @@ struct Told {
     kind: Kind,
     account: Account,
     notice: Notice,
-}
-
-fn fault(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
 }
 
 fn place(team: TeamId, record: Uuid) -> Place {

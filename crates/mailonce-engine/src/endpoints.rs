@@ -12,7 +12,7 @@ use mailonce_core::{
     id::{EndpointId, InboxId, TeamId},
     limits,
     port::{notify::Told, store::Once},
-    problem::{Code, FieldError, Problem, nearest},
+    problem::{Code, Problem, nearest},
     team::Scope,
     time::Time,
 };
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use crate::{Asked, Caller, Engine, change::taken, operation, unavailable, vault::Place};
+use crate::{Asked, Caller, Engine, change::taken, fault, operation, unavailable, vault::Place};
 
 /// The wire format of this version.
 pub const WIRE_VERSION: &str = "2026-11-15";
@@ -77,10 +77,6 @@ struct Kept {
 /// The problem for an endpoint that is not there.
 pub(crate) fn missing(id: EndpointId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no endpoint {id}"))
-}
-
-fn fault(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
 }
 
 fn place(team: TeamId, id: EndpointId, purpose: &'static str) -> Place {

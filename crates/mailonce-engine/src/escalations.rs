@@ -7,7 +7,7 @@ use mailonce_core::{
     id::{EmailId, MessageId, ThreadId},
     limits,
     port::store::{EmailQuery, Once, StoreError},
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::{Record, RecordChange, RecordKind},
     team::Scope,
     time::Time,
@@ -18,7 +18,7 @@ use crate::{
     Asked, Caller, Engine,
     change::taken,
     content_guard::likeness_of,
-    diff,
+    diff, fault,
     inboxes::may_use,
     operation, pack,
     records::{self, Listed, Made},
@@ -93,10 +93,6 @@ fn view(record: &Record) -> Result<EscalationView, Problem> {
         draft: None,
         alike: None,
     })
-}
-
-fn fault(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
 }
 
 impl Engine {

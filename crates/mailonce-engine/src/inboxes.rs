@@ -6,7 +6,7 @@ use mailonce_core::{
     id::InboxId,
     inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade},
     port::store::{Once, StoreError},
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::RecordKind,
     team::Scope,
     time::Time,
@@ -18,7 +18,7 @@ use crate::{
     Asked, Caller, Engine,
     change::taken,
     domains::AboutDomain,
-    operation,
+    fault, operation,
     records::{self, Listed, Made},
     unavailable,
 };
@@ -120,10 +120,6 @@ impl InboxPatch {
             changed_at: old.changed_at,
         }
     }
-}
-
-fn fault(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
 }
 
 pub(crate) fn missing(id: impl std::fmt::Display) -> Problem {

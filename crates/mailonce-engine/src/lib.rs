@@ -91,7 +91,7 @@ use mailonce_core::{
         Chance, Clock,
         store::{Operation, Store, StoreError, SuppressedCall, SuppressedReason},
     },
-    problem::{Code, Problem},
+    problem::{Code, FieldError, Problem},
     team::{ApiKey, Scope, Team},
     time::Time,
 };
@@ -350,6 +350,11 @@ fn operation(caller: &Caller, asked: Option<&Asked>, answer: Vec<u8>, now: Time)
         answer,
         expires_at: now.plus(limits::OPERATION_MS),
     })
+}
+
+/// The problem of one field.
+pub(crate) fn fault(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
 }
 
 /// What a caller is told when the store could not tell.

@@ -6,13 +6,13 @@ use mailonce_core::{
     inbox::Inbox,
     list::{ListDirection, ListEntry, ListName, entry_form, stopped},
     port::store::{Once, StoreError},
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::{Created, Record, RecordKind},
     team::Scope,
 };
 use std::sync::Arc;
 
-use crate::{Caller, Engine, records, records::Made, rules::SHARED_MS, unavailable};
+use crate::{Caller, Engine, fault, records, records::Made, rules::SHARED_MS, unavailable};
 
 /// Entries of one team.
 const ENTRIES: usize = 1_000;
@@ -33,7 +33,6 @@ impl Engine {
         reason: Option<String>,
     ) -> Result<Made<ListEntry>, Problem> {
         caller.need(Scope::Admin)?;
-        let fault = |path: &str, text: &str| Problem::from(vec![FieldError::new(path, text)]);
         let entry = entry_form(entry).ok_or_else(|| fault("entry", "is an address or a domain"))?;
         // It would be taken for an address, at which nobody is.
         if entry.contains('*') {

@@ -6,7 +6,7 @@
 use mailonce_core::{
     id::{SourceId, TeamId},
     port::store::Once,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::{Created, Record, RecordChange, RecordKind},
     team::Scope,
     time::Time,
@@ -19,7 +19,7 @@ use crate::{
     Asked, Caller, Engine,
     change::taken,
     collect::{AboutCollecting, Collecting},
-    operation,
+    fault, operation,
     proofs::{rotated, secrets},
     records::{self, Listed, Made},
     unavailable,
@@ -211,10 +211,6 @@ pub(crate) struct LiveSource {
 
 fn place(team: TeamId, record: Uuid) -> Place {
     Place { team, record, purpose: "source" }
-}
-
-fn fault(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
 }
 
 fn view(record: &Record) -> Result<Source, Problem> {
