@@ -357,6 +357,12 @@ impl Email {
         !self.is_forgotten(now) && !matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
     }
 
+    /// Whether it is a look-alike of which its sender may say that it is meant. Not so a later version: that is held
+    /// because an earlier one was taken back, and what a person rejected a person lets go.
+    pub fn may_be_meant(&self) -> bool {
+        self.guard == Some(Guard::LooksDuplicate) && self.head.resend_of.is_none()
+    }
+
     /// Keeps it back at its acceptance. The time it was wished for stays with it.
     pub fn hold(&mut self, guard: Guard, now: Time) {
         self.guard = Some(guard);

@@ -33,7 +33,7 @@ pub(crate) struct Glimpse {
     pub(crate) created_at: Time,
     pub(crate) answers: Option<MessageId>,
     pub(crate) thread: Option<ThreadId>,
-    pub(crate) is_again: bool,
+    pub(crate) may_be_meant: bool,
     pub(crate) resent_as: Option<EmailId>,
     pub(crate) digest: Digest,
     pub(crate) ttl_ms: i64,
@@ -54,7 +54,7 @@ impl From<&Email> for Glimpse {
             created_at: email.head.created_at,
             answers: email.head.answers,
             thread: email.head.thread,
-            is_again: email.head.resend_of.is_some(),
+            may_be_meant: email.may_be_meant(),
             resent_as: email.resent_as,
             digest: email.digest.clone(),
             ttl_ms: email.ttl.0,
@@ -64,10 +64,9 @@ impl From<&Email> for Glimpse {
 }
 
 impl Glimpse {
-    /// Whether its sender may say that it is meant. A later version is held because an earlier one was taken back, and
-    /// what a person rejected a person lets go.
+    /// Whether its sender may say that it is meant.
     pub(crate) fn is_held_look_alike(&self) -> bool {
-        self.state == EmailState::Held && self.guard == Some(Guard::LooksDuplicate) && !self.is_again
+        self.state == EmailState::Held && self.may_be_meant
     }
 
     /// Whether its key is still remembered.

@@ -213,7 +213,7 @@ impl Engine {
         let team = caller.team.id;
         let Some(id) = self.by_distinct_token(team, token) else { return Ok(None) };
         let found = self.store.email(team, id).await.map_err(unavailable)?;
-        let Some(email) = found.filter(is_of_its_sender) else { return Ok(None) };
+        let Some(email) = found.filter(Email::may_be_meant) else { return Ok(None) };
         Self::may_send_from(caller, named.request.content.from.bare().as_str())?;
         let glimpse = Glimpse::from(&email);
         let fields = differences(named, &glimpse);
@@ -677,9 +677,4 @@ fn at_item(index: usize, mut problem: Problem) -> Problem {
     problem.detail = format!("item {index}: {}", problem.detail);
     problem.field = Some(path);
     problem.with("index", index)
-}
-
-/// Whether a held look-alike is its sender's own matter. A later version is not: a person may have rejected the first.
-fn is_of_its_sender(email: &Email) -> bool {
-    email.guard == Some(Guard::LooksDuplicate) && email.head.resend_of.is_none()
 }

@@ -97,7 +97,7 @@ fn next(email: &Email, status: &str, asked: bool) -> &'static str {
         EmailState::Queued | EmailState::Sending | EmailState::Scheduled => {
             "It is on its way and will be sent once. Do not send it again."
         }
-        EmailState::Held if email.guard == Some(Guard::LooksDuplicate) && email.head.resend_of.is_none() => ALIKE,
+        EmailState::Held if email.may_be_meant() => ALIKE,
         EmailState::Held if email.guard == Some(Guard::LooksDuplicate) => meaning("held", asked),
         EmailState::Cancelled if email.guard.is_some() => REJECTED,
         EmailState::Failed => "The next hop refused it; `attempts` has its code. If that is mended, use resend_email.",
