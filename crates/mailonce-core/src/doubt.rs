@@ -40,8 +40,11 @@ pub struct Way<'a> {
     pub patience_ms: i64,
     /// The account behind it now.
     pub account: &'a str,
-    /// Whether time can be trusted. A window counts as closed otherwise.
-    pub time_is_sure: bool,
+    /// The earlier of node time and database time, which decides policies. `None` while the time is not sure: then a
+    /// window counts as closed, too.
+    pub earlier: Option<Time>,
+    /// The later of node time and database time, which decides whether a window is open.
+    pub later: Time,
     /// Since when it can be measured how long something is ago. A window that opened before counts as closed.
     pub measured_since: Time,
 }
@@ -55,7 +58,7 @@ pub fn next(handoff: &Handoff, on_unknown: OnUnknown, way: Option<Way<'_>>, now:
     let since = work.doubt_since.unwrap_or(now);
     let mut looks = [
         way.and_then(|way| by_transport(handoff, way, since, now)),
-        by_policy(handoff, on_unknown, since, now, way.is_some_and(|way| way.time_is_sure)),
+        by_policy(handoff, on_unknown, since, now, way.and_then(|way| way.earlier)),
     ];
     // A next hop that was asked and knew nothing is not asked for days before the email gets what it wishes.
     if work.asked > 0 && looks == [Some(Next::LookUp), Some(Next::Resend)] {
@@ -82,9 +85,9 @@ pub fn window_is_open(handoff: &Handoff, way: Way<'_>, now: Time) -> bool {
     let measured = |since: &Time| *since >= way.measured_since || mutant!("window-unmeasured");
     let opened = handoff.work.doubt_since.filter(measured);
     let closes = opened.map(|since| since.plus(window_ms - Recovery::margin_ms(window_ms)));
-    (way.time_is_sure || mutant!("window-while-unsure"))
+    (way.earlier.is_some() || mutant!("window-while-unsure"))
         && same_account
-        && closes.is_some_and(|closes| now.plus(way.patience_ms) < closes)
+        && closes.is_some_and(|closes| now.max(way.later).plus(way.patience_ms) < closes)
 }
 
 fn by_transport(handoff: &Handoff, way: Way<'_>, since: Time, now: Time) -> Option<Next> {
@@ -95,7 +98,7 @@ fn by_transport(handoff: &Handoff, way: Way<'_>, since: Time, now: Time) -> Opti
             Some(if due <= now { Next::Repeat } else { Next::Wait(Some(due)) })
         }
         // The window may prove open once time is sure again.
-        Recovery::Key { .. } if window_is_open(handoff, Way { time_is_sure: true, ..way }, now) => {
+        Recovery::Key { .. } if window_is_open(handoff, Way { earlier: Some(now), ..way }, now) => {
             Some(Next::Wait(Some(now.plus(UNSURE_MS))))
         }
         Recovery::LookUp { settle_ms } if now.since(since) < ASK_FOR_MS => {
@@ -110,17 +113,19 @@ fn by_transport(handoff: &Handoff, way: Way<'_>, since: Time, now: Time) -> Opti
     }
 }
 
-fn by_policy(handoff: &Handoff, on_unknown: OnUnknown, since: Time, now: Time, sure: bool) -> Option<Next> {
+fn by_policy(handoff: &Handoff, on_unknown: OnUnknown, since: Time, now: Time, earlier: Option<Time>) -> Option<Next> {
     let wishes = on_unknown == OnUnknown::Resend || mutant!("hold-is-resend");
     if !wishes || (handoff.work.resent && !mutant!("policy-twice")) {
         return None;
     }
     let due = since.plus(RESEND_AFTER_MS);
-    match due <= now {
-        true if sure => Some(Next::Resend),
-        // The pause cannot be measured while time is not sure.
-        true => Some(Next::Wait(Some(now.plus(UNSURE_MS)))),
-        false => Some(Next::Wait(Some(due))),
+    match earlier.map(|earlier| earlier.min(now)) {
+        Some(earlier) if due <= earlier => Some(Next::Resend),
+        // The clock that decides is behind ledger time; it gets there after as long as it lacks.
+        Some(earlier) => Some(Next::Wait(Some(now.plus(due.since(earlier))))),
+        // The pause cannot be measured while the time is not sure.
+        None if due <= now => Some(Next::Wait(Some(now.plus(UNSURE_MS)))),
+        None => Some(Next::Wait(Some(due))),
     }
 }
 
@@ -159,8 +164,10 @@ mod tests {
         }
     }
 
+    /// A way out whose clocks agree with `now`.
     fn way(recovery: Recovery) -> Way<'static> {
-        Way { recovery, patience_ms: 30_000, account: "A", time_is_sure: true, measured_since: Time(0) }
+        let (earlier, later) = (Some(Time(i64::MAX)), Time(0));
+        Way { recovery, patience_ms: 30_000, account: "A", earlier, later, measured_since: Time(0) }
     }
 
     #[test]
@@ -176,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_open_window_is_not_given_up_while_time_is_not_sure() {
-        let unsure = Way { time_is_sure: false, ..way(KEY) };
+        let unsure = Way { earlier: None, ..way(KEY) };
         let look = |ms: i64| next(&lost(), OnUnknown::Hold, Some(unsure), T0.plus(ms));
         assert_eq!(look(HOUR), Next::Wait(Some(T0.plus(HOUR + MINUTE))));
         assert_eq!(look(24 * HOUR), Next::Wait(None));
@@ -235,6 +242,7 @@ mod tests {
             (same, sure, puzzling, resent, wishes) in any::<(bool, bool, bool, bool, bool)>(),
             (window, patience, now, due) in (0..30 * HOUR, 0..HOUR, -HOUR..40 * HOUR, proptest::option::of(0..40 * HOUR)),
             (recovery, measured) in (0..3_u8, -HOUR..HOUR),
+            (behind, ahead) in (0..2 * HOUR, 0..2 * HOUR),
         ) {
             let mut handoff = lost();
             handoff.due_at = due.map(|ms| T0.plus(ms));
@@ -245,16 +253,18 @@ mod tests {
                 _ => Recovery::None,
             };
             let account = if same { "A" } else { "B" };
-            let way = Way { recovery, patience_ms: patience, account, time_is_sure: sure, measured_since: T0.plus(measured) };
+            let (earlier, later) = (sure.then(|| T0.plus(now - behind)), T0.plus(now + ahead));
+            let way =
+                Way { recovery, patience_ms: patience, account, earlier, later, measured_since: T0.plus(measured) };
             let policy = if wishes { OnUnknown::Resend } else { OnUnknown::Hold };
 
             match next(&handoff, policy, Some(way), T0.plus(now)) {
                 Next::Repeat => {
                     let keyed = matches!(recovery, Recovery::Key { .. });
                     prop_assert!(keyed && same && sure && !puzzling && measured <= 0);
-                    prop_assert!(now + patience < window - 3 * MINUTE, "the window may be closed when it arrives");
+                    prop_assert!(now + ahead + patience < window - 3 * MINUTE, "the window may be closed when it arrives");
                 }
-                Next::Resend => prop_assert!(wishes && !resent && sure && !puzzling && now >= RESEND_AFTER_MS),
+                Next::Resend => prop_assert!(wishes && !resent && sure && !puzzling && now - behind >= RESEND_AFTER_MS),
                 Next::LookUp => {
                     let can_ask = matches!(recovery, Recovery::LookUp { .. });
                     prop_assert!(can_ask && !puzzling);

@@ -388,6 +388,16 @@ impl Handoff {
         }
     }
 
+    /// Whether a worker may take it at `now`. A scheduled one is due only by the time that schedules follow.
+    pub fn is_due(&self, scheduled_by: Option<Time>, now: Time) -> bool {
+        let Some(due) = self.due_at.filter(|due| *due <= now) else { return false };
+        match self.state {
+            State::Queued => true,
+            State::Scheduled => scheduled_by.is_some_and(|by| due <= by),
+            _ => false,
+        }
+    }
+
     /// Takes a step, or says why not. The due time follows: only queued and scheduled handoffs have one.
     pub fn step(&mut self, step: Step, now: Time) -> Result<(), Illegal> {
         self.state = self.state.after(step)?;

@@ -132,7 +132,7 @@ impl Engine {
             node,
             max: max.min(most),
             but,
-            scheduled: self.time.is_sure(),
+            scheduled_by: self.time.earlier(),
         }
     }
 
@@ -251,7 +251,8 @@ impl Engine {
             recovery: capability.recovery,
             patience_ms: capability.patience_ms,
             account: way.transport.account(),
-            time_is_sure: self.time.is_sure(),
+            earlier: self.time.earlier(),
+            later: self.time.later(),
             measured_since: self.time.measured_since(),
         }
     }

@@ -72,7 +72,7 @@ mod suppressed;
 pub mod suppressions;
 pub mod tail;
 pub mod threads;
-mod time;
+pub mod time;
 pub mod told;
 pub mod upkeep;
 mod vault;
@@ -89,7 +89,7 @@ use mailonce_core::{
     limits,
     port::{
         Chance, Clock,
-        store::{Operation, Store, StoreError, SuppressedCall, SuppressedReason},
+        store::{Keeper, Operation, Store, StoreError, SuppressedCall, SuppressedReason},
     },
     problem::{Code, FieldError, Problem},
     team::{ApiKey, Scope, Team},
@@ -107,7 +107,7 @@ use holder::Holder;
 use metrics::Metrics;
 use seen::Seen;
 use suppressed::Suppressions;
-use time::Timekeeper;
+use time::{ClockState, ConfirmedBy, Timekeeper};
 use ways::{Outside, Ways};
 
 /// The transport that captures mail inside our own commit: nothing leaves the machine.
@@ -202,7 +202,9 @@ impl Engine {
         chance: Arc<dyn Chance>,
         outside: Outside,
     ) -> Result<Arc<Self>, StoreError> {
+        let before = clock.even();
         let install = store.install().await?;
+        let reading = (before, clock.even());
         // Emails carry the time of their acceptance in their ids.
         let last = install.seen_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
         let seen = Arc::new(Seen::default());
@@ -214,9 +216,8 @@ impl Engine {
             transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::port::transport::Transport>);
         }
         let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
-        let time = Arc::new(Timekeeper::new(clock, last));
-        let keeper = Arc::clone(&time);
-        store.keep_time(Arc::new(move || keeper.now()));
+        let time = Arc::new(Timekeeper::new(clock, last, install.database, reading));
+        store.keep_time(Arc::clone(&time) as Keeper);
         let engine = Arc::new(Self {
             store,
             time,
@@ -281,9 +282,14 @@ impl Engine {
         self.time.is_sure()
     }
 
+    /// How the clocks of this node and its database stand.
+    pub fn clock_state(&self) -> ClockState {
+        self.time.clock_state()
+    }
+
     /// An operator says that the wall clock is right.
     pub fn confirm_time(&self) {
-        self.time.confirm();
+        self.time.confirm(ConfirmedBy::Operator);
         self.ways.wake();
     }
 
@@ -314,6 +320,7 @@ impl Engine {
             Vec::new()
         });
         let mut text = self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), self.now());
+        metrics::clock_figures(&mut text, self.clock_state());
         metrics::endpoint_figures(&mut text, &endpoints);
         text.push_str(more);
         text.push_str("# EOF\n");

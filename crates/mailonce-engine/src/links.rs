@@ -83,7 +83,7 @@ impl Engine {
             return Err(no_such_link());
         }
         let (linked, team, ends_at) = read(words).ok_or_else(no_such_link)?;
-        if ends_at <= self.now() {
+        if ends_at <= self.time.later() {
             return Err(no_such_link());
         }
         match linked {

@@ -20,7 +20,7 @@ use prometheus_client::{
 };
 use std::fmt::Write as _;
 
-use crate::ways::WayView;
+use crate::{time::ClockState, ways::WayView};
 
 /// A replay that comes so soon after the first call raced with it.
 const TWIN_MS: i64 = 100;
@@ -361,6 +361,23 @@ fn outbox_figures(text: &mut String, backlog: &Backlog, now: Time) {
         ("outbox_oldest_seconds", "How long the handoff has been due that waits longest", age),
         ("handoff_unknown", "Handoffs whose outcome is unknown", backlog.unknown as f64),
     ] {
+        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
+    }
+}
+
+/// How the clocks of this node and its database stand.
+pub(crate) fn clock_figures(text: &mut String, clock: ClockState) {
+    let ahead = clock.ahead_of_database_ms.map(|ms| ms as f64 / 1000.0);
+    for (name, help, value) in [
+        ("clock_sure", "Whether dates may decide anything on this node", Some(f64::from(u8::from(clock.sure)))),
+        (
+            "clock_confirmed",
+            "Whether this node may forget keys",
+            Some(f64::from(u8::from(clock.sure && clock.confirmed_by.is_some()))),
+        ),
+        ("clock_ahead_of_database_seconds", "How far this node's clock is ahead of the database's", ahead),
+    ] {
+        let Some(value) = value else { continue };
         writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
     }
 }

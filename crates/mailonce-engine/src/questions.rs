@@ -206,10 +206,10 @@ impl Engine {
         if escalation.state != EscalationState::Open {
             return Ok(());
         }
-        let now = self.now();
+        let (now, due_by) = (self.now(), self.time.earlier());
         if self.is_moot(record, &escalation).await? {
             escalation.state = EscalationState::Moot;
-        } else if let Some((_, decision)) = escalation.expiry.filter(|(at, _)| *at <= now && self.time_is_sure()) {
+        } else if let Some((_, decision)) = escalation.expiry.filter(|(at, _)| due_by.is_some_and(|by| *at <= by)) {
             escalation.decide(Decided { decision, at: now, by: None, reason: None, edit: None });
         } else {
             return Ok(());

@@ -47,9 +47,11 @@ impl Engine {
         }
     }
 
-    /// Says that a process of this name lives, and hears how late it is for others.
+    /// Says that a process of this name lives, and compares the clocks.
     pub(crate) async fn say_alive(&self, node: NodeId) -> Result<(), StoreError> {
-        self.time.follow(self.store.heartbeat(node, self.now()).await?);
+        let before = self.time.even();
+        let heard = self.store.heartbeat(node, self.now()).await?;
+        self.time.heard(heard.latest, heard.database, (before, self.time.even()));
         Ok(())
     }
 
@@ -94,7 +96,7 @@ impl Engine {
     async fn capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
             if !self.is_paused() {
-                match self.store.capture(SANDBOX, CAPTURED_AT_ONCE, self.now()).await {
+                match self.store.capture(SANDBOX, CAPTURED_AT_ONCE, self.time.earlier(), self.now()).await {
                     Ok(count) => {
                         self.metrics.captured(count);
                         if count > 0 {
@@ -149,13 +151,11 @@ impl Engine {
     }
 
     async fn sweep(&self) {
-        // Nothing is forgotten by a clock that nobody can trust.
-        if !self.time.is_sure() {
-            return;
-        }
         crate::failpoint!("before-sweep");
         loop {
-            match self.store.sweep(SWEPT_AT_ONCE, self.now()).await {
+            // Nothing is forgotten by a clock that nobody vouches for.
+            let Some(forget_by) = self.time.forget_by() else { return };
+            match self.store.sweep(SWEPT_AT_ONCE, forget_by).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEPT_AT_ONCE => {}
                 Ok(swept) if swept.deliveries >= SWEPT_AT_ONCE => {}
                 Ok(_) => break,

@@ -39,7 +39,7 @@ impl Clock for WallClock {
     fn now(&self) -> Time {
         // A clock before 1970 is broken; ledger time does not follow it back.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Time(since.as_millis() as i64)
+        Time(since.as_millis() as i64 + rigged::offset_ms())
     }
 
     fn even(&self) -> i64 {
@@ -49,6 +49,60 @@ impl Clock for WallClock {
 
     fn was_set(&self) -> bool {
         self.was_set
+    }
+
+    fn is_synchronized(&self) -> bool {
+        rigged::is_synchronized().unwrap_or_else(kernel_keeps_time)
+    }
+}
+
+/// Whether a time service keeps the kernel's clock. The kernel withdraws this when somebody sets the clock by hand.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "adjtimex has no safe wrapper; with no mode set it only reads")]
+pub(crate) fn kernel_keeps_time() -> bool {
+    // SAFETY: all fields of `timex` are integers, for which zero is a value; the pointer is to a live local.
+    let state = unsafe {
+        let mut timex: libc::timex = std::mem::zeroed();
+        libc::adjtimex(&raw mut timex)
+    };
+    (libc::TIME_OK..libc::TIME_ERROR).contains(&state)
+}
+
+/// Elsewhere nobody can tell.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn kernel_keeps_time() -> bool {
+    false
+}
+
+/// Clocks that a rig bends: an offset of this process's wall clock, and what the kernel says of it.
+#[cfg(feature = "failpoints")]
+mod rigged {
+    use std::sync::LazyLock;
+
+    static OFFSET_MS: LazyLock<i64> = LazyLock::new(|| read("MAILONCE_CLOCK_OFFSET_MS").unwrap_or(0));
+    static SYNCHRONIZED: LazyLock<Option<bool>> = LazyLock::new(|| read("MAILONCE_CLOCK_SYNCHRONIZED"));
+
+    fn read<T: std::str::FromStr>(name: &str) -> Option<T> {
+        std::env::var(name).ok()?.parse().ok()
+    }
+
+    pub(super) fn offset_ms() -> i64 {
+        *OFFSET_MS
+    }
+
+    pub(super) fn is_synchronized() -> Option<bool> {
+        *SYNCHRONIZED
+    }
+}
+
+#[cfg(not(feature = "failpoints"))]
+mod rigged {
+    pub(super) fn offset_ms() -> i64 {
+        0
+    }
+
+    pub(super) fn is_synchronized() -> Option<bool> {
+        None
     }
 }
 

@@ -165,8 +165,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Whether mail is handed on. Paused, it is accepted and waits.
     pub handoff: bool,
-    /// Whether the clock is believed at the start however long we were away.
-    pub clock_trusted: bool,
+    /// Whether the clock is believed at the start, however long we were away. `dev` believes it unless told otherwise.
+    pub clock_trusted: Option<bool>,
     /// Domains that are local without being configured: those of `dev`.
     pub dev_domains: Vec<String>,
     /// Where and how mail comes in.
@@ -196,7 +196,7 @@ impl Config {
                 .with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
             public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url),
             handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
-            clock_trusted: file.clock.unwrap_or_default().trusted.unwrap_or(false),
+            clock_trusted: clock_trusted(env("MAILONCE_CLOCK_TRUSTED"))?.or(file.clock.unwrap_or_default().trusted),
             dev_domains: Vec::new(),
             smtp: SmtpConfig::load(file.smtp.unwrap_or_default(), flags.smtp.clone(), &env)?,
             transports: file.transports.unwrap_or_default(),
@@ -242,6 +242,15 @@ fn webhooks(mut file: WebhooksFile, env: impl Fn(&str) -> Option<String>) -> Web
         file.ca_file = Some(path.into());
     }
     file
+}
+
+fn clock_trusted(word: Option<String>) -> anyhow::Result<Option<bool>> {
+    match word.as_deref() {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(other) => bail!("MAILONCE_CLOCK_TRUSTED is `{other}`; it must be `true` or `false`"),
+    }
 }
 
 fn is_running(word: Option<&str>) -> anyhow::Result<bool> {

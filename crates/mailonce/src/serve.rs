@@ -57,14 +57,11 @@ pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
     let store = open_store(config).await?;
     let clock = Arc::new(WallClock::with(&config.data));
     let engine = Engine::new(store, clock, Arc::new(SystemChance), outside).await?;
-    if config.clock_trusted {
+    if config.clock_trusted == Some(true) {
         engine.confirm_time();
     }
-    if !engine.time_is_sure() {
-        tracing::warn!(
-            "the clock is far from the last time this ledger knew, or was set since: nothing is forgotten and nothing scheduled is sent \
-             until it is confirmed (POST /v1/clock/confirm, or clock.trusted = true)"
-        );
+    if let Some(note) = engine.clock_state().note() {
+        tracing::warn!("{note}");
     }
     Ok(engine)
 }

@@ -23,6 +23,10 @@ pub trait Clock: Send + Sync + 'static {
     fn was_set(&self) -> bool {
         false
     }
+    /// Whether the kernel says that a time service keeps the wall clock right. False where nobody can tell.
+    fn is_synchronized(&self) -> bool {
+        false
+    }
 }
 
 /// Chance. The only way by which the engine gets it.

@@ -56,6 +56,26 @@ pub struct Install {
     pub last_id: i64,
     /// The latest time that a process said it lived, or `None` when none ever did.
     pub seen_at: Option<Time>,
+    /// The clock of the database server, when there is one.
+    pub database: Option<DatabaseClock>,
+}
+
+/// What the clock of a database server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabaseClock {
+    /// The server's wall clock, read while the verb ran.
+    pub now: Time,
+    /// Whether the server runs on another host, so that its clock is independent of ours.
+    pub other_host: bool,
+}
+
+/// The answer to a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The latest time that any process ever told the ledger.
+    pub latest: Time,
+    /// The clock of the database server, when there is one.
+    pub database: Option<DatabaseClock>,
 }
 
 /// One envelope of a wish.
@@ -321,8 +341,15 @@ pub struct LeaseWish {
     pub max: usize,
     /// Not for recipients at these domains: enough is under way there.
     pub but: Vec<String>,
-    /// Whether scheduled handoffs are taken too. Not while time is not sure.
-    pub scheduled: bool,
+    /// Scheduled handoffs that are due by then are taken too. `None` while the time is not sure.
+    pub scheduled_by: Option<Time>,
+}
+
+impl LeaseWish {
+    /// Whether it may have this handoff at `now`, as far as transport and due time say.
+    pub fn may_have(&self, handoff: &Handoff, now: Time) -> bool {
+        handoff.transport == self.transport && handoff.is_due(self.scheduled_by, now)
+    }
 }
 
 /// A handoff that a worker holds, with what it needs to hand it over.
@@ -545,8 +572,17 @@ pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
 /// Called after a commit that left events, with their team, or with none when it may be any. A hint: it may be lost.
 pub type EventHearer = Box<dyn Fn(Option<TeamId>) + Send + Sync>;
 
-/// Tells the time to a commit that is being made.
-pub type Keeper = Arc<dyn Fn() -> Time + Send + Sync>;
+/// The clock that stores ask inside a transaction.
+pub trait LedgerClock: Send + Sync {
+    /// Ledger time: the date of what is committed now.
+    fn now(&self) -> Time;
+    /// Keys and operations that expired by then may be forgotten. The earliest time there is while this process may
+    /// not forget.
+    fn forget_by(&self) -> Time;
+}
+
+/// Tells the time to a transaction.
+pub type Keeper = Arc<dyn LedgerClock>;
 
 /// The time of a commit. A caller may stand still between its look at the clock and its commit for longer than a key
 /// is remembered; what ends an email is dated by the commit, or its key would be forgotten at once.
@@ -563,7 +599,16 @@ impl CommitTime {
     pub fn of(&self, asked: Time) -> Time {
         let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match keeper.as_ref() {
-            Some(keeper) if !mutant!("commit-dated-by-its-caller") => keeper().max(asked),
+            Some(keeper) if !mutant!("commit-dated-by-its-caller") => keeper.now().max(asked),
+            _ => asked,
+        }
+    }
+
+    /// Keys and operations that expired by then count as forgotten in a call made at `asked`.
+    pub fn forget_by(&self, asked: Time) -> Time {
+        let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        match keeper.as_ref() {
+            Some(keeper) if !mutant!("forgotten-by-the-callers-clock") => keeper.forget_by().min(asked),
             _ => asked,
         }
     }
@@ -592,8 +637,9 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change>;
     /// Makes the next version of an email, once. `wish.head.resend_of` names the version before.
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>>;
-    /// Hands up to `max` due envelopes to the sandbox, in one commit. How many were.
-    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize>;
+    /// Hands up to `max` due envelopes to the sandbox, in one commit: also scheduled ones that are due by
+    /// `scheduled_by`. Returns how many.
+    async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize>;
     /// When the next envelope for a transport is due.
     async fn next_due(&self, transport: &str) -> Result<Option<Time>>;
     /// Counts calls that were answered with an earlier email, and keeps the latest.
@@ -616,8 +662,8 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     ) -> Result<Once<Acted>>;
     /// Unknown handoffs that are due to be looked at, the longest due first.
     async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>>;
-    /// Says that a process lives, and when it is. The latest time that any process ever said so.
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time>;
+    /// Records that a process lives, and its time. Returns the latest time of all processes and the database's clock.
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat>;
     /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
     /// unknown. And up to `max` deliveries that they were reading and `max` notices that they were telling: those are
     /// due at once. `node` lives.

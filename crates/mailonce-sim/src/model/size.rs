@@ -90,7 +90,14 @@ impl Size {
             Class::LookUp => Recovery::LookUp { settle_ms: 0 },
             Class::Keyless => Recovery::None,
         };
-        Way { recovery, patience_ms: 30_000, account: ACCOUNT, time_is_sure: true, measured_since: Time(0) }
+        Way {
+            recovery,
+            patience_ms: 30_000,
+            account: ACCOUNT,
+            earlier: Some(Time(i64::MAX)),
+            later: Time(0),
+            measured_since: Time(0),
+        }
     }
 }
 

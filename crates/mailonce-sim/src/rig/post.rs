@@ -60,11 +60,16 @@ pub struct Post<'a> {
 impl Post<'_> {
     /// Starts a server, with a point at which it is hurt: `after-marker:kill:3`. Servers of one name share their data.
     pub fn start(&self, name: &str, failpoint: Option<&str>, paused: bool) -> Result<Server> {
+        self.start_with(name, paused, failpoint.map(|point| ("MAILONCE_FAILPOINT", point.into())).as_slice())
+    }
+
+    /// The same, with more in the server's environment.
+    pub fn start_with(&self, name: &str, paused: bool, more: &[(&str, OsString)]) -> Result<Server> {
         let file = self.root.join("mailonce.toml");
         std::fs::write(&file, &self.config).with_context(|| format!("writing {}", file.display()))?;
         let data: PathBuf = self.root.join(name);
         let mut env: Vec<(&str, OsString)> = vec![("MAILONCE_CONFIG", file.into())];
-        env.extend(failpoint.map(|point| ("MAILONCE_FAILPOINT", point.into())));
+        env.extend_from_slice(more);
         let setup = Setup { binary: self.binary, data: &data, store: self.store, paused, env: &env };
         setup.start(self.children)
     }

@@ -11,9 +11,9 @@ use mailonce_core::{
     key::KeyHash,
     mutant,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, Founded, Gauges,
-        Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page, Recovered, Resend,
-        Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, DatabaseClock, EmailDetail, EmailQuery, Founded,
+        Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
+        Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -75,6 +75,14 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// A ledger that several nodes share is a database on another host, whose clock is right.
+    fn database_clock(&self) -> Option<DatabaseClock> {
+        let clock = DatabaseClock { now: Time(self.body.shared.now()), other_host: true };
+        (!self.alone).then_some(clock)
+    }
+}
+
 /// Wrong turns that a store could take.
 impl Ledger {
     /// Answers that an email is accepted, and commits a little later.
@@ -119,7 +127,7 @@ macro_rules! ledger {
             $($wrong)*
 
             async fn install(&self) -> Result<Install> {
-                self.inner.install().await
+                Ok(Install { database: self.database_clock(), ..self.inner.install().await? })
             }
 
             fn stopped(&self) -> Option<StoreError> {
@@ -149,7 +157,7 @@ ledger! {
         fn cancel(team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Once<Change>;
         fn reschedule(team: TeamId, id: EmailId, due: Time, now: Time) -> Change;
         fn resend(wish: Wish, operation: Option<Operation>, now: Time) -> Once<Resend>;
-        fn capture(transport: &str, max: usize, now: Time) -> usize;
+        fn capture(transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> usize;
         fn note_suppressed(calls: Vec<Suppressed>, now: Time) -> ();
         fn recover(node: NodeId, max: usize, now: Time) -> Recovered;
         fn extend_key(team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> KeyChange;
@@ -220,10 +228,14 @@ ledger! {
             self.verb(name_of(&act), true, self.inner.act(team, id, act, operation, now)).await
         }
 
-        async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
+        async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
             self.body.leases_as(node);
             self.body.shared.tell_time(now);
-            self.verb("heartbeat", true, self.inner.heartbeat(node, now)).await
+            let heard = async {
+                let heard = self.inner.heartbeat(node, now).await?;
+                Ok(Heartbeat { database: self.database_clock(), ..heard })
+            };
+            self.verb("heartbeat", true, heard).await
         }
     }
 }

@@ -110,6 +110,9 @@ impl Town {
         });
         let (clock, luck) = (Arc::new(Hands(Arc::clone(&body))), Arc::new(Luck(Arc::clone(&body))));
         let engine = Engine::new(ledger, clock, luck, outside).await?;
+        if engine.time_is_sure() && !shared.plan.has(FaultKind::ClockJump) {
+            engine.confirm_time();
+        }
         let (stop, stopped) = watch::channel(false);
         let mut loops = vec![
             tokio::spawn(hand_off(Arc::clone(&engine), stopped.clone())),

@@ -12,6 +12,7 @@
 //! | `clocks` | clocks that jump by hours and years |
 //! | `kills` | the real binary dies where there is no named point |
 //! | `nodes` | one of two nodes sleeps until the provider forgot, and the other takes over |
+//! | `skew` | two nodes on one PostgreSQL whose clocks are up to two days apart, with kills |
 //! | `queue` | a long queue after a kill, and one slow domain in it |
 //! | `paused` | a worker that sleeps between the marker and the wire until the provider forgot |
 //!
@@ -48,5 +49,7 @@ mod paused;
 mod queue;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod skew;
 #[cfg(test)]
 mod world;

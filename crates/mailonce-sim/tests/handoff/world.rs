@@ -152,6 +152,7 @@ impl World {
         let dice = Dice(Mutex::new(chance::Chance::at(chance::seed(), &[NODES.fetch_add(1, Ordering::Relaxed)])));
         let store = Arc::clone(&place.store);
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(dice), outside).await.unwrap();
+        engine.confirm_time();
         engine.recover().await.unwrap();
         let about = AboutApiKey {
             name: "rig".into(),

@@ -158,7 +158,7 @@ impl Lesson {
 
 pub(super) fn lease_wish(way: &str, n: u8, max: usize, but: bool, scheduled: bool) -> LeaseWish {
     let but = if but { vec!["example.com".into()] } else { Vec::new() };
-    LeaseWish { transport: way.into(), node: node(n), max, but, scheduled }
+    LeaseWish { transport: way.into(), node: node(n), max, but, scheduled_by: scheduled.then_some(Time(i64::MAX)) }
 }
 
 /// A person's decision about an email as it is, or as it was.

@@ -49,7 +49,7 @@ pub(super) async fn what_is_leased_is_leased_to_nobody_else(store: Ledger) {
     let other = LeaseWish { node: SECOND_NODE, ..wish(10) };
 
     assert_eq!(store.lease(other.clone(), T0.plus(HOUR)).await.unwrap(), []);
-    assert_eq!(store.capture(SANDBOX, 10, T0.plus(HOUR)).await.unwrap(), 0);
+    assert_eq!(store.capture(SANDBOX, 10, Some(T0.plus(HOUR)), T0.plus(HOUR)).await.unwrap(), 0);
     let job = mark(&store, job, T0).await;
     assert_eq!(store.lease(other.clone(), T0.plus(HOUR)).await.unwrap(), []);
     let _unknown = answer(&store, &job, Meaning::Unknown, T0).await;
@@ -82,10 +82,15 @@ pub(super) async fn busy_domains_are_passed_over(store: Ledger) {
 
 pub(super) async fn a_scheduled_handoff_is_leased_when_due_and_only_if_wished(store: Ledger) {
     let id = accepted(&store, &keyed("k").due(T0.plus(HOUR)), T0).await.id;
-    let unsure = LeaseWish { scheduled: false, ..wish(10) };
+    let by = |scheduled_by| LeaseWish { scheduled_by, ..wish(10) };
 
     assert_eq!(lease(&store, 10, T0.plus(HOUR - 1)).await, []);
-    assert_eq!(store.lease(unsure, T0.plus(HOUR)).await.unwrap(), []);
+    assert_eq!(store.lease(by(None), T0.plus(HOUR)).await.unwrap(), []);
+    // Ledger time is ahead of the clock that decides schedules.
+    let early = by(Some(T0.plus(HOUR - 1)));
+    assert_eq!(store.lease(early.clone(), T0.plus(2 * HOUR)).await.unwrap(), []);
+    assert_eq!(store.capture(SANDBOX, 10, early.scheduled_by, T0.plus(2 * HOUR)).await.unwrap(), 0);
+    assert_eq!(store.capture(SANDBOX, 10, None, T0.plus(2 * HOUR)).await.unwrap(), 0);
     assert_eq!(take(&store, T0.plus(HOUR)).await.id, id);
 }
 

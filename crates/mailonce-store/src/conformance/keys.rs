@@ -7,7 +7,7 @@ use mailonce_core::{
     id::ordered_bits,
     limits,
     port::{
-        store::{Bound, KeyChange, Suppressed, SuppressedCall, SuppressedReason, Swept},
+        store::{Bound, KeyChange, LedgerClock, Suppressed, SuppressedCall, SuppressedReason, Swept},
         transport::Meaning,
     },
     time::Time,
@@ -75,13 +75,44 @@ pub(super) async fn memory_counts_from_the_end_of_the_email(store: Ledger) {
     assert_eq!(store.bound(TEAM, given(TEAM, "k"), settled.plus(DAY)).await.unwrap(), None);
 }
 
+/// A clock that stands.
+struct Hands {
+    now: Time,
+    forget_by: Time,
+}
+
+impl LedgerClock for Hands {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn forget_by(&self) -> Time {
+        self.forget_by
+    }
+}
+
+pub(super) async fn nothing_is_forgotten_at_look_up_before_the_clock_allows_it(store: Ledger) {
+    let email = sent(&store, &keyed("k").ttl(DAY), T0).await;
+    let expired = T0.plus(2 * DAY);
+    for forget_by in [Time(i64::MIN), T0.plus(DAY - 1)] {
+        store.keep_time(Arc::new(Hands { now: T0, forget_by }));
+        assert_eq!(replayed(&store, &keyed("k").ttl(DAY), expired).await.id, email.id);
+        assert!(store.bound(TEAM, given(TEAM, "k"), expired).await.unwrap().is_some());
+        let view = store.key(TEAM, given(TEAM, "k"), expired).await.unwrap().unwrap();
+        assert_eq!((view.bound.is_some(), view.forgotten_at), (true, None));
+    }
+    store.keep_time(Arc::new(Hands { now: T0, forget_by: T0.plus(DAY) }));
+    assert_eq!(store.bound(TEAM, given(TEAM, "k"), expired).await.unwrap(), None);
+    assert_ne!(accepted(&store, &keyed("k"), expired).await.id, email.id);
+}
+
 pub(super) async fn the_end_of_an_email_is_dated_by_its_commit(store: Ledger) {
     let (asked, committed) = (T0.plus(SECOND), T0.plus(30 * DAY));
     let job = work::marked(&store, &keyed("answered").ttl(DAY)).await;
     accepted(&store, &keyed("captured").ttl(DAY), T0).await;
     let later = accepted(&store, &keyed("taken back").ttl(DAY).due(T0.plus(DAY)), T0).await;
     // Every caller stood still between its look at the clock and its commit.
-    store.keep_time(Arc::new(move || committed));
+    store.keep_time(Arc::new(Hands { now: committed, forget_by: Time(i64::MAX) }));
     assert_eq!(work::answer(&store, &job, Meaning::Accepted, asked).await.0, Verdict::Done);
     assert_eq!(capture(&store, 1, asked).await, 1);
     cancelled(&store, later.id, asked).await;

@@ -166,6 +166,7 @@ macro_rules! engine {
             keys [
                 a_key_is_remembered_while_its_email_is_under_way
                 memory_counts_from_the_end_of_the_email
+                nothing_is_forgotten_at_look_up_before_the_clock_allows_it
                 the_end_of_an_email_is_dated_by_its_commit
                 a_forgotten_key_names_a_new_wish_before_the_sweep
                 a_forgotten_key_names_a_new_wish_after_the_sweep

@@ -86,7 +86,7 @@ async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
         Request::Reschedule(team, id, due) => Answer::Reschedule(store.reschedule(team, id, due, now).await.unwrap()),
         Request::Resend(wish, call) => Answer::Resend(store.resend(wish, call, now).await.unwrap()),
         Request::Capture(max) => {
-            let taken = store.capture(SANDBOX, max, now).await.unwrap();
+            let taken = store.capture(SANDBOX, max, Some(now), now).await.unwrap();
             Answer::Capture(taken, store.next_due(SANDBOX).await.unwrap())
         }
         Request::Note(note) => {

@@ -171,7 +171,7 @@ pub(super) async fn many_workers_capture_each_envelope_once(store: Ledger) {
     let taken: Vec<usize> = all_at_once(work.map(|store| async move {
         let mut taken = 0;
         for _ in 0..12 {
-            taken += store.capture(SANDBOX, 7, T0).await.unwrap();
+            taken += store.capture(SANDBOX, 7, Some(T0), T0).await.unwrap();
         }
         taken
     }))

@@ -33,7 +33,7 @@ pub(super) async fn replayed(store: &Ledger, draft: &Draft, now: Time) -> Email 
 pub(super) async fn sent(store: &Ledger, draft: &Draft, now: Time) -> Email {
     let email = accepted(store, draft, now).await;
     let transport = &email.handoffs[0].transport;
-    assert_eq!(store.capture(transport, 1_000, now).await.unwrap(), email.handoffs.len());
+    assert_eq!(store.capture(transport, 1_000, Some(now), now).await.unwrap(), email.handoffs.len());
     the(store, email.id).await
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn cancelled(store: &Ledger, id: EmailId, now: Time) -> Email {
 }
 
 pub(super) async fn capture(store: &Ledger, max: usize, now: Time) -> usize {
-    store.capture(SANDBOX, max, now).await.unwrap()
+    store.capture(SANDBOX, max, Some(now), now).await.unwrap()
 }
 
 /// A batch without a key.

@@ -30,7 +30,7 @@ pub(super) struct Job {
 }
 
 pub(super) fn wish(max: usize) -> LeaseWish {
-    LeaseWish { transport: SANDBOX.into(), node: NODE, max, but: Vec::new(), scheduled: true }
+    LeaseWish { transport: SANDBOX.into(), node: NODE, max, but: Vec::new(), scheduled_by: Some(Time(i64::MAX)) }
 }
 
 pub(super) async fn lease(store: &Ledger, max: usize, now: Time) -> Vec<Leased> {

@@ -53,13 +53,14 @@ impl World {
 
     /// What a key is bound to and remembered for.
     pub(super) fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Option<Bound> {
+        let forget_by = self.time.forget_by(now);
         match self.keys.get(&(team, key))?.target.as_ref()? {
             Target::Email(id) => {
                 let email = self.emails.get(id)?;
-                (!email.is_forgotten(now)).then(|| Bound::Email(email.clone()))
+                (!email.is_forgotten(forget_by)).then(|| Bound::Email(email.clone()))
             }
             Target::Operation { digest, expires_at, .. } => {
-                (*expires_at > now).then_some(Bound::Operation { digest: *digest })
+                (*expires_at > forget_by).then_some(Bound::Operation { digest: *digest })
             }
         }
     }
@@ -70,12 +71,12 @@ impl World {
             let row = self.keys.get(&(wish.team, key));
             row.and_then(|row| row.slot).is_some_and(|id| self.occupies(id, now))
         };
-        let bound_alone = |key: KeyHash| matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if email.occupies_slots(now));
+        let bound_alone = |key: KeyHash| matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if self.occupies(email.id, now));
         wish.key.is_some_and(stands_for) || wish.slots.iter().any(|slot| stands_for(*slot) || bound_alone(*slot))
     }
 
     fn occupies(&self, id: EmailId, now: Time) -> bool {
-        self.emails.get(&id).is_some_and(|email| email.occupies_slots(now))
+        self.emails.get(&id).is_some_and(|email| email.occupies_slots(self.time.forget_by(now)))
     }
 
     /// The answer to an operation whose key is bound already. `None` when it is free.

@@ -19,11 +19,10 @@ impl World {
             recipients.iter().any(|to| to.rsplit_once('@').is_some_and(|(_, at)| wish.but.iter().any(|but| but == at)))
         };
         let mut leased = Vec::new();
-        for (_, id, number) in self.due(&wish.transport, usize::MAX, now) {
+        for (_, id, number) in self.due(&wish.transport, usize::MAX, wish.scheduled_by, now) {
             let Some(mut email) = self.emails.get(&id).cloned() else { continue };
             let Some(handoff) = email.handoffs.get(usize::from(number)) else { continue };
-            let early = handoff.state == State::Scheduled && !wish.scheduled;
-            if leased.len() == wish.max || early || busy(&handoff.recipients) || !email.lease(number, wish.node, now) {
+            if leased.len() == wish.max || busy(&handoff.recipients) || !email.lease(number, wish.node, now) {
                 continue;
             }
             if !mutant!("lease-unsaved") {

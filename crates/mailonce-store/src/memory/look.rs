@@ -78,17 +78,21 @@ impl World {
     }
 
     /// Envelopes for a transport that are due at `now`, in their order.
-    pub(super) fn due(&self, transport: &str, max: usize, now: Time) -> Vec<(Time, EmailId, u16)> {
+    pub(super) fn due(
+        &self,
+        transport: &str,
+        max: usize,
+        scheduled_by: Option<Time>,
+        now: Time,
+    ) -> Vec<(Time, EmailId, u16)> {
         let mut due: Vec<(Time, EmailId, u16)> = self
             .emails
             .values()
             .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
             .filter(|(_, handoff)| handoff.transport == transport)
             .filter(|(_, handoff)| matches!(handoff.state, State::Queued | State::Scheduled))
-            .filter_map(|(id, handoff)| {
-                let due = |at: &Time| *at <= now || mutant!("leased-before-due");
-                Some((handoff.due_at.filter(due)?, id, handoff.number))
-            })
+            .filter(|(_, handoff)| handoff.is_due(scheduled_by, now) || mutant!("leased-before-due"))
+            .filter_map(|(id, handoff)| Some((handoff.due_at?, id, handoff.number)))
             .collect();
         due.sort_unstable();
         due.truncate(max);

@@ -29,8 +29,9 @@ use mailonce_core::{
         arrivals::Hearer,
         store::{
             Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-            Founded, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
-            Recovered, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher, Wish,
+            Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once,
+            Operation, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher,
+            Wish,
         },
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
@@ -40,7 +41,7 @@ use mailonce_core::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use uuid::Uuid;
 
@@ -67,6 +68,8 @@ enum Target {
 /// Everything.
 #[derive(Default)]
 struct World {
+    /// Says which keys count as forgotten.
+    time: Arc<CommitTime>,
     teams: BTreeMap<TeamId, Team>,
     api_keys: BTreeMap<ApiKeyId, ApiKey>,
     keys: BTreeMap<(TeamId, KeyHash), KeyRow>,
@@ -205,18 +208,19 @@ pub struct Memory {
     secret: InstallSecret,
     watchers: Mutex<Vec<Watcher>>,
     hearers: Mutex<Vec<Hearer>>,
-    time: CommitTime,
+    time: Arc<CommitTime>,
 }
 
 impl Memory {
     /// An empty ledger with this install secret.
     pub fn new(secret: [u8; 32]) -> Self {
+        let time = Arc::<CommitTime>::default();
         Self {
-            world: Mutex::default(),
+            world: Mutex::new(World { time: Arc::clone(&time), ..World::default() }),
             secret: InstallSecret(secret),
             watchers: Mutex::default(),
             hearers: Mutex::default(),
-            time: CommitTime::default(),
+            time,
         }
     }
 
@@ -328,9 +332,9 @@ impl Store for Memory {
         Ok(answer)
     }
 
-    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize> {
+    async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
         let mut world = self.world();
-        let due = world.due(transport, max, now);
+        let due = world.due(transport, max, scheduled_by, now);
         let now = self.time.of(now);
         for (_, id, number) in &due {
             let Some(mut email) = world.emails.get(id).cloned() else { continue };
@@ -344,7 +348,7 @@ impl Store for Memory {
     }
 
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
-        Ok(self.world().due(transport, 1, Time(i64::MAX)).first().map(|(at, _, _)| *at))
+        Ok(self.world().due(transport, 1, Some(Time(i64::MAX)), Time(i64::MAX)).first().map(|(at, _, _)| *at))
     }
 
     async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
@@ -381,10 +385,10 @@ impl Store for Memory {
         Ok(self.world().doubts(max, now))
     }
 
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
         let mut world = self.world();
         world.nodes.insert(node, now);
-        Ok(world.nodes.values().max().copied().unwrap_or(now))
+        Ok(Heartbeat { latest: world.nodes.values().max().copied().unwrap_or(now), database: None })
     }
 
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
@@ -583,7 +587,7 @@ impl Store for Memory {
     async fn install(&self) -> Result<Install> {
         let world = self.world();
         let seen_at = world.nodes.values().max().copied();
-        Ok(Install { secret: self.secret.clone(), epoch: 1, last_id: world.last_id, seen_at })
+        Ok(Install { secret: self.secret.clone(), epoch: 1, last_id: world.last_id, seen_at, database: None })
     }
 
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {

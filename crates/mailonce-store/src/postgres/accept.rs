@@ -181,7 +181,7 @@ impl Ledger {
         };
         let mut careful = Vec::new();
         for waiting in open {
-            match waiting.key().and_then(|key| bound_in(&found, key, waiting.now)) {
+            match waiting.key().and_then(|key| bound_in(&found, key, self.time.forget_by(waiting.now))) {
                 Some(bound) => waiting.answer(Ok(Accept::Bound(bound))),
                 None => careful.push(waiting),
             }
@@ -223,7 +223,7 @@ impl Ledger {
         let mut client = self.link.lane().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &scopes, &[]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         likeness::hold(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
         let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
         self.settle(tx, &ground, verbs).await?;
@@ -241,7 +241,7 @@ impl Ledger {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &scopes, &[]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         likeness::hold(&tx, &mut ground, batch.items.iter()).await?;
         let answer = decide_batch(&mut ground, batch, now);
         self.settle(tx, &ground, 1).await?;

@@ -6,10 +6,11 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{EmailId, TeamId},
-    port::store::StoreError,
+    port::store::{CommitTime, StoreError},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Instant,
 };
 use tokio_postgres::Row;
@@ -102,8 +103,13 @@ pub(super) async fn read_many(tx: &Transaction<'_>, emails: &BTreeSet<Scoped>) -
     ask(tx, EMAILS, &[&teams, &ids]).await
 }
 
-/// Loads locked scopes, the emails behind them, and `others`.
-pub(super) async fn load(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>, others: &[Scoped]) -> Tried<Ground> {
+/// Loads locked scopes, the emails behind them, and `others`. `time` says which of the keys count as forgotten.
+pub(super) async fn load(
+    tx: &Transaction<'_>,
+    time: &Arc<CommitTime>,
+    scopes: &BTreeSet<Scope>,
+    others: &[Scoped],
+) -> Tried<Ground> {
     let mut read: BTreeMap<Scope, KeyRow> = BTreeMap::new();
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
@@ -117,7 +123,7 @@ pub(super) async fn load(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>, others:
         wanted.extend(targets(key).map(|id| (*team, id)));
     }
     let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
-    let mut ground = Ground { keys: read.clone(), read, ..Ground::default() };
+    let mut ground = Ground { keys: read.clone(), read, time: Arc::clone(time), ..Ground::default() };
     ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
     Ok(ground)
 }

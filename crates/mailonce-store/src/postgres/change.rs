@@ -29,6 +29,7 @@ const DUE: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
      WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
+       AND (h.state = 'queued' OR h.due_at <= $4::bigint)
      ORDER BY h.due_at, h.email, h.number LIMIT $3
        FOR UPDATE OF e SKIP LOCKED";
 
@@ -75,7 +76,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-        let mut ground = load(&tx, &scopes, &[(team, id)]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[(team, id)]).await?;
         let before = ground.of_team(team, id);
         let answer = changed(&mut ground, (team, id), operation, now, rule);
         if let (Some(before), Once::Done(Change::Email(email))) = (&before, &answer) {
@@ -96,7 +97,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
-        let mut ground = load(&tx, &scopes, &[(wish.team, previous)]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[(wish.team, previous)]).await?;
         let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
         load_more(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
         likeness::hold(&tx, &mut ground, std::iter::once(wish)).await?;
@@ -114,11 +115,18 @@ impl Ledger {
     }
 
     /// Hands up to `max` due envelopes to the sandbox, in one commit. How many were.
-    pub(super) async fn capture(&self, transport: &str, max: usize, now: Time) -> Tried<usize> {
+    pub(super) async fn capture(
+        &self,
+        transport: &str,
+        max: usize,
+        scheduled_by: Option<Time>,
+        now: Time,
+    ) -> Tried<usize> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         let mut due: Vec<(Scoped, u16)> = Vec::new();
-        for row in ask(&tx, DUE, &[&transport, &now.0, &(max as i64)]).await? {
+        let scheduled_by = scheduled_by.map(|at| at.0);
+        for row in ask(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await? {
             let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
             due.push((scoped, row.try_get::<_, i32>(2)? as u16));
         }
@@ -168,7 +176,7 @@ impl Ledger {
         rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
     ) -> Tried<KeyChange> {
         let found = self.find_one(team, key).await?;
-        let Some(Bound::Email(seen)) = bound_in(&found, (team, key), now) else {
+        let Some(Bound::Email(seen)) = bound_in(&found, (team, key), self.time.forget_by(now)) else {
             return Ok(KeyChange::Missing);
         };
         let mut scopes = scopes_of(&seen);
@@ -177,7 +185,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
-        let mut ground = load(&tx, &scopes, &[]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         let answer = key_changed(&mut ground, (team, key), seen.id, now, rule);
         self.settle(tx, &ground, 1).await?;
         answer

@@ -9,7 +9,7 @@ use mailonce_core::{
     handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
     key::KeyHash,
-    port::store::{Accept, Bound, Once, Operation, Resend, Swept, Wish},
+    port::store::{Accept, Bound, CommitTime, Once, Operation, Resend, Swept, Wish},
     time::Time,
 };
 use std::{
@@ -25,6 +25,8 @@ use super::{
 /// See the module's words.
 #[derive(Default)]
 pub(super) struct Ground {
+    /// Says which keys count as forgotten.
+    pub time: Arc<CommitTime>,
     /// Every locked key, as it is now.
     pub keys: BTreeMap<Scope, KeyRow>,
     /// Every locked key, as it was read.
@@ -120,7 +122,7 @@ impl Ground {
     /// What a key is bound to and remembered for.
     pub(super) fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Option<Bound> {
         let row = self.keys.get(&(team, key))?;
-        bound_to(row.target.as_ref(), |id| self.emails.get(&id), now)
+        bound_to(row.target.as_ref(), |id| self.emails.get(&id), self.time.forget_by(now))
     }
 
     /// Whether the same intent already went, or is going, to some of these recipients.
@@ -129,12 +131,12 @@ impl Ground {
             let row = self.keys.get(&(wish.team, key));
             row.and_then(|row| row.slot).is_some_and(|id| self.occupies(id, now))
         };
-        let bound_alone = |key: KeyHash| matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if email.occupies_slots(now));
+        let bound_alone = |key: KeyHash| matches!(self.bound(wish.team, key, now), Some(Bound::Email(email)) if self.occupies(email.id, now));
         wish.key.is_some_and(stands_for) || wish.slots.iter().any(|slot| stands_for(*slot) || bound_alone(*slot))
     }
 
     fn occupies(&self, id: EmailId, now: Time) -> bool {
-        self.emails.get(&id).is_some_and(|email| email.occupies_slots(now))
+        self.emails.get(&id).is_some_and(|email| email.occupies_slots(self.time.forget_by(now)))
     }
 
     /// The answer to an operation whose key is bound already. `None` when it is free.

@@ -6,11 +6,14 @@ use mailonce_core::{
     email::Email,
     handoff::Handoff,
     id::{EmailId, NodeId, TeamId},
-    limits,
-    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered},
+    port::store::{Acted, Backlog, Heartbeat, LeaseWish, Leased, Once, Operation, Recovered},
     time::Time,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+    time::Instant,
+};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -21,8 +24,10 @@ use super::{
     gate::{Gate, Traveller},
     ground::{Ground, Scoped},
     notices::notice::recover_held,
+    peers::{Silent, beat, holder_is_gone},
     row::{Scope, read_emails},
-    trouble::{Tried, insist},
+    trouble::{Tried, Trouble, insist},
+    upkeep::database_clock,
     write::{ask, email_columns_of, run},
 };
 
@@ -32,25 +37,28 @@ const DUE: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
      WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
-       AND ($5 OR h.state = 'queued')
+       AND (h.state = 'queued' OR h.due_at <= $5::bigint)
        AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS busy (domain) WHERE strpos(h.recipients, busy.domain) > 0)
      ORDER BY h.due_at, h.email, h.number LIMIT $3
        FOR UPDATE OF e SKIP LOCKED";
 const DOUBTS: &str = "
     SELECT team, email, number FROM handoffs WHERE state = 'unknown' AND due_at <= $1
      ORDER BY due_at, email, number LIMIT $2";
-/// Handoffs of processes that were not heard of for a while, by the clock of the database.
-const LEFT: &str = "
+const NODES: &str = concat!("SELECT peer.id, ", beat!(), " FROM nodes peer");
+/// Handoffs of processes that are gone.
+const LEFT: &str = concat!(
+    "
     SELECT h.team, h.email, h.number, h.holder FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
-     WHERE h.state IN ('leased', 'sending') AND h.holder IS NOT NULL AND h.holder <> $1
-       AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = h.holder AND n.seen_at > now() - $2 * interval '1 millisecond')
-     ORDER BY h.email, h.number LIMIT $3
-       FOR UPDATE OF e SKIP LOCKED";
+     WHERE h.state IN ('leased', 'sending') AND h.holder IS NOT NULL AND h.holder <> $1 AND ",
+    holder_is_gone!("h"),
+    " ORDER BY h.email, h.number LIMIT $4
+       FOR UPDATE OF e SKIP LOCKED"
+);
 const HEARTBEAT: &str = "
     INSERT INTO nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()";
 const SEEN: &str = "UPDATE install SET seen_at = $1::bigint WHERE seen_at IS NULL OR seen_at < $1::bigint - 60000";
-const LATEST: &str = "SELECT seen_at FROM install";
-const FORGET_NODES: &str = "DELETE FROM nodes WHERE seen_at < now() - interval '1 day'";
+const LATEST: &str = concat!("SELECT i.seen_at, ", database_clock!(), " FROM install i");
+const FORGET_NODES: &str = "DELETE FROM nodes WHERE id = ANY($1)";
 /// The bodies of emails, and the frozen bytes for their ways.
 const BYTES: &str = "
     SELECT e.id, e.body, x.bytes FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS w (team, id, transport)
@@ -83,14 +91,16 @@ impl Ledger {
         let busy: Vec<String> = wish.but.iter().map(|domain| format!("@{domain}\"")).collect();
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        let rows = ask(&tx, DUE, &[&wish.transport, &now.0, &(wish.max as i64), &busy, &wish.scheduled]).await?;
+        let rows =
+            ask(&tx, DUE, &[&wish.transport, &now.0, &(wish.max as i64), &busy, &wish.scheduled_by.map(|at| at.0)])
+                .await?;
         let due = rows.iter().map(place).collect::<Tried<Vec<_>>>()?;
         let held: BTreeSet<Scoped> = due.iter().map(|(scoped, _)| *scoped).collect();
         let mut ground = ground_of(&tx, &held).await?;
         let mut leased = Vec::new();
         for ((team, id), number) in due {
             let Some(mut email) = ground.of_team(team, id) else { continue };
-            let still = |h: &Handoff| h.transport == wish.transport && h.due_at.is_some_and(|due| due <= now);
+            let still = |h: &Handoff| wish.may_have(h, now);
             if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease(number, wish.node, now) {
                 ground.changed.insert(id, Time(i64::MIN));
                 ground.emails.insert(id, email.clone());
@@ -162,7 +172,7 @@ impl Ledger {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([scoped])).await?;
-        let mut ground = load(&tx, &scopes, &[scoped]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[scoped]).await?;
         let known = match act.once() {
             Some(once) => !ask(&tx, KNOWN, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
             None => false,
@@ -188,32 +198,39 @@ impl Ledger {
         Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
     }
 
-    /// Says that a process lives. The latest time that one said so.
-    pub(super) async fn heartbeat(&self, node: NodeId, now: Time) -> Tried<Time> {
+    /// Records that a process lives, and reads the database's clock.
+    pub(super) async fn heartbeat(&self, node: NodeId, now: Time) -> Tried<Heartbeat> {
         let client = self.link.client().await?;
         run(&client, HEARTBEAT, &[&node.0]).await?;
         run(&client, SEEN, &[&now.0]).await?;
-        let latest: Option<i64> = match ask(&client, LATEST, &[]).await?.first() {
-            Some(row) => row.try_get(0)?,
-            None => None,
-        };
-        Ok(now.max(Time(latest.unwrap_or(now.0))))
+        let rows = ask(&client, LATEST, &[]).await?;
+        let row = rows.first().ok_or_else(|| Trouble::unreadable("the installation"))?;
+        let latest: Option<i64> = row.try_get(0)?;
+        Ok(Heartbeat { latest: now.max(Time(latest.unwrap_or(now.0))), database: Some(self.read_clock(row, 1)?) })
+    }
+
+    /// Which processes fell silent.
+    async fn silent(&self, tx: &Transaction<'_>) -> Tried<Silent> {
+        let rows = ask(tx, NODES, &[]).await?;
+        let read = |row: &Row| Ok((NodeId(row.try_get(0)?), row.try_get(1)?));
+        let beats = rows.iter().map(read).collect::<Tried<Vec<_>>>()?;
+        Ok(self.peers.lock().unwrap_or_else(PoisonError::into_inner).look(&beats, Instant::now()))
     }
 
     /// Takes handoffs from processes that ended.
     pub(super) async fn recover(&self, node: NodeId, max: usize, now: Time) -> Tried<Recovered> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        let alive = limits::ALIVE_MS as f64;
+        let gone = self.silent(&tx).await?;
         let mut left = Vec::new();
-        for row in ask(&tx, LEFT, &[&node.0, &alive, &(max as i64)]).await? {
+        for row in ask(&tx, LEFT, &[&node.0, &gone.nodes, &gone.beats, &(max as i64)]).await? {
             left.push((place(&row)?, NodeId(row.try_get::<_, Uuid>(3)?)));
         }
-        let deliveries = self.recover_deliveries(&tx, node, max, now).await?;
-        let notices = recover_held(&tx, node, max, now).await?;
+        let deliveries = self.recover_deliveries(&tx, node, &gone, max, now).await?;
+        let notices = recover_held(&tx, node, &gone, max, now).await?;
         let mut recovered = Recovered { deliveries, notices, ..Recovered::default() };
         if left.is_empty() {
-            run(&tx, FORGET_NODES, &[]).await?;
+            run(&tx, FORGET_NODES, &[&gone.old]).await?;
             self.commit(tx, 1).await?;
             return Ok(recovered);
         }

@@ -83,7 +83,10 @@ pub(super) async fn looks(
         let scopes: BTreeSet<Scope> = together.iter().map(|look| look.scope).collect();
         let found = ledger.find(&scopes).await.map_err(StoreError::from);
         for look in together.drain(..) {
-            let answer = found.as_ref().map(|found| bound_in(found, look.scope, look.now)).map_err(StoreError::clone);
+            let answer = found
+                .as_ref()
+                .map(|found| bound_in(found, look.scope, ledger.time.forget_by(look.now)))
+                .map_err(StoreError::clone);
             look.answer.send(answer).ok();
         }
     }
@@ -199,7 +202,7 @@ impl Ledger {
     /// What a key is, forgotten or not.
     pub(super) async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<Option<KeyView>> {
         let mut found = self.find_one(team, key).await?;
-        let bound = bound_in(&found, (team, key), now);
+        let bound = bound_in(&found, (team, key), self.time.forget_by(now));
         let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind > 0) else {
             return Ok(None);
         };

@@ -32,6 +32,7 @@ mod lanes;
 mod look;
 mod meter;
 mod notices;
+mod peers;
 mod record;
 mod row;
 mod schema;
@@ -50,16 +51,16 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::KeyHash,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-        EventHearer, Founded, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation,
-        Page, Recovered, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
+        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, DatabaseClock, EmailDetail,
+        EmailQuery, EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish,
+        Leased, Once, Operation, Page, Recovered, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
 };
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinHandle,
@@ -77,6 +78,7 @@ use handoff::Acting;
 use lanes::Lanes;
 use look::Look;
 use meter::Meter;
+use peers::Peers;
 use trouble::{Tried, in_time, insist};
 
 /// Lanes behind each gate. One is under way while the next fills.
@@ -97,6 +99,9 @@ impl Default for Options {
     }
 }
 
+/// Tells what the clock of the database server says.
+pub type ClockSource = Box<dyn Fn() -> DatabaseClock + Send + Sync>;
+
 /// What the tasks of one store share.
 struct Ledger {
     link: Link,
@@ -110,7 +115,11 @@ struct Ledger {
     acts: Gate<Acting>,
     ears: Arc<Ears>,
     event_hearers: RwLock<Vec<EventHearer>>,
-    time: CommitTime,
+    time: Arc<CommitTime>,
+    /// Which other processes fell silent.
+    peers: Mutex<Peers>,
+    /// What tests read in the place of the server's clock.
+    test_clock: OnceLock<ClockSource>,
 }
 
 /// The PostgreSQL engine.
@@ -126,7 +135,12 @@ impl Postgres {
         Self::open_with(url, secret_if_new, Options::default()).await
     }
 
-    /// The same, with a say in how many sessions there are.
+    /// Reads `source` in the place of the server's clock from now on: for tests that move the time themselves.
+    pub fn read_clock_from(&self, source: ClockSource) {
+        self.ledger.test_clock.set(source).ok();
+    }
+
+    /// The same as [`Self::open`], with a say in how many sessions there are.
     pub async fn open_with(url: &str, secret_if_new: [u8; 32], options: Options) -> Result<Self> {
         let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
         schema::migrate(&mut link.client().await?, secret_if_new).await?;
@@ -142,7 +156,9 @@ impl Postgres {
             acts: Gate::default(),
             ears: Arc::default(),
             event_hearers: RwLock::default(),
-            time: CommitTime::default(),
+            time: Arc::default(),
+            peers: Mutex::default(),
+            test_clock: OnceLock::new(),
         });
         for note in ledger.health().await?.notes.iter().skip(1) {
             tracing::warn!("the database: {note}");
@@ -235,8 +251,8 @@ impl Store for Postgres {
         told(insist!(self.ledger.resend(&wish, operation.as_ref(), now)))
     }
 
-    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize> {
-        told(insist!(self.ledger.capture(transport, max, now)))
+    async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
+        told(insist!(self.ledger.capture(transport, max, scheduled_by, now)))
     }
 
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
@@ -266,7 +282,7 @@ impl Store for Postgres {
         told(insist!(self.ledger.doubts(max, now)))
     }
 
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
         told(insist!(self.ledger.heartbeat(node, now)))
     }
 

@@ -3,11 +3,11 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::TeamId,
-    port::store::{Once, Operation},
+    port::store::{CommitTime, Once, Operation},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     time::Time,
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -57,11 +57,16 @@ fn first(rows: &[Row]) -> Tried<Option<Record>> {
 }
 
 /// Binds the key of an operation. The answer instead when it was done before, or the key belongs to something else.
-pub(super) async fn bind<T>(tx: &Transaction<'_>, operation: Option<&Operation>, now: Time) -> Tried<Option<Once<T>>> {
+pub(super) async fn bind<T>(
+    tx: &Transaction<'_>,
+    time: &Arc<CommitTime>,
+    operation: Option<&Operation>,
+    now: Time,
+) -> Tried<Option<Once<T>>> {
     let Some(operation) = operation else { return Ok(None) };
     let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
     lock_scopes(tx, &scopes).await?;
-    let mut ground = load(tx, &scopes, &[]).await?;
+    let mut ground = load(tx, time, &scopes, &[]).await?;
     if let Some(answer) = ground.repeat_of(operation, now) {
         return Ok(Some(answer));
     }
@@ -81,7 +86,7 @@ impl Ledger {
     pub(super) async fn create_record(&self, record: &Record, operation: Option<&Operation>) -> Tried<Once<Created>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, record.created_at).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, record.created_at).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
@@ -140,7 +145,7 @@ impl Ledger {
     ) -> Tried<Once<RecordChange>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, now).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }

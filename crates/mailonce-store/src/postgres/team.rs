@@ -69,7 +69,7 @@ impl Ledger {
         if let Some(operation) = operation {
             let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
             lock_scopes(&tx, &scopes).await?;
-            let mut ground = load(&tx, &scopes, &[]).await?;
+            let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
             if let Some(answer) = ground.repeat_of(operation, key.created_at) {
                 tx.rollback().await?;
                 return Ok(answer);

@@ -5,7 +5,7 @@ use mailonce_core::{
     id::{EmailId, TeamId, ordered_bits},
     key::InstallSecret,
     limits,
-    port::store::{Health, Install, Suppressed, SuppressedCall, Swept},
+    port::store::{DatabaseClock, Health, Install, Suppressed, SuppressedCall, Swept},
     time::Time,
 };
 use std::{
@@ -29,7 +29,18 @@ use super::{
 /// How often the tables are tended.
 pub(super) const TEND_EVERY: Duration = Duration::from_secs(1);
 
+/// The server's wall clock in milliseconds, and whether it runs on another host than this process. A server behind a
+/// local socket has no address.
+macro_rules! database_clock {
+    () => {
+        "(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+         coalesce(host(inet_server_addr()) <> host(inet_client_addr()), false)"
+    };
+}
+pub(super) use database_clock;
+
 const INSTALL: &str = "SELECT secret, epoch, last_id, seen_at FROM install";
+const CLOCK: &str = concat!("SELECT ", database_clock!());
 /// The highest id of each team in a table, by hopping from team to team in the index.
 macro_rules! highest {
     ($table:literal, $id:literal) => {
@@ -153,7 +164,16 @@ impl Ledger {
             epoch: row.try_get::<_, i32>(1)? as u32,
             last_id,
             seen_at: row.try_get::<_, Option<i64>>(3)?.map(Time),
+            database: ask(&client, CLOCK, &[]).await?.first().map(|row| self.read_clock(row, 0)).transpose()?,
         })
+    }
+
+    /// Reads the columns of [`database_clock`], the first of them at `at`.
+    pub(super) fn read_clock(&self, row: &tokio_postgres::Row, at: usize) -> Tried<DatabaseClock> {
+        match self.test_clock.get() {
+            Some(source) => Ok(source()),
+            None => Ok(DatabaseClock { now: Time(row.try_get(at)?), other_host: row.try_get(at + 1)? }),
+        }
     }
 
     /// How the database is. Commits something, because nothing else shows that it can.
@@ -248,7 +268,7 @@ impl Ledger {
             lock_keys(&tx, &scopes).await?;
             let (teams, ids) = email_columns_of(due.iter().copied());
             let held: Vec<Scoped> = read_scoped(&ask(&tx, HOLD_DUE, &[&teams, &ids, &now.0]).await?)?.collect();
-            let mut ground = load(&tx, &scopes, &held).await?;
+            let mut ground = load(&tx, &self.time, &scopes, &held).await?;
             for (team, id) in held {
                 if let Some(email) = ground.of_team(team, id) {
                     ground.sweep(&email, now, &mut swept);

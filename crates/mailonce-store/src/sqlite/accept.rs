@@ -145,7 +145,7 @@ fn decide(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, key: KeyH
     let id = prepared.email.team;
     let row = key_row(ledger, team, key)?;
     if let Some(row) = &row
-        && let Some(bound) = bound_by_on(ledger.conn, id, team, row, now)?
+        && let Some(bound) = bound_by_on(ledger.conn, id, team, row, ledger.time.forget_by(now))?
     {
         return Ok(Said::Bound(bound));
     }
@@ -254,37 +254,38 @@ fn key_in_tree(conn: &Connection, team: i64, key: KeyHash) -> Result<Option<KeyR
 /// What a key is bound to and remembered for.
 pub(super) fn bound(ledger: &Ledger<'_>, (id, team): (TeamId, i64), key: KeyHash, now: Time) -> Result<Option<Bound>> {
     let row = key_row(ledger, team, key)?;
-    Ok(row.map(|row| bound_by_on(ledger.conn, id, team, &row, now)).transpose()?.flatten())
+    Ok(row.map(|row| bound_by_on(ledger.conn, id, team, &row, ledger.time.forget_by(now))).transpose()?.flatten())
 }
 
-/// What a row's key is bound to and remembered for, on any connection.
+/// What a row's key is bound to, on any connection, unless it expired by `forget_by`.
 pub(super) fn bound_by_on(
     conn: &Connection,
     team: TeamId,
     number: i64,
     row: &KeyRow,
-    now: Time,
+    forget_by: Time,
 ) -> Result<Option<Bound>> {
     if let Some((digest, expires_at)) = row.operation {
-        return Ok((expires_at > now).then_some(Bound::Operation { digest }));
+        return Ok((expires_at > forget_by).then_some(Bound::Operation { digest }));
     }
     let Some(bits) = row.email else { return Ok(None) };
     let email = rows::email(conn, team, number, bits)?;
-    Ok(email.filter(|email| !email.is_forgotten(now)).map(Bound::Email))
+    Ok(email.filter(|email| !email.is_forgotten(forget_by)).map(Bound::Email))
 }
 
 /// Whether an email to several recipients stands for this key's one recipient.
 fn stands_for(ledger: &Ledger<'_>, team: TeamId, number: i64, row: Option<&KeyRow>, now: Time) -> Result<bool> {
     let Some(bits) = row.and_then(|row| row.slot) else { return Ok(false) };
     let email = rows::email(ledger.conn, team, number, bits)?;
-    Ok(email.is_some_and(|email| email.occupies_slots(now)))
+    Ok(email.is_some_and(|email| email.occupies_slots(ledger.time.forget_by(now))))
 }
 
 /// Whether an email to this key's one recipient alone is remembered.
 fn bound_alone(ledger: &Ledger<'_>, team: TeamId, number: i64, row: Option<&KeyRow>, now: Time) -> Result<bool> {
     let Some(row) = row else { return Ok(false) };
-    let bound = bound_by_on(ledger.conn, team, number, row, now)?;
-    Ok(matches!(bound, Some(Bound::Email(email)) if email.occupies_slots(now)))
+    let forget_by = ledger.time.forget_by(now);
+    let bound = bound_by_on(ledger.conn, team, number, row, forget_by)?;
+    Ok(matches!(bound, Some(Bound::Email(email)) if email.occupies_slots(forget_by)))
 }
 
 /// Accepts every item of a batch, or none.

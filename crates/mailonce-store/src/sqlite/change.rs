@@ -22,7 +22,7 @@ const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempt
 const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
      ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
 const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 \
-     AND transport = ?2 ORDER BY due_at, email, number LIMIT ?3";
+     AND transport = ?2 AND (state = 'queued' OR due_at <= ?4) ORDER BY due_at, email, number LIMIT ?3";
 const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL \
      AND transport = ?1 ORDER BY due_at LIMIT 1";
 
@@ -110,11 +110,18 @@ pub(super) fn cancel(
 }
 
 /// Hands due envelopes to the sandbox.
-pub(super) fn capture(ledger: &mut Ledger<'_>, transport: &str, max: usize, now: Time) -> Result<usize> {
+pub(super) fn capture(
+    ledger: &mut Ledger<'_>,
+    transport: &str,
+    max: usize,
+    scheduled_by: Option<Time>,
+    now: Time,
+) -> Result<usize> {
     let due: Vec<(i64, i64, u16)> = {
         let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
-        let rows = statement
-            .query_map(params![now.0, transport, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        let rows = statement.query_map(params![now.0, transport, max as i64, scheduled_by.map(|at| at.0)], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        });
         rows.and_then(Iterator::collect).map_err(told)?
     };
     let at = ledger.time.of(now);

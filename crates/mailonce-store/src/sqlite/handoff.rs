@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{accept, answer, change, ledger::Ledger, rows, schema::told};
 
-const DUE: &str = "SELECT team, email, number, state, recipients FROM handoffs \
+const DUE: &str = "SELECT team, email, number, state, recipients, due_at FROM handoffs \
      WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 AND transport = ?2 ORDER BY due_at, email, number";
 const DOUBTS: &str = "SELECT team, email, number FROM handoffs WHERE state = 'unknown' AND due_at <= ?1 \
      ORDER BY due_at, email, number LIMIT ?2";
@@ -45,7 +45,8 @@ pub(super) fn candidates(conn: &Connection, wish: &LeaseWish, now: Time) -> Resu
     {
         let state: String = row.get(3).map_err(told)?;
         let recipients: String = row.get(4).map_err(told)?;
-        let early = state == "scheduled" && !wish.scheduled;
+        let due_at: i64 = row.get(5).map_err(told)?;
+        let early = state == "scheduled" && wish.scheduled_by.is_none_or(|by| due_at > by.0);
         if !early && !busy.iter().any(|domain| recipients.contains(domain.as_str())) {
             found.push((row.get(0).map_err(told)?, row.get(1).map_err(told)?, row.get(2).map_err(told)?));
         }
@@ -54,19 +55,14 @@ pub(super) fn candidates(conn: &Connection, wish: &LeaseWish, now: Time) -> Resu
 }
 
 /// Gives handoffs to a worker, if they may still be taken.
-pub(super) fn lease(
-    ledger: &mut Ledger<'_>,
-    places: &[Place],
-    (transport, node): (&str, NodeId),
-    now: Time,
-) -> Result<Vec<Leased>> {
+pub(super) fn lease(ledger: &mut Ledger<'_>, places: &[Place], wish: &LeaseWish, now: Time) -> Result<Vec<Leased>> {
     let mut leased = Vec::with_capacity(places.len());
     for (team, bits, number) in places {
         let id = ledger.team_id(*team)?;
         let Some(before) = rows::email(ledger.conn, id, *team, *bits)? else { continue };
         let mut email = before.clone();
-        let still = |h: &Handoff| h.transport == transport && h.due_at.is_some_and(|due| due <= now);
-        if !before.handoffs.get(usize::from(*number)).is_some_and(still) || !email.lease(*number, node, now) {
+        let still = |h: &Handoff| wish.may_have(h, now);
+        if !before.handoffs.get(usize::from(*number)).is_some_and(still) || !email.lease(*number, wish.node, now) {
             continue;
         }
         save(ledger, *team, &before, &email)?;

@@ -165,10 +165,10 @@ pub(super) fn key(
     fresh: &FreshKeys,
     (team, number): (TeamId, i64),
     key: KeyHash,
-    now: Time,
+    forget_by: Time,
 ) -> Result<Option<KeyView>> {
     let Some(row) = accept::key_row_on(conn, fresh, number, key)?.filter(|row| row.bind > 0) else { return Ok(None) };
-    let bound = accept::bound_by_on(conn, team, number, &row, now)?;
+    let bound = accept::bound_by_on(conn, team, number, &row, forget_by)?;
     let expires_at = match &bound {
         Some(Bound::Email(email)) => email.expires_at(),
         Some(Bound::Operation { .. }) => row.operation.map(|(_, expires_at)| expires_at),

@@ -44,8 +44,8 @@ use mailonce_core::{
     limits,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-        EventHearer, Founded, Gauges, Health, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation,
-        Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once,
+        Operation, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -304,9 +304,9 @@ impl Store for Sqlite {
 
     async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        let fresh = Arc::clone(&self.fresh);
+        let (fresh, time) = (Arc::clone(&self.fresh), Arc::clone(&self.time));
         let look = move |conn: &Connection| match accept::key_row_on(conn, &fresh, number, key)? {
-            Some(row) => accept::bound_by_on(conn, team, number, &row, now),
+            Some(row) => accept::bound_by_on(conn, team, number, &row, time.forget_by(now)),
             None => Ok(None),
         };
         self.look(look).await
@@ -324,9 +324,9 @@ impl Store for Sqlite {
         self.write(move |ledger| accept::resend(ledger, wish, operation.as_ref(), now)).await
     }
 
-    async fn capture(&self, transport: &str, max: usize, now: Time) -> Result<usize> {
+    async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
         let transport = transport.to_owned();
-        self.write(move |ledger| change::capture(ledger, &transport, max, now)).await
+        self.write(move |ledger| change::capture(ledger, &transport, max, scheduled_by, now)).await
     }
 
     async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
@@ -335,12 +335,13 @@ impl Store for Sqlite {
     }
 
     async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
-        let (node, transport) = (wish.node, wish.transport.clone());
-        let places = self.look(move |conn| handoff::candidates(conn, &wish, now)).await?;
+        let wish = Arc::new(wish);
+        let wanted = Arc::clone(&wish);
+        let places = self.look(move |conn| handoff::candidates(conn, &wanted, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(move |ledger| handoff::lease(ledger, &places, (&transport, node), now)).await
+        self.write(move |ledger| handoff::lease(ledger, &places, &wish, now)).await
     }
 
     async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
@@ -369,7 +370,7 @@ impl Store for Sqlite {
         self.look(move |conn| handoff::doubts(conn, team_id, max, now)).await
     }
 
-    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Time> {
+    async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
         let latest = {
             let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             nodes.insert(node, now);
@@ -377,11 +378,11 @@ impl Store for Sqlite {
         };
         let kept = self.seen_at.load(Ordering::Relaxed);
         if now.0 - kept < SEEN_EVERY_MS {
-            return Ok(latest);
+            return Ok(Heartbeat { latest, database: None });
         }
         self.seen_at.store(now.0, Ordering::Relaxed);
         self.write(move |ledger| ledger.execute("UPDATE install SET seen_at = ?1", [now.0]).map(drop)).await?;
-        Ok(latest)
+        Ok(Heartbeat { latest, database: None })
     }
 
     async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
@@ -443,8 +444,8 @@ impl Store for Sqlite {
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
         let Some(number) = self.number(team) else { return Ok(None) };
-        let fresh = Arc::clone(&self.fresh);
-        self.look(move |conn| look::key(conn, &fresh, (team, number), key, now)).await
+        let (fresh, forget_by) = (Arc::clone(&self.fresh), self.time.forget_by(now));
+        self.look(move |conn| look::key(conn, &fresh, (team, number), key, forget_by)).await
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
@@ -544,6 +545,7 @@ impl Store for Sqlite {
                     epoch: row.get(1)?,
                     last_id: row.get(2)?,
                     seen_at: row.get::<_, Option<i64>>(3)?.map(Time),
+                    database: None,
                 })
             });
             install.map_err(told)

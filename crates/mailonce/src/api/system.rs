@@ -7,7 +7,10 @@ use axum::{
     response::{Html, IntoResponse, Redirect, Response},
 };
 use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::unavailable;
+use mailonce_engine::{
+    time::{ClockState, ConfirmedBy},
+    unavailable,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -22,25 +25,49 @@ pub(super) struct HealthBody {
     store: Option<&'static str>,
     /// What an operator should know.
     notes: Vec<String>,
+    /// How the clocks of this node and its database stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock: Option<ClockBody>,
+}
+
+/// How the clocks stand.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ClockBody {
+    /// False while nothing scheduled is sent and no provider's window counts as open.
+    sure: bool,
+    /// `operator`, `kernel`, `database` or `boot_clock`. While it is null, no key is forgotten.
+    confirmed_by: Option<&'static str>,
+    /// How many milliseconds this node's clock is ahead of the database's. Null without a database server.
+    ahead_of_database_ms: Option<i64>,
+}
+
+impl ClockBody {
+    fn of(state: ClockState) -> Self {
+        Self {
+            sure: state.sure,
+            confirmed_by: state.confirmed_by.map(ConfirmedBy::as_str),
+            ahead_of_database_ms: state.ahead_of_database_ms,
+        }
+    }
 }
 
 /// Whether the process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "system", security(()), responses((status = 200, description = "Alive", body = HealthBody)))]
 pub(super) async fn healthz() -> Response {
-    Json(HealthBody { status: "ok", store: None, notes: Vec::new() }).into_response()
+    Json(HealthBody { status: "ok", store: None, notes: Vec::new(), clock: None }).into_response()
 }
 
 /// Whether the ledger can commit.
 #[utoipa::path(get, path = "/readyz", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
     let mut health = app.engine.store().health().await.map_err(unavailable)?;
-    if !app.engine.time_is_sure() {
-        health.notes.push("the clock jumped: time-bound work rests until POST /v1/clock/confirm".into());
-    }
+    let clock = app.engine.clock_state();
+    health.notes.extend(clock.note());
     if app.engine.is_paused() {
         health.notes.push("hand-off is paused".into());
     }
-    Ok(Json(HealthBody { status: "ready", store: Some(health.engine), notes: health.notes }).into_response())
+    let (store, clock) = (Some(health.engine), Some(ClockBody::of(clock)));
+    Ok(Json(HealthBody { status: "ready", store, notes: health.notes, clock }).into_response())
 }
 
 /// Figures in the text form of Prometheus.

@@ -263,7 +263,7 @@ async fn fill_ledger(engine: &Arc<Engine>, caller: &Caller, count: u64, progress
     for first in (0..count).step_by(BATCH as usize) {
         let items = (first..count.min(first + BATCH)).map(filler).collect();
         let made = engine.send_batch(caller, None, items, true).await.map_err(told)?;
-        while engine.store().capture(mailonce_engine::SANDBOX, BATCH as usize, engine.now()).await? > 0 {}
+        while engine.store().capture(mailonce_engine::SANDBOX, BATCH as usize, None, engine.now()).await? > 0 {}
         progress(first + made.items.len() as u64);
     }
     Ok(())

@@ -47,6 +47,7 @@ pub(super) async fn dev(out: &Out, flags: &Flags, json: bool) -> anyhow::Result<
     // Every team may send from any address, unless the file says otherwise.
     config.defaults.verify_domains.get_or_insert(false);
     config.dev_domains.push(DEV_DOMAIN.to_owned());
+    config.clock_trusted.get_or_insert(true);
     let engine = serve::open_engine(&config).await?;
     let key = dev_key(&engine, &config.data).await?;
     let agent_key = Some(agent_key(&engine, &config.data, &key).await?);

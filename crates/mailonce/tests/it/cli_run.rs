@@ -194,7 +194,9 @@ async fn a_clock_that_was_set_while_nothing_ran_has_to_be_confirmed() {
         assert_eq!(status, 200, "{state}");
         state["time_is_sure"].clone()
     };
-    let server = desk.dev(&[]).await;
+    // Nobody vouches for the clock.
+    let alone = [("MAILONCE_CLOCK_TRUSTED", "false"), ("MAILONCE_CLOCK_SYNCHRONIZED", "false")];
+    let server = desk.dev(&alone).await;
     assert_eq!(sure(&server, "/v1/handoff/resume").await, true);
     server.terminate().await;
     let file = desk.data().join("clock.json");
@@ -202,11 +204,11 @@ async fn a_clock_that_was_set_while_nothing_ran_has_to_be_confirmed() {
     left["wall"] = json!(left["wall"].as_i64().unwrap() + 7_200_000);
     std::fs::write(&file, left.to_string()).unwrap();
     for _ in 0..2 {
-        let server = desk.dev(&[]).await;
+        let server = desk.dev(&alone).await;
         assert_eq!(sure(&server, "/v1/handoff/resume").await, false, "until somebody confirms, over restarts too");
         server.terminate().await;
     }
-    let server = desk.dev(&[]).await;
+    let server = desk.dev(&alone).await;
     assert_eq!(sure(&server, "/v1/clock/confirm").await, true);
     server.terminate().await;
 }

@@ -146,7 +146,7 @@ impl Wired {
 
     /// Leases the one handoff that is due by a transport.
     pub(crate) async fn lease(&self, transport: &str) -> Held {
-        let wish = LeaseWish { transport: transport.into(), node: NODE, max: 1, but: Vec::new(), scheduled: true };
+        let wish = LeaseWish { transport: transport.into(), node: NODE, max: 1, but: Vec::new(), scheduled_by: None };
         let leased = self.world.engine.store().lease(wish, self.world.engine.now()).await.unwrap();
         Held { leased: leased.into_iter().next().expect("a handoff is due"), transport: transport.into() }
     }

@@ -3,7 +3,10 @@
 use axum::Router;
 use mailonce_core::delivery::{Form, Intake, Received};
 use mailonce_core::{
-    port::{Chance, Clock, store::Store},
+    port::{
+        Chance, Clock,
+        store::{DatabaseClock, Store},
+    },
     team::Scope,
     time::Time,
 };
@@ -31,6 +34,12 @@ pub(crate) const DAY: i64 = 24 * HOUR;
 
 /// A clock that stands still until it is moved.
 pub(crate) struct TestClock(AtomicI64);
+
+impl TestClock {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(START)))
+    }
+}
 
 impl Clock for TestClock {
     fn now(&self) -> Time {
@@ -90,7 +99,10 @@ impl World {
     pub(crate) async fn postgres() -> Self {
         let database = FreshDatabase::make().await;
         let store = Postgres::open(&database.url, [7; 32]).await.unwrap();
-        Self::over(Arc::new(store), Place::Database(database)).await
+        let clock = TestClock::new();
+        let source = Arc::clone(&clock);
+        store.read_clock_from(Box::new(move || DatabaseClock { now: source.now(), other_host: false }));
+        Self::under(clock, Arc::new(store), Place::Database(database)).await
     }
 
     /// The same ledger with a domain for inboxes.
@@ -113,10 +125,14 @@ impl World {
     }
 
     async fn over(store: Arc<dyn Store>, place: Place) -> Self {
-        let clock = Arc::new(TestClock(AtomicI64::new(START)));
+        Self::under(TestClock::new(), store, place).await
+    }
+
+    async fn under(clock: Arc<TestClock>, store: Arc<dyn Store>, place: Place) -> Self {
         let chance = Arc::new(SeededChance(AtomicU64::new(1)));
         let engine =
             Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, Outside::default()).await.unwrap();
+        engine.confirm_time();
         let about = mailonce::serve::about("test", Scope::ALL.to_vec());
         let made = engine.first_api_key("default", about, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
@@ -135,6 +151,7 @@ impl World {
         let chance = Arc::new(SeededChance(AtomicU64::new(99)));
         let engine =
             Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, Outside::default()).await.unwrap();
+        engine.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret, place: Place::Folder(folder) }
     }
@@ -145,6 +162,7 @@ impl World {
         let chance = Arc::new(SeededChance(AtomicU64::new(55)));
         let store = Arc::clone(engine.store());
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, outside).await.unwrap();
+        engine.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret, place }
     }
@@ -154,6 +172,7 @@ impl World {
         let chance = Arc::new(SeededChance(AtomicU64::new(77)));
         let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
         let engine = Engine::new(store, clock, chance, Outside::default()).await.unwrap();
+        engine.confirm_time();
         (mailonce::api::router(engine, false), self.secret.clone())
     }
 
@@ -196,7 +215,8 @@ impl World {
 
     /// Hands over everything that is due.
     pub(crate) async fn hand_over(&self) {
-        while self.engine.store().capture(SANDBOX, 1000, self.engine.now()).await.unwrap() > 0 {}
+        let now = self.engine.now();
+        while self.engine.store().capture(SANDBOX, 1000, Some(now), now).await.unwrap() > 0 {}
     }
 
     /// Every event, oldest first.

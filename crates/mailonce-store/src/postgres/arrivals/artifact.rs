@@ -67,7 +67,7 @@ impl Ledger {
     ) -> Tried<Once<Taken>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, now).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }

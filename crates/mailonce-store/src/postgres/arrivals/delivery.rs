@@ -20,6 +20,7 @@ use super::{
 };
 use crate::postgres::{
     Ledger,
+    peers::{Silent, beat, holder_is_gone},
     row::write_json,
     trouble::{Tried, Trouble},
     write::{Asked, ask, ask_all, run, write_events},
@@ -35,15 +36,14 @@ const DUE: &str = concat!(
     ", (SELECT r.bytes FROM raws r WHERE r.id = d.raw) FROM deliveries d
      WHERE d.state = 'waiting' AND d.due <= $1 ORDER BY d.due, d.id LIMIT $2 FOR UPDATE SKIP LOCKED"
 );
-/// What is being read by processes that were not heard of for a while, by the clock of the database. What is due is
-/// due for everybody, whoever had it.
+/// What is being read by processes that are gone. What is due is due for everybody, whoever had it.
 const LEFT: &str = concat!(
     "SELECT ",
     delivery_columns!(),
     " FROM deliveries d
-     WHERE d.state = 'waiting' AND d.due > $4 AND d.holder IS NOT NULL AND d.holder <> $1
-       AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = d.holder AND n.seen_at > now() - $2 * interval '1 millisecond')
-     ORDER BY d.due, d.id LIMIT $3 FOR UPDATE SKIP LOCKED"
+     WHERE d.state = 'waiting' AND d.due > $5 AND d.holder IS NOT NULL AND d.holder <> $1 AND ",
+    holder_is_gone!("d"),
+    " ORDER BY d.due, d.id LIMIT $4 FOR UPDATE SKIP LOCKED"
 );
 const CHANGE: &str = "
     UPDATE deliveries d
@@ -239,12 +239,12 @@ impl Ledger {
         &self,
         tx: &Transaction<'_>,
         node: NodeId,
+        gone: &Silent,
         max: usize,
         now: Time,
     ) -> Tried<usize> {
-        let alive = limits::ALIVE_MS as f64;
         let mut given_back = Vec::new();
-        for row in ask(tx, LEFT, &[&node.0, &alive, &(max as i64), &now.0]).await? {
+        for row in ask(tx, LEFT, &[&node.0, &gone.nodes, &gone.beats, &(max as i64), &now.0]).await? {
             let mut delivery = read_delivery(&row)?;
             if delivery.give_back(now) {
                 given_back.push(delivery);

@@ -85,7 +85,7 @@ impl Ledger {
     pub(super) async fn create_inbox(&self, inbox: &Inbox, operation: Option<&Operation>) -> Tried<Once<InboxMade>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, inbox.created_at).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, inbox.created_at).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
@@ -145,7 +145,7 @@ impl Ledger {
     ) -> Tried<Once<InboxChange>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, now).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }

@@ -46,7 +46,7 @@ impl Ledger {
     ) -> Tried<Once<Option<Watch>>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, watch.started_at).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, watch.started_at).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
@@ -85,7 +85,7 @@ impl Ledger {
     ) -> Tried<Once<Spent>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, now).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }

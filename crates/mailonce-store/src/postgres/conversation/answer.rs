@@ -33,7 +33,7 @@ impl Ledger {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &scopes, &[]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         if let Some(bound) = inner.key.and_then(|key| ground.bound(inner.team, key, now)) {
             tx.rollback().await?;
             return Ok(Answered::Bound(bound));

@@ -158,7 +158,7 @@ impl Ledger {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &scopes, &[]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         let thread = hold(&tx, team, id).await?;
         let answer = leased(&mut ground, thread, wanted, operation, now);
         self.settle(tx, &ground, 1).await?;

@@ -47,7 +47,7 @@ impl Ledger {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &scopes, &[]).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         if let Some(answer) = operation.and_then(|operation| ground.repeat_of(operation, now)) {
             tx.rollback().await?;
             return Ok(answer);

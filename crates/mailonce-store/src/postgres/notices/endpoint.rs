@@ -103,7 +103,7 @@ impl Ledger {
         self.catch_up(Some(endpoint.team)).await?;
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, endpoint.created_at).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, endpoint.created_at).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
@@ -164,7 +164,7 @@ impl Ledger {
     ) -> Tried<Once<EndpointChange>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, now).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::postgres::{
     Ledger,
+    peers::{Silent, beat, holder_is_gone},
     record::bind,
     trouble::{Tried, Trouble},
     write::{ask, run},
@@ -64,11 +65,11 @@ const LIST: &str = notices!(
        AND ($6::uuid IS NULL OR n.about = $6)
      ORDER BY n.seq DESC LIMIT $7"
 );
-/// Whose processes were not heard of for a while, by the clock of the database.
-const LEFT: &str = notices!(
-    "WHERE n.holder IS NOT NULL AND n.holder <> $1
-       AND NOT EXISTS (SELECT FROM nodes o WHERE o.id = n.holder AND o.seen_at > now() - $2 * interval '1 millisecond')
-     ORDER BY n.endpoint, n.seq LIMIT $3 FOR UPDATE SKIP LOCKED"
+/// What processes that are gone were posting.
+const LEFT: &str = concat!(
+    notices!("WHERE n.holder IS NOT NULL AND n.holder <> $1 AND "),
+    holder_is_gone!("n"),
+    " ORDER BY n.endpoint, n.seq LIMIT $4 FOR UPDATE SKIP LOCKED"
 );
 const FAILED: &str = "
     SELECT seq FROM (
@@ -221,7 +222,7 @@ impl Ledger {
     ) -> Tried<Once<Option<Notice>>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, now).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
@@ -252,7 +253,7 @@ impl Ledger {
         self.catch_up(Some(team)).await?;
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, operation, now).await? {
+        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
@@ -305,11 +306,11 @@ async fn replay_failed(tx: &Transaction<'_>, id: EndpointId, after: u64, now: Ti
 pub(in crate::postgres) async fn recover_held(
     tx: &Transaction<'_>,
     node: NodeId,
+    gone: &Silent,
     max: usize,
     now: Time,
 ) -> Tried<usize> {
-    let alive = limits::ALIVE_MS as f64;
-    let left = read_all(&ask(tx, LEFT, &[&node.0, &alive, &(max as i64)]).await?, read_notice)?;
+    let left = read_all(&ask(tx, LEFT, &[&node.0, &gone.nodes, &gone.beats, &(max as i64)]).await?, read_notice)?;
     let mut given_back = 0;
     for seen in left {
         if let Some(mut notice) = lock_subject(tx, seen.endpoint, seen.about, seen.seq).await?

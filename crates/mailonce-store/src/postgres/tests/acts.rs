@@ -21,7 +21,8 @@ async fn leased(store: &Postgres, count: usize) -> Vec<EmailId> {
     for _ in 0..count {
         email_of(store.accept(wish(None), NOW).await.unwrap());
     }
-    let all = LeaseWish { transport: "sandbox".into(), node: NODE, max: count, but: Vec::new(), scheduled: true };
+    let all =
+        LeaseWish { transport: "sandbox".into(), node: NODE, max: count, but: Vec::new(), scheduled_by: Some(NOW) };
     let leased = store.lease(all, NOW).await.unwrap();
     assert!(leased.iter().all(|leased| leased.body.is_some() && leased.wire.is_none()));
     leased.iter().map(|leased| leased.email.id).collect()

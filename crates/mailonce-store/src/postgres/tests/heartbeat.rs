@@ -1,4 +1,4 @@
-//! Nodes that fall silent: the clock of the database decides, never that of a node.
+//! Nodes that fall silent: whoever watches them decides, by its own monotonic clock and nobody's wall clock.
 
 use mailonce_core::{
     dispatch::{Act, Hold, Verdict},
@@ -7,6 +7,7 @@ use mailonce_core::{
     port::store::{Acted, LeaseWish, Once, Recovered, Store},
     time::Time,
 };
+use std::time::Duration;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -20,7 +21,7 @@ const THIRD: NodeId = NodeId(Uuid::from_u128(0xa3));
 /// An email that a process leased, and marked if it should.
 async fn held(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
     let id = email_of(store.accept(wish(None), NOW).await.unwrap()).0.id;
-    let all = LeaseWish { transport: "sandbox".into(), node, max: 10, but: Vec::new(), scheduled: true };
+    let all = LeaseWish { transport: "sandbox".into(), node, max: 10, but: Vec::new(), scheduled_by: Some(NOW) };
     let leased = store.lease(all, NOW).await.unwrap();
     assert_eq!(leased.iter().map(|leased| leased.email.id).collect::<Vec<_>>(), [id]);
     if marks {
@@ -32,9 +33,15 @@ async fn held(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
     id
 }
 
-async fn last_seen(session: &Client, node: NodeId, ago: &str) {
-    let sql = format!("UPDATE nodes SET seen_at = now() - interval '{ago}' WHERE id = $1");
-    assert_eq!(session.execute(&sql, &[&node.0]).await.unwrap(), 1);
+/// As if the database's clock had been set: the rows of all nodes look this old.
+async fn set_database_clock(session: &Client, ago: &str) {
+    let sql = format!("UPDATE nodes SET seen_at = seen_at - interval '{ago}'");
+    session.execute(&sql, &[]).await.unwrap();
+}
+
+/// As if this node had watched the others for so long without seeing a change.
+pub(super) fn watch_for(store: &Postgres, seconds: u64) {
+    store.ledger.peers.lock().unwrap().age(Duration::from_secs(seconds));
 }
 
 async fn state(store: &Postgres, id: EmailId) -> EmailState {
@@ -44,7 +51,7 @@ async fn state(store: &Postgres, id: EmailId) -> EmailState {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_fell_silent_loses_its_handoffs_and_a_fresh_one_does_not() {
     let fresh = Fresh::make().await;
-    let (store, session) = (fresh.node().await, fresh.session().await);
+    let store = fresh.node().await;
     let (leased, sending) = (held(&store, FIRST, false).await, held(&store, FIRST, true).await);
     let alive = held(&store, SECOND, true).await;
     for node in [FIRST, SECOND] {
@@ -54,9 +61,10 @@ async fn a_node_that_fell_silent_loses_its_handoffs_and_a_fresh_one_does_not() {
     let later = NOW.plus(86_400_000);
 
     assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
-    last_seen(&session, FIRST, "13 seconds").await;
+    watch_for(&store, 13);
     assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
-    last_seen(&session, FIRST, "15 seconds").await;
+    store.heartbeat(SECOND, Time(0)).await.unwrap();
+    watch_for(&store, 2);
     assert_eq!(
         store.recover(THIRD, 10, NOW).await.unwrap(),
         Recovered { queued: 1, unknown: 1, ..Recovered::default() }
@@ -71,14 +79,29 @@ async fn a_node_that_fell_silent_loses_its_handoffs_and_a_fresh_one_does_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_heard_of_again_in_time_keeps_its_handoffs() {
     let fresh = Fresh::make().await;
-    let (store, session) = (fresh.node().await, fresh.session().await);
+    let store = fresh.node().await;
     let id = held(&store, FIRST, true).await;
     store.heartbeat(FIRST, NOW).await.unwrap();
-    last_seen(&session, FIRST, "1 hour").await;
+    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
+    watch_for(&store, 3_600);
     store.heartbeat(FIRST, NOW).await.unwrap();
 
     assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
     assert_eq!(state(&store, id).await, EmailState::Sending);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_whose_clock_is_set_takes_nothing_from_a_living_node() {
+    let fresh = Fresh::make().await;
+    let (store, session) = (fresh.node().await, fresh.session().await);
+    let id = held(&store, FIRST, true).await;
+    for ago in ["0 seconds", "23 hours", "3 days", "-5 days"] {
+        store.heartbeat(FIRST, NOW).await.unwrap();
+        set_database_clock(&session, ago).await;
+        assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default(), "{ago}");
+    }
+    assert_eq!(state(&store, id).await, EmailState::Sending);
+    assert_eq!(rows(&session, "nodes").await, 1, "and its row stays");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,7 +111,9 @@ async fn nodes_that_are_long_gone_are_forgotten() {
     for node in [FIRST, SECOND] {
         store.heartbeat(node, NOW).await.unwrap();
     }
-    last_seen(&session, FIRST, "2 days").await;
+    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
+    watch_for(&store, 600);
+    store.heartbeat(SECOND, NOW).await.unwrap();
     assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
     assert_eq!(rows(&session, "nodes").await, 1);
 }

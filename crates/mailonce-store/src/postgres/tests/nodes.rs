@@ -117,7 +117,7 @@ async fn brief(node: &Postgres, key: &str) -> KeyHash {
     brief.ttl = Ttl(1000);
     let hash = brief.key.unwrap();
     assert!(email_of(node.accept(brief, NOW).await.unwrap()).1);
-    assert_eq!(node.capture("sandbox", 10, NOW).await.unwrap(), 1);
+    assert_eq!(node.capture("sandbox", 10, Some(NOW), NOW).await.unwrap(), 1);
     hash
 }
 
@@ -220,11 +220,11 @@ async fn an_envelope_that_another_node_holds_is_left_to_it() {
     other.batch_execute("BEGIN").await.unwrap();
     other.query("SELECT FROM emails WHERE id = $1 FOR UPDATE", &[&held.id.0]).await.unwrap();
 
-    assert_eq!(two.capture("sandbox", 10, NOW).await.unwrap(), 1);
+    assert_eq!(two.capture("sandbox", 10, Some(NOW), NOW).await.unwrap(), 1);
     assert_eq!(two.email(TEAM, free.id).await.unwrap().unwrap().settled_at, Some(NOW));
     assert_eq!(two.next_due("sandbox").await.unwrap(), Some(Time(NOW.0)));
     other.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(two.capture("sandbox", 10, NOW).await.unwrap(), 1);
+    assert_eq!(two.capture("sandbox", 10, Some(NOW), NOW).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -119,7 +119,7 @@ async fn captures_and_lookups() {
     let begun = Instant::now();
     let mut captured = 0;
     while captured < 5000 {
-        captured += node.capture("sandbox", 500, NOW).await.unwrap();
+        captured += node.capture("sandbox", 500, Some(NOW), NOW).await.unwrap();
     }
     println!("{:.0} captures/s", f64::from(5000) / begun.elapsed().as_secs_f64());
 }

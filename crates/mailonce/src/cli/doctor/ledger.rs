@@ -254,8 +254,10 @@ fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
 fn ready_checks(url: &str, ready: &Value) -> Vec<Check> {
     let mut checks = vec![Check::ok("server", format!("runs at {url} and can commit"))];
     for note in notes(ready).filter(|note| !note.contains("paused")) {
-        checks.push(if note.contains("clock jumped") {
-            Check::warn("clock", note, "set the machine's clock, then POST /v1/clock/confirm")
+        checks.push(if note.contains("ahead of the database") || note.contains("behind the database") {
+            Check::fail("clock", note, "let a time service keep the clocks of both machines")
+        } else if note.contains("clock") {
+            Check::warn("clock", note, "let a time service keep the machine's clock, or POST /v1/clock/confirm")
         } else if note.contains("lose") || note.contains("lost") || note.contains("damage") {
             Check::fail("durability", note, "give the database its durable settings back")
         } else {

@@ -117,13 +117,8 @@ fn network_file_system(_: &Path) -> Option<&'static str> {
 pub(super) fn clock(seen_at: Option<Time>, offline: bool) -> Check {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let wall = super::super::out::when(&Time(now).to_string());
-    let kept = keeps_time(Path::new("/run/systemd/timesync")).filter(|_| !offline);
+    let kept = (!offline).then(crate::clock::kernel_keeps_time);
     judge_clock(now, seen_at.map(|Time(ms)| ms), &wall, kept)
-}
-
-/// `None` when nobody says.
-fn keeps_time(place: &Path) -> Option<bool> {
-    place.exists().then(|| place.join("synchronized").exists())
 }
 
 fn judge_clock(now: i64, seen_at: Option<i64>, wall: &str, kept: Option<bool>) -> Check {

@@ -1,0 +1,389 @@
+//! Ledger time, and which clock decides what (`docs/clocks.md` has the table).
+//!
+//! Three clocks are compared: this node's wall clock, the machine's boot clock, which counts suspend and never jumps,
+//! and the clock of the database server when there is one.
+//!
+//! - *Ledger time* ([`Timekeeper::now`]) dates what is written and drives retries. It follows the wall clock, never
+//!   goes back and never stands still: after a clock was set back it runs at half speed until the wall clock caught up.
+//! - The *earlier* of wall clock and database decides what is forgotten and what is due by a schedule or a policy.
+//! - The *later* of ledger time and database decides whether a provider's window or a link is still open.
+//!
+//! The time is *not sure* while the wall clock has jumped against the boot clock, or is more than
+//! [`JUMP_MS`] away from the database. Then ledger time goes on along the boot clock, and nothing that depends on a
+//! date is decided. After a start nothing is forgotten either until the time is *confirmed*.
+
+use mailonce_core::{
+    mutant,
+    port::{
+        Clock,
+        store::{DatabaseClock, LedgerClock},
+    },
+    time::{JUMP_MS, Time},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How much later than the ledger's latest time another process may have dated something since.
+const UNTOLD_MS: i64 = 120_000;
+/// How long the program may have been away before its start has to be confirmed, and how long the boot clock must
+/// have run before it confirms the time by itself.
+const DAY_MS: i64 = 24 * 3_600_000;
+/// Two clocks that are read this close together, in milliseconds, are read at the same moment.
+const SAME_MOMENT_MS: i64 = 50;
+/// How often two clocks are read again when the process stood still between them.
+const READ_AGAIN: usize = 8;
+
+/// What confirmed the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfirmedBy {
+    /// An operator, or `clock.trusted` in the configuration.
+    Operator,
+    /// The kernel, whose clock a time service keeps.
+    Kernel,
+    /// A database on another host that shows the same time.
+    Database,
+    /// A day of the boot clock without a jump.
+    BootClock,
+}
+
+impl ConfirmedBy {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Kernel => "kernel",
+            Self::Database => "database",
+            Self::BootClock => "boot_clock",
+        }
+    }
+}
+
+/// How the clocks of this node stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockState {
+    /// Whether schedules, policies and windows may be decided by it.
+    pub sure: bool,
+    /// What confirmed the time since the start or the last jump. Without it nothing is forgotten.
+    pub confirmed_by: Option<ConfirmedBy>,
+    /// Whether the wall clock jumped, or was far from the ledger's time at the start.
+    pub jumped: bool,
+    /// How far this node's wall clock is ahead of the database's, in milliseconds.
+    pub ahead_of_database_ms: Option<i64>,
+}
+
+impl ClockState {
+    /// Whether node and database are too far apart.
+    pub fn is_off(&self) -> bool {
+        self.ahead_of_database_ms.is_some_and(|ahead| ahead.abs() > JUMP_MS)
+    }
+
+    /// What a person should know, in one sentence. `None` when all is well.
+    pub fn note(&self) -> Option<String> {
+        let rests = "nothing is forgotten and no scheduled mail is sent";
+        if let Some(ahead) = self.ahead_of_database_ms.filter(|_| self.is_off()) {
+            let side = if ahead > 0 { "ahead of" } else { "behind" };
+            let seconds = ahead.abs() / 1000;
+            return Some(format!(
+                "this node's clock is {seconds} s {side} the database's: {rests} until they agree within 30 s"
+            ));
+        }
+        if self.jumped {
+            return Some(format!("the clock jumped: {rests} until it is confirmed (POST /v1/clock/confirm)"));
+        }
+        let why = "nothing has confirmed the clock since the start: no key is forgotten until a time service, a \
+                   database on another host, an operator (POST /v1/clock/confirm) or 24 hours do";
+        self.confirmed_by.is_none().then(|| why.to_owned())
+    }
+}
+
+/// The database's clock as an offset from our boot clock. The reading took time, so there are two bounds.
+#[derive(Clone, Copy)]
+struct DatabaseOffset {
+    low: i64,
+    high: i64,
+    other_host: bool,
+}
+
+impl DatabaseOffset {
+    fn new(clock: DatabaseClock, (before, after): (i64, i64)) -> Self {
+        Self { low: clock.now.0 - after, high: clock.now.0 - before, other_host: clock.other_host }
+    }
+
+    /// How far a wall clock is ahead of it, at least. Zero while it may be the same time.
+    fn ahead(self, wall: i64, boot: i64) -> i64 {
+        let (low, high) = (wall - boot - self.high, wall - boot - self.low);
+        if low > 0 {
+            low
+        } else if high < 0 {
+            high
+        } else {
+            0
+        }
+    }
+}
+
+struct State {
+    /// What is added to the boot clock to give the time.
+    offset: i64,
+    /// The highest time ever told.
+    told: i64,
+    /// Boot clock and ledger time when the wall clock fell behind ledger time.
+    slew: Option<(i64, i64)>,
+    jumped: bool,
+    confirmed_by: Option<ConfirmedBy>,
+    /// The boot clock at the start or the last jump.
+    since: i64,
+    database: Option<DatabaseOffset>,
+    /// Whether the database was too far away at the last heartbeat.
+    off: bool,
+    /// Times up to here were told by a clock that was set back since: how long they are ago cannot be measured.
+    unmeasured: i64,
+}
+
+impl State {
+    fn is_sure(&self) -> bool {
+        !self.jumped && !self.off
+    }
+
+    /// Ledger time for a target: never back, and never standing still.
+    fn advance(&mut self, target: i64, boot: i64) -> i64 {
+        if target >= self.told || mutant!("time-goes-back") {
+            (self.slew, self.told) = (None, target);
+            return target;
+        }
+        let (from, at) = *self.slew.get_or_insert((boot, self.told));
+        let time = at + (boot - from).max(0) / 2;
+        if target >= time {
+            self.slew = None;
+        }
+        self.told = self.told.max(time);
+        self.told
+    }
+}
+
+/// See the module's words.
+pub(crate) struct Timekeeper {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+impl Timekeeper {
+    /// Goes on from the latest time known to the ledger. `reading` is the boot clock before and after the database's
+    /// clock was read.
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        last: Option<Time>,
+        database: Option<DatabaseClock>,
+        reading: (i64, i64),
+    ) -> Self {
+        let (wall, boot) = read(&*clock);
+        let last = last.map(|last| last.0);
+        let strange = |last: i64| wall < last - JUMP_MS || wall > last + DAY_MS;
+        let jumped = last.is_some_and(|last| strange(last) || clock.was_set());
+        let database = database.map(|database| DatabaseOffset::new(database, reading));
+        let off = database.is_some_and(|database| database.ahead(wall, boot).abs() > JUMP_MS);
+        // While it is not sure, time goes on from where it stood, and by the database's clock rather than by ours.
+        let start = match database.filter(|_| off && !mutant!("own-clock-at-start")) {
+            Some(database) => last.unwrap_or(i64::MIN).max(boot + database.low),
+            None => last.filter(|_| jumped).unwrap_or(wall),
+        };
+        let state = State {
+            offset: start - boot,
+            told: last.unwrap_or(start).max(start),
+            slew: None,
+            jumped,
+            confirmed_by: None,
+            since: boot,
+            database,
+            off,
+            unmeasured: i64::MIN,
+        };
+        let keeper = Self { clock, state: Mutex::new(state) };
+        keeper.look_for_confirmation();
+        keeper
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ledger time.
+    pub(crate) fn now(&self) -> Time {
+        let mut state = self.state();
+        Time(self.tell(&mut state))
+    }
+
+    fn tell(&self, state: &mut State) -> i64 {
+        let (wall, boot) = read(&*self.clock);
+        let expected = boot + state.offset;
+        let target = if !state.is_sure() {
+            expected
+        } else if (wall - expected).abs() > JUMP_MS && !mutant!("jump-followed") {
+            (state.jumped, state.confirmed_by, state.since) = (true, None, boot);
+            tracing::error!(wall, expected, "the clock jumped; time-bound work rests until it is confirmed");
+            expected
+        } else {
+            state.offset = wall - boot;
+            wall
+        };
+        state.advance(target, boot)
+    }
+
+    /// The earlier of wall clock and database: what is due by a schedule, a policy or an expiry is due by this time.
+    /// `None` while the time is not sure.
+    pub(crate) fn earlier(&self) -> Option<Time> {
+        let mut state = self.state();
+        let told = self.tell(&mut state);
+        if !state.is_sure() {
+            return None;
+        }
+        let (wall, boot) = read(&*self.clock);
+        let database = state.database.filter(|_| !mutant!("own-clock-decides"));
+        Some(Time(told.min(wall).min(database.map_or(i64::MAX, |database| boot + database.low))))
+    }
+
+    /// The later of ledger time and database: a window or a link is open only if it is open at this time.
+    pub(crate) fn later(&self) -> Time {
+        let mut state = self.state();
+        let told = self.tell(&mut state);
+        let boot = self.clock.even();
+        Time(told.max(state.database.map_or(i64::MIN, |database| boot + database.high)))
+    }
+
+    /// What expired by then may be forgotten. `None` while this process may forget nothing.
+    pub(crate) fn forget_by(&self) -> Option<Time> {
+        let confirmed = self.state().confirmed_by.is_some() || mutant!("forgets-unconfirmed");
+        self.earlier().filter(|_| confirmed)
+    }
+
+    /// A heartbeat told the latest time of all processes, and the database's clock. `reading` is the boot clock before
+    /// and after it.
+    pub(crate) fn heard(&self, latest: Time, database: Option<DatabaseClock>, reading: (i64, i64)) {
+        if let Some(database) = database {
+            self.compare(DatabaseOffset::new(database, reading));
+        }
+        self.follow(latest);
+        self.look_for_confirmation();
+    }
+
+    fn compare(&self, database: DatabaseOffset) {
+        let (wall, boot) = read(&*self.clock);
+        let ahead = database.ahead(wall, boot);
+        let mut state = self.state();
+        let off = ahead.abs() > JUMP_MS;
+        if off && !state.off {
+            tracing::error!(ahead_ms = ahead, "this node's clock and the database's are more than 30 s apart");
+        } else if !off && state.off {
+            tracing::info!("this node's clock and the database's agree again");
+        }
+        (state.database, state.off) = (Some(database), off);
+    }
+
+    /// Another process told the ledger a later time. Only a process that is not sure of its own goes by it: it may have
+    /// started from a time that was old, and would date what it does before what others have forgotten. A process that
+    /// is sure knows at least that the clocks differ: it cannot measure how long ago it is what the other dated.
+    fn follow(&self, latest: Time) {
+        let boot = self.clock.even();
+        let mut state = self.state();
+        if !state.is_sure() {
+            state.offset = state.offset.max(latest.0 - boot);
+        } else if latest.0 > self.tell(&mut state) + JUMP_MS {
+            state.unmeasured = state.unmeasured.max(latest.0 + UNTOLD_MS);
+        }
+    }
+
+    /// Confirms the time when somebody else can vouch for it.
+    fn look_for_confirmation(&self) {
+        let boot = self.clock.even();
+        let by = {
+            let state = self.state();
+            if state.off || (state.confirmed_by.is_some() && !state.jumped) {
+                return;
+            }
+            if state.database.is_some_and(|database| database.other_host) {
+                Some(ConfirmedBy::Database)
+            } else if self.clock.is_synchronized() {
+                Some(ConfirmedBy::Kernel)
+            } else if boot - state.since >= DAY_MS {
+                Some(ConfirmedBy::BootClock)
+            } else {
+                None
+            }
+        };
+        if let Some(by) = by {
+            self.confirm(by);
+        }
+    }
+
+    /// The boot clock, for pauses and deadlines inside this process.
+    pub(crate) fn even(&self) -> i64 {
+        self.clock.even()
+    }
+
+    /// Whether dates may decide anything.
+    pub(crate) fn is_sure(&self) -> bool {
+        let mut state = self.state();
+        self.tell(&mut state);
+        state.is_sure()
+    }
+
+    /// How the clocks stand.
+    pub(crate) fn clock_state(&self) -> ClockState {
+        let mut state = self.state();
+        self.tell(&mut state);
+        let (wall, boot) = read(&*self.clock);
+        ClockState {
+            sure: state.is_sure(),
+            confirmed_by: state.confirmed_by,
+            jumped: state.jumped,
+            ahead_of_database_ms: state.database.map(|database| database.ahead(wall, boot)),
+        }
+    }
+
+    /// Since when it can be measured how long something is ago.
+    pub(crate) fn measured_since(&self) -> Time {
+        Time(self.state().unmeasured.saturating_add(1))
+    }
+
+    /// The wall clock is right, as somebody says who can tell.
+    pub(crate) fn confirm(&self, by: ConfirmedBy) {
+        let (wall, boot) = read(&*self.clock);
+        let mut state = self.state();
+        if wall < state.told {
+            // What a process did after it last told the ledger the time is dated later still.
+            state.unmeasured = state.unmeasured.max(state.told + UNTOLD_MS);
+        }
+        // A node that is off the database stays so, whoever confirms its clock.
+        if !state.off {
+            state.offset = wall - boot;
+        }
+        (state.jumped, state.confirmed_by, state.since) = (false, Some(by), boot);
+    }
+}
+
+impl LedgerClock for Timekeeper {
+    fn now(&self) -> Time {
+        Timekeeper::now(self)
+    }
+
+    fn forget_by(&self) -> Time {
+        Timekeeper::forget_by(self).unwrap_or(Time(i64::MIN))
+    }
+}
+
+/// Wall clock and boot clock of one moment. A process that was stopped between the two reads again: the pause would
+/// look like a jump.
+fn read(clock: &dyn Clock) -> (i64, i64) {
+    let mut before = clock.even();
+    for _ in 0..READ_AGAIN {
+        let wall = clock.now().0;
+        let after = clock.even();
+        if after - before <= SAME_MOMENT_MS {
+            return (wall, after);
+        }
+        before = after;
+    }
+    (clock.now().0, before)
+}
+
+#[cfg(test)]
+mod tests;

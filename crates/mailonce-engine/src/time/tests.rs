@@ -1,0 +1,282 @@
+//! Clocks that jump, drift, are set, and disagree with the database.
+
+use super::*;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+const HOUR: i64 = 3_600_000;
+const START: i64 = 1_000_000_000;
+const BOOT: i64 = 5_000;
+
+#[derive(Default)]
+struct Hands {
+    wall: AtomicI64,
+    even: AtomicI64,
+    was_set: AtomicBool,
+    synchronized: AtomicBool,
+    /// How long the process stands still between the next two reads.
+    pause: AtomicI64,
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Time {
+        let wall = self.wall.load(Ordering::Relaxed);
+        let pause = self.pause.swap(0, Ordering::Relaxed);
+        self.pass(pause, pause);
+        Time(wall)
+    }
+
+    fn even(&self) -> i64 {
+        self.even.load(Ordering::Relaxed)
+    }
+
+    fn was_set(&self) -> bool {
+        self.was_set.load(Ordering::Relaxed)
+    }
+
+    fn is_synchronized(&self) -> bool {
+        self.synchronized.load(Ordering::Relaxed)
+    }
+}
+
+impl Hands {
+    fn new() -> Arc<Self> {
+        let hands = Arc::new(Self::default());
+        hands.pass(START, BOOT);
+        hands
+    }
+
+    fn pass(&self, wall: i64, even: i64) {
+        self.wall.fetch_add(wall, Ordering::Relaxed);
+        self.even.fetch_add(even, Ordering::Relaxed);
+    }
+}
+
+fn keeper(last: Option<i64>) -> (Arc<Hands>, Timekeeper) {
+    let hands = Hands::new();
+    (Arc::clone(&hands), Timekeeper::new(hands, last.map(Time), None, (0, 0)))
+}
+
+/// A node that starts beside a database whose clock is this far ahead of its own.
+fn beside(database_ahead: i64, other_host: bool) -> (Arc<Hands>, Timekeeper) {
+    let hands = Hands::new();
+    let database = DatabaseClock { now: Time(START + database_ahead), other_host };
+    let time = Timekeeper::new(Arc::clone(&hands) as Arc<dyn Clock>, None, Some(database), (BOOT, BOOT));
+    (hands, time)
+}
+
+/// A heartbeat at which the database's clock is this far ahead of the node's.
+fn heartbeat(hands: &Hands, time: &Timekeeper, database_ahead: i64, other_host: bool) {
+    let boot = hands.even();
+    let now = Time(hands.wall.load(Ordering::Relaxed) + database_ahead);
+    time.heard(Time(0), Some(DatabaseClock { now, other_host }), (boot, boot));
+}
+
+#[test]
+fn small_corrections_are_followed_and_time_never_goes_back() {
+    let (hands, time) = keeper(None);
+    hands.pass(1_000, 1_020);
+    assert_eq!(time.now(), Time(START + 1_000));
+    hands.pass(-20_000, 0);
+    assert_eq!(time.now(), Time(START + 1_000));
+    hands.pass(40_001, 40_001);
+    assert_eq!(time.now(), Time(START + 21_001));
+    assert!(time.is_sure());
+}
+
+#[test]
+fn time_never_stands_still_after_a_clock_was_set_back() {
+    let (hands, time) = keeper(None);
+    time.now();
+    hands.pass(-23 * HOUR, 0);
+    assert_eq!(time.now(), Time(START));
+    time.confirm(ConfirmedBy::Operator);
+    let mut before = time.now();
+    for _ in 0..100 {
+        hands.pass(10, 10);
+        let now = time.now();
+        assert_eq!(now.since(before), 5, "half speed, however often it is asked");
+        before = now;
+    }
+    hands.pass(46 * HOUR, 46 * HOUR);
+    assert_eq!(time.now(), Time(START + 23 * HOUR + 1_000), "and the wall clock again once it caught up");
+}
+
+#[test]
+fn a_corrected_clock_decides_schedules_at_once() {
+    let (hands, time) = keeper(None);
+    time.now();
+    hands.pass(-23 * HOUR, 0);
+    time.now();
+    assert_eq!(time.earlier(), None);
+    time.confirm(ConfirmedBy::Operator);
+    assert_eq!(time.earlier(), Some(Time(START - 23 * HOUR)), "by the wall clock, not by ledger time");
+}
+
+#[test]
+fn one_that_is_not_sure_goes_by_the_time_of_others() {
+    let (hands, time) = keeper(None);
+    time.follow(Time(2_000_000_000));
+    assert_eq!(time.now(), Time(START), "whoever is sure of the time keeps to it");
+    assert_eq!(time.measured_since(), Time(2_000_120_001), "and cannot measure by the other's");
+    hands.pass(-86_400_000, 0);
+    assert_eq!(time.now(), Time(START));
+    time.follow(Time(1_090_000_000));
+    hands.pass(7, 7);
+    assert_eq!(time.now(), Time(1_090_000_007));
+    time.follow(Time(START));
+    assert_eq!(time.now(), Time(1_090_000_007), "and never back");
+}
+
+#[test]
+fn a_jump_is_not_followed_until_it_is_confirmed() {
+    for jump in [HOUR, -HOUR, 20 * 365 * 24 * HOUR, -24 * HOUR] {
+        let (hands, time) = keeper(None);
+        assert_eq!(time.now(), Time(START));
+        hands.pass(jump + 10, 10);
+        assert_eq!(time.now(), Time(START + 10), "{jump}");
+        assert!(!time.is_sure());
+        hands.pass(500, 500);
+        assert_eq!(time.now(), Time(START + 510));
+        assert_eq!((time.earlier(), time.forget_by()), (None, None));
+        time.confirm(ConfirmedBy::Operator);
+        assert!(time.is_sure());
+        assert_eq!(time.now(), Time((START + 510).max(START + 510 + jump)));
+    }
+}
+
+#[test]
+fn a_process_that_stood_still_between_two_clocks_sees_no_jump() {
+    let (hands, time) = keeper(None);
+    time.now();
+    hands.pause.store(45_000, Ordering::Relaxed);
+    assert_eq!(time.now(), Time(START + 45_000));
+    assert!(time.is_sure());
+}
+
+#[test]
+fn what_a_clock_told_that_was_set_back_is_not_measured() {
+    let (hands, time) = keeper(None);
+    let before = time.now();
+    assert!(before >= time.measured_since());
+    hands.pass(-HOUR, 0);
+    assert_eq!(time.now(), before);
+    time.confirm(ConfirmedBy::Operator);
+    assert!(before < time.measured_since());
+    hands.pass(2 * HOUR + UNTOLD_MS, 2 * HOUR + UNTOLD_MS);
+    assert!(time.now() >= time.measured_since());
+    hands.pass(HOUR, 0);
+    time.now();
+    time.confirm(ConfirmedBy::Operator);
+    assert!(before < time.measured_since(), "a later jump forward does not make it known");
+}
+
+#[test]
+fn what_a_process_that_ended_did_last_is_not_measured_by_a_clock_that_was_set_back() {
+    // It told the ledger the time, sent something a moment later by a clock that was fast, and ended.
+    let (told, sent) = (START + HOUR, START + HOUR + 12);
+    let (_, time) = keeper(Some(told));
+    assert!(!time.is_sure());
+    time.confirm(ConfirmedBy::Operator);
+    assert!(Time(sent) < time.measured_since());
+}
+
+#[test]
+fn a_start_after_the_clock_was_set_is_not_sure_however_near_it_is() {
+    for (last, sure) in [(None, true), (Some(START - HOUR), false)] {
+        let hands = Hands::new();
+        hands.was_set.store(true, Ordering::Relaxed);
+        assert_eq!(Timekeeper::new(hands, last.map(Time), None, (0, 0)).is_sure(), sure, "{last:?}");
+    }
+}
+
+#[test]
+fn a_start_far_from_the_last_known_time_is_not_sure() {
+    for (last, sure) in
+        [(START - HOUR, true), (START + 20_000, true), (START + 60_000, false), (START - 25 * HOUR, false)]
+    {
+        let (_, time) = keeper(Some(last));
+        assert_eq!(time.is_sure(), sure, "{last}");
+        assert!(time.now().0 >= last);
+    }
+}
+
+#[test]
+fn nothing_is_forgotten_after_a_start_until_the_time_is_confirmed() {
+    let (hands, time) = keeper(Some(START - HOUR));
+    assert!(time.is_sure() && time.earlier().is_some(), "schedules go on");
+    assert_eq!((time.forget_by(), LedgerClock::forget_by(&time)), (None, Time(i64::MIN)));
+    hands.synchronized.store(true, Ordering::Relaxed);
+    time.heard(Time(0), None, (0, 0));
+    assert_eq!(time.forget_by(), Some(Time(START)));
+    assert_eq!(time.clock_state().confirmed_by, Some(ConfirmedBy::Kernel));
+}
+
+#[test]
+fn a_day_of_the_boot_clock_confirms_the_time() {
+    let (hands, time) = keeper(None);
+    hands.pass(24 * HOUR - 1, 24 * HOUR - 1);
+    time.heard(Time(0), None, (0, 0));
+    assert_eq!(time.forget_by(), None);
+    hands.pass(1, 1);
+    time.heard(Time(0), None, (0, 0));
+    assert_eq!(time.clock_state().confirmed_by, Some(ConfirmedBy::BootClock));
+}
+
+#[test]
+fn a_database_confirms_the_time_only_from_another_host() {
+    assert_eq!(beside(10, true).1.clock_state().confirmed_by, Some(ConfirmedBy::Database));
+    assert_eq!(beside(10, false).1.clock_state().confirmed_by, None);
+}
+
+#[test]
+fn a_node_that_is_off_goes_by_the_databases_clock_and_decides_nothing() {
+    for ahead in [-48 * HOUR, -23 * HOUR, -31_000, 31_000, 23 * HOUR, 48 * HOUR] {
+        // The node's clock is ahead by this, so the database's is behind.
+        let (hands, time) = beside(-ahead, true);
+        assert_eq!(time.now(), Time(START - ahead), "{ahead}");
+        assert_eq!((time.is_sure(), time.earlier(), time.forget_by()), (false, None, None), "{ahead}");
+        let state = time.clock_state();
+        assert!(state.is_off() && state.note().is_some(), "{ahead}");
+        assert_eq!(state.ahead_of_database_ms, Some(ahead));
+        time.confirm(ConfirmedBy::Operator);
+        assert!(!time.is_sure(), "an operator's word does not make the clocks agree");
+        // Somebody sets the node's clock right.
+        hands.pass(-ahead, 0);
+        heartbeat(&hands, &time, 0, true);
+        assert!(time.is_sure() && time.forget_by().is_some(), "{ahead}");
+    }
+}
+
+#[test]
+fn a_database_that_goes_wrong_stops_every_decision_and_changes_no_date() {
+    let (hands, time) = beside(0, true);
+    assert_eq!(time.now(), Time(START));
+    hands.pass(3_000, 3_000);
+    heartbeat(&hands, &time, 23 * HOUR, true);
+    assert_eq!((time.now(), time.is_sure()), (Time(START + 3_000), false));
+    assert_eq!(time.clock_state().ahead_of_database_ms, Some(-23 * HOUR));
+    heartbeat(&hands, &time, 0, true);
+    assert!(time.is_sure());
+}
+
+#[test]
+fn of_two_clocks_that_nearly_agree_the_earlier_forgets_and_the_later_closes_windows() {
+    for ahead in [-20_000, 20_000] {
+        let (_, time) = beside(ahead, true);
+        let (own, database) = (Time(START), Time(START + ahead));
+        assert_eq!(time.earlier(), Some(own.min(database)));
+        assert_eq!(time.forget_by(), Some(own.min(database)));
+        assert_eq!(time.later(), own.max(database));
+    }
+}
+
+#[test]
+fn a_slow_answer_of_the_database_widens_the_bounds_and_proves_nothing() {
+    let hands = Hands::new();
+    hands.pass(40_000, 40_000);
+    let database = DatabaseClock { now: Time(START + 39_000), other_host: true };
+    let time = Timekeeper::new(hands, None, Some(database), (BOOT, BOOT + 40_000));
+    assert!(time.is_sure());
+    assert_eq!(time.clock_state().ahead_of_database_ms, Some(0), "it may be the same time");
+    assert_eq!((time.earlier(), time.later()), (Some(Time(START + 39_000)), Time(START + 79_000)));
+}

@@ -1,0 +1,141 @@
+//! Which other processes fell silent, judged without a wall clock.
+//!
+//! A process changes its row in `nodes` with each heartbeat. This process counts another as gone when it has looked at
+//! the same row for [`limits::ALIVE_MS`] of its own monotonic clock and saw no change. The clocks of the database and
+//! of other nodes play no part, so a promoted standby with a fast clock does not turn every hand-off `unknown`.
+
+use mailonce_core::{id::NodeId, limits};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// The heartbeat that a row shows. Only its change means something, so the database's clock may be wrong.
+macro_rules! beat {
+    () => {
+        "(extract(epoch FROM peer.seen_at) * 1000000)::bigint"
+    };
+}
+/// A process is gone when it has no row, or its row still shows the heartbeat that was seen for too long ($2, $3).
+macro_rules! holder_is_gone {
+    ($row:literal) => {
+        concat!(
+            "(NOT EXISTS (SELECT FROM nodes peer WHERE peer.id = ",
+            $row,
+            ".holder) OR EXISTS (SELECT FROM nodes peer JOIN unnest($2::uuid[], $3::bigint[]) AS s (id, beat)
+                                   ON s.id = peer.id AND s.beat = ",
+            beat!(),
+            " WHERE peer.id = ",
+            $row,
+            ".holder))"
+        )
+    };
+}
+pub(super) use {beat, holder_is_gone};
+
+/// How long a peer may be silent.
+const ALIVE: Duration = Duration::from_millis(limits::ALIVE_MS as u64);
+/// The longest pause between two looks. After a longer one nobody knows whether peers could reach the database
+/// meanwhile, and every silence is counted anew.
+const LONGEST_PAUSE: Duration = Duration::from_millis(limits::ALIVE_MS as u64 / 2);
+/// How long the row of a process that is gone stays.
+const ROW_KEPT: Duration = Duration::from_mins(10);
+
+/// The peers, as they were last seen.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    /// The heartbeat that a peer's row shows, and when this process first saw it.
+    seen: HashMap<NodeId, (i64, Instant)>,
+    looked_at: Option<Instant>,
+}
+
+/// Rows of processes that are gone: each counts only while it still shows this heartbeat.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Silent {
+    pub nodes: Vec<Uuid>,
+    pub beats: Vec<i64>,
+    /// Rows that nobody needs any more.
+    pub old: Vec<Uuid>,
+}
+
+impl Peers {
+    /// Takes in what the table shows at `at`, and says who is silent.
+    pub(super) fn look(&mut self, rows: &[(NodeId, i64)], at: Instant) -> Silent {
+        let pause = self.looked_at.replace(at).map(|before| at.saturating_duration_since(before));
+        if pause.is_none_or(|pause| pause > LONGEST_PAUSE) {
+            self.seen.clear();
+        }
+        let before = std::mem::take(&mut self.seen);
+        let mut silent = Silent::default();
+        for (node, beat) in rows {
+            let known = before.get(node).filter(|(seen, _)| seen == beat);
+            let since = known.map_or(at, |(_, since)| *since);
+            self.seen.insert(*node, (*beat, since));
+            let silence = at.saturating_duration_since(since);
+            if silence >= ALIVE {
+                silent.nodes.push(node.0);
+                silent.beats.push(*beat);
+            }
+            if silence >= ROW_KEPT {
+                silent.old.push(node.0);
+            }
+        }
+        silent
+    }
+}
+
+#[cfg(test)]
+impl Peers {
+    /// As if what was seen had been seen this much earlier, in looks without a pause between them.
+    pub(super) fn age(&mut self, by: Duration) {
+        for (_, since) in self.seen.values_mut() {
+            *since -= by;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: NodeId = NodeId(Uuid::from_u128(1));
+
+    /// Looks every 3 s for a while; who is silent at the end.
+    fn watch(peers: &mut Peers, from: Instant, seconds: u64, beat: impl Fn(u64) -> i64) -> Silent {
+        let looks = (0..=seconds).step_by(3).map(|s| peers.look(&[(PEER, beat(s))], from + Duration::from_secs(s)));
+        looks.last().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_peer_is_gone_after_fifteen_seconds_without_a_heartbeat() {
+        let (start, mut peers) = (Instant::now(), Peers::default());
+        assert_eq!(watch(&mut peers, start, 12, |_| 7), Silent::default());
+        let gone = watch(&mut peers, start + Duration::from_secs(15), 0, |_| 7);
+        assert_eq!((gone.nodes, gone.beats, gone.old), (vec![PEER.0], vec![7], vec![]));
+    }
+
+    #[test]
+    fn any_change_is_a_sign_of_life_whatever_clock_wrote_it() {
+        let (start, mut peers) = (Instant::now(), Peers::default());
+        // The database's clock runs backwards, and a day ahead.
+        assert_eq!(watch(&mut peers, start, 60, |s| 1_000 - s as i64), Silent::default());
+        let later = start + Duration::from_secs(63);
+        assert_eq!(watch(&mut peers, later, 60, |s| 86_400_000_000 + s as i64), Silent::default());
+    }
+
+    #[test]
+    fn silence_is_counted_anew_after_a_pause() {
+        let (start, mut peers) = (Instant::now(), Peers::default());
+        watch(&mut peers, start, 12, |_| 7);
+        // The database was away, so nobody could send a heartbeat.
+        assert_eq!(watch(&mut peers, start + Duration::from_secs(40), 12, |_| 7), Silent::default());
+    }
+
+    #[test]
+    fn rows_of_processes_that_are_gone_are_dropped_later() {
+        let (start, mut peers) = (Instant::now(), Peers::default());
+        assert_eq!(watch(&mut peers, start, 597, |_| 7).old, Vec::<Uuid>::new());
+        assert_eq!(watch(&mut peers, start + Duration::from_secs(600), 0, |_| 7).old, [PEER.0]);
+    }
+}
