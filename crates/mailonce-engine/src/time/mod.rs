@@ -182,7 +182,7 @@ impl Timekeeper {
         let database = database.map(|database| DatabaseOffset::new(database, reading));
         let off = database.is_some_and(|database| database.ahead(wall, boot).abs() > JUMP_MS);
         // While it is not sure, time goes on from where it stood, and by the database's clock rather than by ours.
-        let start = match database.filter(|_| off && !mutant!("own-clock-at-start")) {
+        let start = match database.filter(|_| off) {
             Some(database) => last.unwrap_or(i64::MIN).max(boot + database.low),
             None => last.filter(|_| jumped).unwrap_or(wall),
         };
@@ -237,8 +237,7 @@ impl Timekeeper {
             return None;
         }
         let (wall, boot) = read(&*self.clock);
-        let database = state.database.filter(|_| !mutant!("own-clock-decides"));
-        Some(Time(told.min(wall).min(database.map_or(i64::MAX, |database| boot + database.low))))
+        Some(Time(told.min(wall).min(state.database.map_or(i64::MAX, |database| boot + database.low))))
     }
 
     /// The later of ledger time and database: a window or a link is open only if it is open at this time.
@@ -251,7 +250,7 @@ impl Timekeeper {
 
     /// What expired by then may be forgotten. `None` while this process may forget nothing.
     pub(crate) fn forget_by(&self) -> Option<Time> {
-        let confirmed = self.state().confirmed_by.is_some() || mutant!("forgets-unconfirmed");
+        let confirmed = self.state().confirmed_by.is_some();
         self.earlier().filter(|_| confirmed)
     }
 
