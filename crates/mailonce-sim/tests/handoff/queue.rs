@@ -1,6 +1,6 @@
 //! A long queue survives a kill: served again at once, drained in order, and one slow domain delays nobody else.
 //!
-//! `MAILONCE_QUEUE=N` asks for a longer queue than the usual one.
+//! `MAILONCE_QUEUE=N` asks for a longer queue than the usual one; `scripts/test --full` plays 20,000 mails.
 
 use mailonce_sim::{
     rig::post::{self, Post, mail},
@@ -14,7 +14,7 @@ use std::{
 
 use crate::rig::{Hop, Outside, binary, folder, one_by_one};
 
-const MAILS: usize = 20_000;
+const MAILS: usize = 5_000;
 const BATCH: usize = 1_000;
 /// Mails for the slow domain, at the very front of the queue.
 const SLOW: usize = 100;

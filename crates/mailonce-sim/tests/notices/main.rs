@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::OnceLock,
     time::Duration,
 };
@@ -120,22 +120,31 @@ fn a_server_that_dies_while_it_tells_tells_everything_after_its_start() {
     }
 }
 
+/// Kills one of two nodes at `point`; the other one tells everything.
+#[cfg(test)]
+fn one_of_two_dies_at(point: &str, binary: &Path, postgres: &Postgres) {
+    let (receiver, root) = (Receiver::open(), tempfile::tempdir().unwrap());
+    let name = format!("mailonce_notices_{}_{}", std::process::id(), point.replace('-', "_"));
+    let database = postgres.create(&name).unwrap();
+    let store = Some(database.url.as_str());
+    let place = Post { children: children(), binary, root: root.path(), store, config: String::new() };
+    let survivor = place.start("survivor", None, false).unwrap();
+    let mut victim = place.start("victim", Some(&format!("{point}:kill:3")), false).unwrap();
+    endpoint(survivor.at, &receiver);
+    send_until_it_dies(&mut victim, point);
+    judge(survivor.at, &receiver);
+    drop(survivor);
+    database.remove().unwrap();
+}
+
 #[test]
 fn of_two_nodes_one_dies_while_it_tells_and_the_other_tells_everything() {
-    let binary = binary();
-    let postgres = Postgres::from_env().unwrap_or_else(|why| panic!("{why:#}"));
-    for point in POINTS {
-        let (receiver, root) = (Receiver::open(), tempfile::tempdir().unwrap());
-        let name = format!("mailonce_notices_{}_{}", std::process::id(), point.replace('-', "_"));
-        let database = postgres.create(&name).unwrap();
-        let store = Some(database.url.as_str());
-        let place = Post { children: children(), binary: &binary, root: root.path(), store, config: String::new() };
-        let survivor = place.start("survivor", None, false).unwrap();
-        let mut victim = place.start("victim", Some(&format!("{point}:kill:3")), false).unwrap();
-        endpoint(survivor.at, &receiver);
-        send_until_it_dies(&mut victim, point);
-        judge(survivor.at, &receiver);
-        drop(survivor);
-        database.remove().unwrap();
-    }
+    let (binary, postgres) = (binary(), Postgres::from_env().unwrap_or_else(|why| panic!("{why:#}")));
+    // All points at once: each of them waits 15 s until the survivor notices that the other node is gone.
+    std::thread::scope(|scope| {
+        for point in POINTS {
+            let (binary, postgres) = (&binary, &postgres);
+            scope.spawn(move || one_of_two_dies_at(point, binary, postgres));
+        }
+    });
 }
