@@ -311,6 +311,20 @@ pub struct NewDelivery {
     pub refused: Option<Suppression>,
 }
 
+impl NewDelivery {
+    /// The inbox that must still be there when this delivery is committed.
+    pub fn needs_inbox(&self) -> Option<InboxId> {
+        self.target.inbox().filter(|_| self.refused.is_none())
+    }
+
+    /// Refuses it because its inbox was removed between the look-up and the commit. The row belongs to no inbox, so
+    /// that it outlives what the removed inbox leaves behind.
+    pub fn refuse_inbox_gone(&mut self) {
+        self.target = Target::Nobody;
+        self.refused = Some(Suppression::UnknownInbox);
+    }
+}
+
 /// What became of one recipient's delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -326,6 +340,16 @@ pub enum Received {
     },
     /// Told, and nothing more.
     Refused(DeliveryId),
+}
+
+impl Received {
+    /// Whether the sender may be told that the mail was taken for this recipient.
+    pub fn is_taken(self) -> bool {
+        match self {
+            Self::Kept(_) | Self::Duplicate { .. } => true,
+            Self::Refused(_) => false,
+        }
+    }
 }
 
 /// A delivery that a worker reads.

@@ -24,8 +24,10 @@ impl Delivery {
         delivery
     }
 
-    /// What was answered when it arrived.
+    /// What was answered when it arrived. One that was refused as it arrived is still at its first rev; one that a
+    /// worker refused later had been kept.
     pub fn answered(&self, refused: bool) -> Received {
+        let refused = refused || (self.state == DeliveryState::Refused && self.rev == 1);
         match self.of.filter(|_| self.suppressed == Some(Suppression::SameDelivery)) {
             Some(of) => Received::Duplicate { id: self.id, of },
             None if refused => Received::Refused(self.id),

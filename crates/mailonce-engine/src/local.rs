@@ -60,7 +60,9 @@ impl Ready for Letter {
             raw: parcel.bytes.to_vec(),
         };
         match engine.take_mail(mail).await {
-            Ok(received) if received.is_empty() => said(Meaning::Accepted, "captured; no inbox has this address"),
+            Ok(received) if !received.iter().any(|received| received.is_taken()) => {
+                said(Meaning::Accepted, "captured; no inbox takes mail at this address")
+            }
             Ok(_) => said(Meaning::Accepted, "in the inbox"),
             Err(StoreError::Unreachable(why)) => Reply::new(Meaning::Deferred, Phase::Final, None, &why),
             Err(error) => said(Meaning::Unknown, &error.to_string()),

@@ -223,7 +223,8 @@ impl Metrics {
             let (outcome, reason) = match received {
                 Received::Kept(_) => ("kept", "new"),
                 Received::Duplicate { .. } => ("duplicate", Suppression::SameDelivery.word()),
-                Received::Refused(_) => ("refused", parcel.refused.map_or("unknown", Suppression::word)),
+                // Only the store refuses what was not refused before: its inbox was gone at the commit.
+                Received::Refused(_) => ("refused", parcel.refused.unwrap_or(Suppression::UnknownInbox).word()),
             };
             self.arrived.get_or_create(&Arrived { intake: intake.word(), outcome, reason }).inc();
         }

@@ -130,15 +130,20 @@ impl Engine {
         Ok(Some(Place::Return(team, target)))
     }
 
-    /// Keeps a mail for everyone here whom it is for. When this returns, it is durable. Recipients that are not here
-    /// leave a row when a source brought them, and nothing when the listener did: it has refused them already.
+    /// Keeps a mail for everyone here whom it is for. When this returns, it is durable. A recipient that takes no mail
+    /// leaves a refused delivery, of the source's team or of the team whose address it is or was. Only an address that
+    /// never was anybody's leaves none, so an intake must count what was taken before it acknowledges the mail.
     pub async fn take_mail(&self, mail: Incoming) -> Result<Vec<Received>, StoreError> {
         let now = self.now();
         let mut parcels = Vec::with_capacity(mail.recipients.len());
         for recipient in &mail.recipients {
             let place = self.place_of(mail.sender.as_deref(), recipient).await?;
-            if let Some(parcel) = self.delivery_for(&mail, recipient, place, now) {
-                parcels.push(parcel);
+            let team = match mail.source.map(|(team, _)| team).or_else(|| place.team()) {
+                Some(team) => Some(team),
+                None => self.team_that_had(recipient).await?,
+            };
+            if let Some(team) = team {
+                parcels.push(self.delivery_for(&mail, recipient, (team, place), now));
             }
         }
         if parcels.is_empty() {
@@ -156,6 +161,12 @@ impl Engine {
         Ok(received)
     }
 
+    /// The team whose an address is or was, although it reaches nobody any more.
+    async fn team_that_had(&self, recipient: &str) -> Result<Option<TeamId>, StoreError> {
+        let Ok(address) = Address::parse(recipient) else { return Ok(None) };
+        self.store.team_at(&inbox::places(address.as_str())).await
+    }
+
     fn key_of(&self, mail: &Incoming, recipient: &str, now: Time) -> [u8; 32] {
         if mutant!("delivery-key-dropped") {
             return Sha256::digest(self.new_id(now).as_bytes()).into();
@@ -163,16 +174,12 @@ impl Engine {
         delivery_key(mail, recipient)
     }
 
-    fn delivery_for(&self, mail: &Incoming, recipient: &str, place: Place, now: Time) -> Option<NewDelivery> {
+    fn delivery_for(&self, mail: &Incoming, recipient: &str, (team, place): (TeamId, Place), now: Time) -> NewDelivery {
         // A source speaks for its own team: an inbox of another is nobody's there.
-        let place = match (mail.source, place.team()) {
-            (Some((team, _)), Some(owner)) if owner != team => Place::Unknown,
-            _ => place,
-        };
-        let team = mail.source.map(|(team, _)| team).or_else(|| place.team())?;
+        let place = if place.team().is_some_and(|owner| owner != team) { Place::Unknown } else { place };
         let (target, refused) = place.target();
         let known = if mail.name.is_some() { limits::DELIVERY_KNOWN_MS } else { limits::SAME_BYTES_MS };
-        Some(NewDelivery {
+        NewDelivery {
             id: DeliveryId(self.new_id(now)),
             team,
             about: AboutDelivery {
@@ -189,6 +196,6 @@ impl Engine {
             key: self.key_of(mail, recipient, now),
             known_until: now.plus(known),
             refused,
-        })
+        }
     }
 }

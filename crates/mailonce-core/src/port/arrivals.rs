@@ -52,6 +52,8 @@ pub trait Arrivals: Send + Sync + 'static {
 
     /// Keeps a mail for each recipient, unless the same delivery came before; every repeat leaves a row and an event.
     /// The answers are in the order of the parcels. Two parcels of one arrival with the same key are one delivery.
+    /// A parcel whose inbox is not there any more when this commits is refused and leaves a row and an event: no inbox
+    /// can be removed between that look and the commit.
     async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>>;
     /// Gives up to `max` due deliveries to a worker, the longest due first.
     async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>>;

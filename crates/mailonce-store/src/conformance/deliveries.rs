@@ -124,6 +124,29 @@ pub(super) async fn a_refused_parcel_leaves_a_row_and_an_event_and_binds_no_key(
     kept(&store, keyed_parcel(&inbox, 1, T0), T0).await;
 }
 
+pub(super) async fn mail_for_an_inbox_that_is_gone_is_refused_in_its_commit(store: Ledger) {
+    let (gone, there) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+    let before = kept(&store, keyed_parcel(&gone, 1, T0), T0).await;
+    // Looked up before the removal, committed after it.
+    let parcels = vec![keyed_parcel(&gone, 2, T0), keyed_parcel(&there, 3, T0), keyed_parcel(&gone, 1, T0)];
+    let ids: Vec<_> = parcels.iter().map(|parcel| parcel.id).collect();
+    store.remove_inbox(TEAM, gone.id, T0).await.unwrap().unwrap();
+    let answers = receive(&store, parcels.clone(), T0).await;
+    assert_eq!(answers, [Received::Refused(ids[0]), Received::Kept(ids[1]), Received::Refused(ids[2])]);
+    let mut refused = parcels[0].clone();
+    refused.refuse_inbox_gone();
+    assert_eq!(delivery(&store, ids[0]).await, Delivery::new(refused, false, T0));
+    assert_eq!(kinds(&store).await, ["delivery.refused", "delivery.refused"]);
+    // The same call again gets the same answer and writes nothing, and what was kept before the removal stays so.
+    assert_eq!(receive(&store, parcels, T0).await, answers);
+    assert_eq!(kinds(&store).await.len(), 2);
+    assert_eq!(due(&store, 10, T0).await, [before, ids[1]]);
+    // The row outlives the sweep of what the removed inbox left, and binds no key.
+    store.sweep(100, T0).await.unwrap();
+    assert_eq!(delivery(&store, ids[0]).await.suppressed, Some(Suppression::UnknownInbox));
+    kept(&store, keyed_parcel(&there, 2, T0), T0).await;
+}
+
 pub(super) async fn an_arrival_received_twice_is_the_same_arrival(store: Ledger) {
     let inbox = open(&store, "a@d.test").await;
     kept(&store, keyed_parcel(&inbox, 1, T0), T0).await;
@@ -225,10 +248,9 @@ pub(super) async fn a_sweep_takes_what_a_removed_inbox_left_in_pieces(store: Led
     assert_eq!(listed(&store, DeliveryQuery::default()).await, [waiting, there], "what waits is not lost quietly");
     assert_eq!(store.file(TEAM, waiting, letter(None, 1), T0).await.unwrap(), mailonce_core::message::Filed::Settled);
     assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
-    // Even one that was on its way while the inbox went, and comes when nothing of it was left.
-    let late = kept(&store, parcel(&inbox, T0), T0).await;
-    assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 0);
-    settle(&store, late, Settle::Dead("broken".into()), T0).await;
+    // Even one that was refused for the inbox while it went, and comes when nothing of it was left.
+    let late = NewDelivery { refused: Some(Suppression::Blocked), ..parcel(&inbox, T0) };
+    receive(&store, vec![late], T0).await;
     assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
     let readings = read(&store, NODE, 10, T0).await;
     assert_eq!((readings.len(), readings[0].delivery.id, readings[0].raw.as_slice()), (1, there, RAW));

@@ -360,6 +360,7 @@ macro_rules! engine {
                 an_arrival_for_many_is_read_by_each
                 a_large_arrival_is_kept_whole
                 a_refused_parcel_leaves_a_row_and_an_event_and_binds_no_key
+                mail_for_an_inbox_that_is_gone_is_refused_in_its_commit
                 an_arrival_received_twice_is_the_same_arrival
                 deliveries_are_listed_newest_first_and_found
                 deliveries_of_another_team_are_not_there

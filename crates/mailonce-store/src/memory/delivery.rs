@@ -20,17 +20,20 @@ impl World {
     /// Keeps one recipient's delivery. `kept` is where the bytes of the arrival are, once they are kept.
     fn receive_one(
         &mut self,
-        parcel: NewDelivery,
+        mut parcel: NewDelivery,
         raw: &Arc<[u8]>,
         reader: Option<NodeId>,
         kept: &mut Option<DeliveryId>,
         now: Time,
     ) -> Received {
-        let refused = parcel.refused.is_some();
         if let Some(before) = self.inbound.delivery(parcel.team, parcel.id) {
             // The very same one: this call was made before.
-            return before.answered(refused);
+            return before.answered(parcel.refused.is_some());
         }
+        if parcel.needs_inbox().is_some_and(|inbox| self.inbound.inbox(parcel.team, inbox).is_none()) {
+            parcel.refuse_inbox_gone();
+        }
+        let refused = parcel.refused.is_some();
         let (id, key) = ((parcel.team, parcel.key), (parcel.id, parcel.known_until));
         let known = self.inbound.keys.get(&id).filter(|(_, until)| *until > now && !refused);
         let delivery = match known.map(|(of, _)| *of) {

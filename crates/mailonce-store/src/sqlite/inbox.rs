@@ -18,6 +18,7 @@ use super::{
 /// A row of an inbox that is there, with its team's id.
 const INBOX: &str = "SELECT i.inbox, i.tail, i.rev, i.seq, i.address, i.client_id, i.created_at, i.about, t.id \
      FROM inboxes i JOIN teams t ON t.number = i.team WHERE i.removed IS NULL";
+const IS_THERE: &str = "SELECT 1 FROM inboxes WHERE inbox = ?1 AND tail = ?2 AND team = ?3 AND removed IS NULL";
 const NAMED: &str = "SELECT inbox, reaches FROM inbox_names WHERE name = ?1";
 /// Whose a name is or was: rows of removed inboxes stay.
 const OWNER: &str = "SELECT t.id FROM inbox_names n JOIN inboxes i ON i.inbox = n.inbox \
@@ -52,6 +53,12 @@ fn inbox_row(row: &Row<'_>) -> Result<Inbox> {
 pub(super) fn one(conn: &Connection, team: i64, id: InboxId) -> Result<Option<Inbox>> {
     let found = find(conn, "AND i.inbox = ?1 AND i.team = ?2", params![ordered_bits(id.0), team])?;
     Ok(found.filter(|inbox| inbox.id == id))
+}
+
+/// Whether a team has this inbox, and it was not removed.
+pub(super) fn is_there(conn: &Connection, team: i64, id: InboxId) -> Result<bool> {
+    let row = params![ordered_bits(id.0), tail_bits(id.0), team];
+    conn.prepare_cached(IS_THERE).and_then(|mut statement| statement.exists(row)).map_err(told)
 }
 
 /// The inbox at the first of these addresses that was ever taken.

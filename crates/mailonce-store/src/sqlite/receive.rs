@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{
     accept::no_team,
     delivery::{Kept, by_bits, one, tell, write},
+    inbox,
     ledger::Ledger,
     rows::to_json,
     schema::told,
@@ -48,12 +49,27 @@ struct Parcel {
 impl Prepared {
     pub(super) fn new(arrival: Arrival, now: Time) -> Result<Self> {
         let Arrival { raw, reader, parcels } = arrival;
-        let prepare = |new: NewDelivery| {
-            let back = matches!(new.target, Target::Return { .. }).then(|| to_json(&new.target)).transpose()?;
-            let about = to_json(&new.about)?;
-            Ok(Parcel { delivery: Delivery::new(new.clone(), reader.is_some(), now), new, about, back })
-        };
+        let prepare = |new: NewDelivery| Parcel::new(new, reader.is_some(), now);
         Ok(Self { raw, reader, parcels: parcels.into_iter().map(prepare).collect::<Result<_>>()? })
+    }
+}
+
+impl Parcel {
+    fn new(new: NewDelivery, reader: bool, now: Time) -> Result<Self> {
+        let back = matches!(new.target, Target::Return { .. }).then(|| to_json(&new.target)).transpose()?;
+        let about = to_json(&new.about)?;
+        Ok(Self { delivery: Delivery::new(new.clone(), reader, now), new, about, back })
+    }
+
+    /// The same, refused, when its inbox is not there any more.
+    fn without_inbox(&self, ledger: &Ledger<'_>, team: i64, now: Time) -> Result<Option<Self>> {
+        let Some(inbox) = self.new.needs_inbox() else { return Ok(None) };
+        if inbox::is_there(ledger.conn, team, inbox)? {
+            return Ok(None);
+        }
+        let mut new = self.new.clone();
+        new.refuse_inbox_gone();
+        Self::new(new, false, now).map(Some)
     }
 }
 
@@ -90,21 +106,23 @@ fn receive_one(
     raw: Option<i64>,
     now: Time,
 ) -> Result<(Received, bool)> {
-    let Parcel { new, delivery, about, back } = parcel;
-    let team = ledger.team_number(new.team).ok_or_else(|| no_team(new.team))?;
+    let team = ledger.team_number(parcel.new.team).ok_or_else(|| no_team(parcel.new.team))?;
+    let was_refused = parcel.new.refused.is_some();
+    let gone = parcel.without_inbox(ledger, team, now)?;
+    let Parcel { new, delivery, about, back } = gone.as_ref().unwrap_or(parcel);
     let (bits, tail) = (ordered_bits(new.id.0), tail_bits(new.id.0));
     let waits = delivery.state == DeliveryState::Waiting;
     let raw = waits.then_some(raw.unwrap_or(bits));
     let holder = reader.filter(|_| waits).map(|node| *node.0.as_bytes());
-    let inbox = new.target.inbox().map(|id| *id.0.as_bytes());
+    let at = new.target.inbox().map(|id| *id.0.as_bytes());
     let Delivery { rev, attempts, .. } = delivery;
     let (state, due) = (delivery.state.word(), delivery.due.map(|at| at.0));
     let suppressed = delivery.suppressed.map(Suppression::word);
-    let row = params![team, bits, tail, rev, state, due, attempts, holder, raw, inbox, back, now.0, suppressed, about];
+    let row = params![team, bits, tail, rev, state, due, attempts, holder, raw, at, back, now.0, suppressed, about];
     if ledger.execute(KEEP, row)? == 0 {
         // The very same one: this call was made before.
         let before = by_bits(ledger.conn, new.team, team, bits)?;
-        return Ok((before.as_ref().map_or(delivery, |kept| &kept.delivery).answered(!waits), false));
+        return Ok((before.as_ref().map_or(delivery, |kept| &kept.delivery).answered(was_refused), false));
     }
     ledger.note_id(new.id.0);
     if !waits {

@@ -8,7 +8,7 @@ use mailonce_engine::{
 };
 use std::sync::Arc;
 
-use super::smtp::{Mail, Reception, Trouble, Verdict};
+use super::smtp::{Mail, NotTaken, Reception, Verdict};
 
 /// The engine, as the listener sees it.
 pub struct FrontDesk(pub Arc<Engine>);
@@ -29,7 +29,8 @@ impl Reception for FrontDesk {
         }
     }
 
-    async fn take(&self, mail: Mail) -> Result<(), Trouble> {
+    async fn take(&self, mail: Mail) -> Result<(), NotTaken> {
+        let accepted = mail.recipients.len();
         let incoming = Incoming {
             intake: Intake::Smtp,
             source: None,
@@ -41,12 +42,14 @@ impl Reception for FrontDesk {
             form: Form::Mime,
             raw: mail.raw.into(),
         };
-        match self.0.take_mail(incoming).await {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                tracing::warn!(%error, "keeping a mail");
-                Err(Trouble)
-            }
+        let received = self.0.take_mail(incoming).await.map_err(|error| {
+            tracing::warn!(%error, "keeping a mail");
+            NotTaken::Trouble
+        })?;
+        match received.iter().filter(|received| received.is_taken()).count() {
+            taken if taken == accepted => Ok(()),
+            0 => Err(NotTaken::AllGone),
+            _ => Err(NotTaken::SomeGone),
         }
     }
 }

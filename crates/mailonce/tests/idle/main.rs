@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use mailonce::intake::smtp::{Mail, Reception, Settings, Smtp, Trouble, Verdict};
+use mailonce::intake::smtp::{Mail, NotTaken, Reception, Settings, Smtp, Verdict};
 use std::{
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
@@ -27,7 +27,7 @@ impl Reception for Everyone {
         Verdict::Here
     }
 
-    async fn take(&self, _: Mail) -> Result<(), Trouble> {
+    async fn take(&self, _: Mail) -> Result<(), NotTaken> {
         Ok(())
     }
 }

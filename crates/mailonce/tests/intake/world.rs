@@ -1,7 +1,7 @@
 //! A listener with a reception that remembers, and a client that says exactly what it is told to.
 
 use async_trait::async_trait;
-use mailonce::intake::smtp::{Mail, Reception, Settings, Smtp, Stream, Tally, Trouble, Verdict};
+use mailonce::intake::smtp::{Mail, NotTaken, Reception, Settings, Smtp, Stream, Tally, Verdict};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
@@ -68,14 +68,14 @@ impl Reception for Recorder {
         }
     }
 
-    async fn take(&self, mail: Mail) -> Result<(), Trouble> {
+    async fn take(&self, mail: Mail) -> Result<(), NotTaken> {
         let is_for = |name: &str| mail.recipients.iter().any(|to| to.starts_with(name));
         if is_for("slow@") {
-            self.gate.acquire().await.map_err(|_closed| Trouble)?.forget();
+            self.gate.acquire().await.map_err(|_closed| NotTaken::Trouble)?.forget();
         }
         assert!(!is_for("panic@"), "a reception that breaks, as it was told to");
         if is_for("ill@") {
-            return Err(Trouble);
+            return Err(NotTaken::Trouble);
         }
         self.mails.lock().unwrap().push(mail);
         self.came.notify_waiters();

@@ -66,6 +66,7 @@ mod escalations;
 mod events;
 mod figures;
 mod forgetting;
+mod gone_inboxes;
 mod inbound;
 mod inboxes;
 mod keys;

@@ -40,7 +40,7 @@ const HOLD_DELIVERIES: &str = concat!(
 const HOLD_INBOXES: &str = "
     SELECT i.team, i.id, i.seq FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN inboxes i ON i.team = w.team AND i.id = w.id AND i.removed_at IS NULL
-     ORDER BY i.team, i.id FOR UPDATE OF i";
+     ORDER BY i.team, i.id FOR NO KEY UPDATE OF i";
 /// What an inbox has under a Message-ID or a content: the same, if there is, and any other, if there is. However many
 /// mails share a Message-ID, two rows tell.
 const KNOWN: &str = "

@@ -170,6 +170,8 @@ impl Ledger {
     pub(super) async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Tried<Option<Inbox>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
+        // The lock that arrivals wait for: an update alone does not touch a key and would pass them.
+        ask(&tx, ONE_LOCKED, &[&team.0, &id.0]).await?;
         let removed = first(&ask(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
         self.commit(tx, 1).await?;
         Ok(removed)

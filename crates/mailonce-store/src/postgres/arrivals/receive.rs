@@ -7,7 +7,7 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     delivery::{Arrival, Delivery, NewDelivery, Received},
     event::NewEvent,
-    id::{DeliveryId, MessageId, NodeId, TeamId},
+    id::{DeliveryId, InboxId, MessageId, NodeId, TeamId},
     port::arrivals::Hint,
     time::Time,
 };
@@ -44,12 +44,19 @@ const ONES: &str = concat!(
     delivery_columns!(),
     " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN deliveries d ON d.team = w.team AND d.id = w.id"
 );
+/// The inboxes that are there. They cannot be removed before this commits: whoever removes one holds its row for update.
+/// Filings, which only number messages, go on beside it.
+const HOLD_INBOXES: &str = "
+    SELECT i.team, i.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
+      JOIN inboxes i ON i.team = w.team AND i.id = w.id AND i.removed_at IS NULL
+     ORDER BY i.team, i.id FOR KEY SHARE OF i";
 /// Bytes that are there are the same ones: an arrival came again of which not every trace was gone.
 const NEW_RAWS: &str = "
     INSERT INTO raws (id, users, bytes) SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[])
     ON CONFLICT (id) DO UPDATE SET users = raws.users + excluded.users";
 
 /// An arrival that wants to be kept.
+#[derive(Clone)]
 pub(in crate::postgres) struct Coming {
     pub arrival: Arrival,
     pub now: Time,
@@ -75,6 +82,20 @@ impl Traveller for Coming {
     }
 }
 
+/// Parcels whose inbox is not there any more.
+type Gone = BTreeSet<(TeamId, DeliveryId)>;
+
+/// The same arrivals with these parcels refused.
+fn refuse(all: &[Coming], gone: &Gone) -> Vec<Coming> {
+    let mut all = all.to_vec();
+    for parcel in all.iter_mut().flat_map(|coming| &mut coming.arrival.parcels) {
+        if gone.contains(&(parcel.team, parcel.id)) {
+            parcel.refuse_inbox_gone();
+        }
+    }
+    all
+}
+
 /// What is known before anything is decided, and what was decided.
 #[derive(Default)]
 struct Desk<'a> {
@@ -85,6 +106,8 @@ struct Desk<'a> {
     renamed: BTreeSet<DeliveryKey>,
     /// Deliveries that were there: those that an earlier try of the same call left, and the first ones of repeats.
     there: BTreeMap<(TeamId, DeliveryId), Delivery>,
+    /// Inboxes that are there until this commits.
+    inboxes: BTreeSet<(TeamId, InboxId)>,
     fresh: Vec<Fresh>,
     raws: Vec<(Uuid, i32, &'a [u8])>,
     events: Vec<(TeamId, NewEvent)>,
@@ -92,13 +115,33 @@ struct Desk<'a> {
 
 impl Ledger {
     async fn receive_all(&self, all: &[Coming]) -> Tried<Vec<Vec<Received>>> {
+        let mut gone = match self.receive_if_there(all).await? {
+            Ok(answers) => return Ok(answers),
+            Err(gone) => gone,
+        };
+        // Keys of refused parcels must not be bound, so it begins anew. An inbox that is gone stays gone.
+        loop {
+            match self.receive_if_there(&refuse(all, &gone)).await? {
+                Ok(answers) => return Ok(answers),
+                Err(more) => gone.extend(more),
+            }
+        }
+    }
+
+    /// Receives, unless inboxes are not there any more: then nothing is written, and the parcels for them are named.
+    async fn receive_if_there(&self, all: &[Coming]) -> Tried<Result<Vec<Vec<Received>>, Gone>> {
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
         let mut desk = look(&tx, all).await?;
+        let gone = desk.gone(all);
+        if !gone.is_empty() {
+            tx.rollback().await?;
+            return Ok(Err(gone));
+        }
         let answers: Vec<Vec<Received>> = all.iter().map(|coming| desk.receive(coming)).collect();
         if desk.fresh.is_empty() {
             tx.rollback().await?;
-            return Ok(answers);
+            return Ok(Ok(answers));
         }
         let hints = desk.hints();
         desk.write(&tx).await?;
@@ -107,7 +150,7 @@ impl Ledger {
         }
         let committed = self.commit(tx, all.len()).await;
         self.ears.tell(&hints);
-        committed.map(|()| answers)
+        committed.map(|()| Ok(answers))
     }
 }
 
@@ -120,10 +163,20 @@ async fn look<'a>(tx: &Transaction<'_>, all: &[Coming]) -> Tried<Desk<'a>> {
     }
     let (teams, hashes, ids, untils) = key_columns(wanted.iter());
     let (own_teams, own_ids): (Vec<Uuid>, Vec<Uuid>) = parcels().map(|parcel| (parcel.team.0, parcel.id.0)).unzip();
-    let asked: [Asked<'_>; 2] = [(HOLD_KEYS, &[&teams, &hashes, &ids, &untils]), (ONES, &[&own_teams, &own_ids])];
+    let needed: BTreeSet<(Uuid, Uuid)> =
+        parcels().filter_map(|parcel| Some((parcel.team.0, parcel.needs_inbox()?.0))).collect();
+    let (inbox_teams, inbox_ids): (Vec<Uuid>, Vec<Uuid>) = needed.into_iter().unzip();
+    let asked: [Asked<'_>; 3] = [
+        (HOLD_KEYS, &[&teams, &hashes, &ids, &untils]),
+        (HOLD_INBOXES, &[&inbox_teams, &inbox_ids]),
+        (ONES, &[&own_teams, &own_ids]),
+    ];
     let answers = ask_all(tx, &asked).await?;
-    let (held, own) = (answers.first(), answers.get(1));
+    let (held, inboxes, own) = (answers.first(), answers.get(1), answers.get(2));
     let mut desk = Desk::default();
+    for row in inboxes.into_iter().flatten() {
+        desk.inboxes.insert((TeamId(row.try_get(0)?), InboxId(row.try_get(1)?)));
+    }
     for row in held.into_iter().flatten() {
         let key = (TeamId(row.try_get(0)?), read_hash(row.try_get(1)?)?);
         desk.keys.insert(key, (DeliveryId(row.try_get(2)?), Time(row.try_get(3)?)));
@@ -164,6 +217,20 @@ impl<'a> Desk<'a> {
             self.there.insert((delivery.team, delivery.id), delivery);
         }
         Ok(())
+    }
+
+    /// Parcels whose inbox is not there any more, save those that an earlier try of the same call kept.
+    fn gone(&self, all: &[Coming]) -> Gone {
+        let was_kept = |parcel: &NewDelivery| {
+            let there = self.there.get(&(parcel.team, parcel.id));
+            there.is_some_and(|there| there.answered(false).is_taken())
+        };
+        let is_gone = |parcel: &&NewDelivery| {
+            let inbox = parcel.needs_inbox();
+            inbox.is_some_and(|inbox| !self.inboxes.contains(&(parcel.team, inbox))) && !was_kept(parcel)
+        };
+        let parcels = all.iter().flat_map(|coming| &coming.arrival.parcels);
+        parcels.filter(is_gone).map(|parcel| (parcel.team, parcel.id)).collect()
     }
 
     /// Decides about one arrival.

@@ -261,3 +261,27 @@ async fn a_closed_store_answers_arrivals_that_wait_and_no_more() {
     assert_eq!(rows(&fresh.session().await, "deliveries").await, kept);
     assert!(node.receive(arrival(vec![parcel(a, "late")], None), NOW).await.is_err());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arrivals_and_whoever_removes_their_inbox_wait_for_each_other() {
+    let fresh = Fresh::make().await;
+    let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
+    let (a, b) = (inbox(&node, "a@d.test").await, inbox(&node, "b@d.test").await);
+    // Half-way through a removal: who arrives finds out how it ends.
+    let remove = format!("BEGIN; SELECT 1 FROM inboxes WHERE id = '{}' FOR UPDATE", a.0);
+    session.batch_execute(&remove).await.unwrap();
+    let (late, receiver) = (parcel(a, "late"), Arc::clone(&node));
+    let id = late.id;
+    let receiving = tokio::spawn(async move { receiver.receive(arrival(vec![late], None), NOW).await });
+    until_blocked(&session, 1).await;
+    session.batch_execute("UPDATE inboxes SET removed_at = 1 WHERE address = 'a@d.test'; COMMIT").await.unwrap();
+    assert_eq!(receiving.await.unwrap().unwrap(), [Received::Refused(id)]);
+    // Half-way through an arrival: who removes the inbox waits for its commit.
+    let hold = format!("BEGIN; SELECT 1 FROM inboxes WHERE id = '{}' FOR KEY SHARE", b.0);
+    session.batch_execute(&hold).await.unwrap();
+    let remover = Arc::clone(&node);
+    let removing = tokio::spawn(async move { remover.remove_inbox(TEAM, b, NOW).await });
+    until_blocked(&session, 1).await;
+    session.batch_execute("COMMIT").await.unwrap();
+    assert!(removing.await.unwrap().unwrap().is_some());
+}

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     gate::Visit,
-    reception::{Mail, Reception, Trouble, Verdict},
+    reception::{Mail, NotTaken, Reception, Verdict},
     reply,
     session::{Rules, Session, Step},
     settings::Settings,
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// Gives the mail away. From here on it is kept to the end, whatever becomes of the connection.
-    fn take(&mut self, mail: Mail) -> JoinHandle<Result<(), Trouble>> {
+    fn take(&mut self, mail: Mail) -> JoinHandle<Result<(), NotTaken>> {
         let reception = Arc::clone(&self.house.reception);
         let room = self.room.take();
         tokio::spawn(async move {
@@ -255,16 +255,16 @@ async fn fill(stream: &mut Box<dyn Stream>, session: &mut Session) -> io::Result
 }
 
 /// Waits until it is kept.
-async fn taken(taking: JoinHandle<Result<(), Trouble>>, patience: Duration) -> Result<(), Trouble> {
+async fn taken(taking: JoinHandle<Result<(), NotTaken>>, patience: Duration) -> Result<(), NotTaken> {
     match timeout(patience, taking).await {
         Ok(Ok(kept)) => kept,
         Ok(Err(error)) => {
             tracing::error!(%error, "taking a mail");
-            Err(Trouble)
+            Err(NotTaken::Trouble)
         }
         Err(_) => {
             tracing::warn!("a mail is not kept yet; its sender was told to try again");
-            Err(Trouble)
+            Err(NotTaken::Trouble)
         }
     }
 }

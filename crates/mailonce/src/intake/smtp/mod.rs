@@ -30,7 +30,7 @@ pub use configured::SmtpConfig;
 pub(crate) use configured::SmtpFile;
 pub use connection::Stream;
 pub use listen::{Smtp, run};
-pub use reception::{Mail, Reception, Trouble, Verdict};
+pub use reception::{Mail, NotTaken, Reception, Verdict};
 pub use settings::{Patience, PerIp, Settings};
 pub use tally::{Reason, Tally};
 pub use tls::Tls;

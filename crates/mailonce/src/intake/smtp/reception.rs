@@ -37,9 +37,17 @@ pub struct Mail {
     pub raw: Bytes,
 }
 
-/// The mail could not be kept. The other side is told to try again.
+/// Why a mail is not acknowledged with `250`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trouble;
+pub enum NotTaken {
+    /// The mail could not be kept. The sender is told to try again.
+    Trouble,
+    /// No recipient takes mail any more, although each did at RCPT. The sender is told so for good.
+    AllGone,
+    /// Some recipients take no mail any more. The mail is kept for the others; the sender is told to try again and
+    /// learns at RCPT which ones are gone.
+    SomeGone,
+}
 
 /// Whoever takes the mail.
 #[async_trait]
@@ -47,7 +55,7 @@ pub trait Reception: Send + Sync {
     /// Whether mail of `sender` to `address` would be taken. Both as in [`Mail`].
     async fn recipient(&self, sender: &str, address: &str) -> Verdict;
 
-    /// Keeps a mail for all its recipients. Returns after the commit: the other side is told `250` then, and forgets
-    /// the mail. It is not dropped half-way when the other side or the listener goes away.
-    async fn take(&self, mail: Mail) -> Result<(), Trouble>;
+    /// Keeps a mail for all its recipients. `Ok` comes after the commit and says that each recipient has a delivery: the
+    /// other side is told `250` then, and forgets the mail. It is not dropped half-way when the other side or the listener goes away.
+    async fn take(&self, mail: Mail) -> Result<(), NotTaken>;
 }

@@ -1,6 +1,9 @@
 //! What the listener says: one line each, with an RFC 3463 status.
 
-use super::{reception::Verdict, tally::Reason};
+use super::{
+    reception::{NotTaken, Verdict},
+    tally::Reason,
+};
 
 /// One line, and what it counts as when it is a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,5 +84,16 @@ pub(super) fn recipient(verdict: Verdict) -> Reply {
         Verdict::Blocked => no("550 5.7.1 refused by a rule of the inbox", Reason::Blocked),
         Verdict::Elsewhere => no("550 5.7.1 relaying denied", Reason::Elsewhere),
         Verdict::Trouble => TROUBLE,
+    }
+}
+
+/// The answer to a mail that is not acknowledged.
+pub(super) fn not_taken(why: NotTaken) -> Reply {
+    match why {
+        NotTaken::Trouble => TROUBLE,
+        NotTaken::AllGone => no("550 5.1.1 no recipient of this mail takes mail any more", Reason::Gone),
+        NotTaken::SomeGone => {
+            no("451 4.2.1 a recipient takes no mail any more, try again for the others", Reason::Gone)
+        }
     }
 }

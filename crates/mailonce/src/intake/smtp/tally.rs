@@ -39,6 +39,8 @@ reasons! {
     Unknown = "unknown",
     /// An inbox whose time is over.
     Expired = "expired",
+    /// A recipient that was accepted and takes no mail any more when the mail comes.
+    Gone = "gone",
     /// A rule refuses the sender.
     Blocked = "blocked",
     /// A domain that is not ours.

@@ -7,7 +7,7 @@ mod read;
 use std::{net::IpAddr, sync::Arc};
 
 use super::{
-    reception::{Mail, Trouble, Verdict},
+    reception::{Mail, NotTaken, Verdict},
     reply::{self, Reply},
     tally::Tally,
     text::{FIRST_ROOM, Text},
@@ -203,14 +203,14 @@ impl Session {
     }
 
     /// Whether the mail is kept.
-    pub(super) fn mail_is(&mut self, kept: Result<(), Trouble>) {
+    pub(super) fn mail_is(&mut self, kept: Result<(), NotTaken>) {
         match (std::mem::replace(&mut self.phase, Phase::Commands), kept) {
             (Phase::Taking(octets), Ok(())) => {
                 self.tally.took(octets);
                 self.commands = 0;
                 self.say(reply::TAKEN);
             }
-            (Phase::Taking(_), Err(Trouble)) => self.say(reply::TROUBLE),
+            (Phase::Taking(_), Err(why)) => self.say(reply::not_taken(why)),
             (other, _) => self.phase = other,
         }
     }

@@ -7,7 +7,7 @@ mod table;
 use std::{net::IpAddr, sync::Arc};
 
 use super::{
-    reception::{Mail, Trouble, Verdict},
+    reception::{Mail, NotTaken, Verdict},
     session::{Rules, Session, Step},
     tally::Tally,
 };
@@ -24,7 +24,7 @@ pub(super) struct Talk {
     pub(super) closed: bool,
     pub(super) may_begin: bool,
     pub(super) has_room: bool,
-    pub(super) keeps: Result<(), Trouble>,
+    pub(super) keeps: Result<(), NotTaken>,
 }
 
 impl Talk {

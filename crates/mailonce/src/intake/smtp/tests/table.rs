@@ -1,7 +1,7 @@
 //! Every command in every state, and every answer.
 
 use super::{MOST, Talk, codes};
-use crate::intake::smtp::{reception::Trouble, tally::Reason};
+use crate::intake::smtp::{reception::NotTaken, tally::Reason};
 
 /// A command, and its answers when nothing was said, after EHLO, after MAIL and after RCPT.
 const TABLE: [(&str, [&str; 4]); 15] = [
@@ -239,8 +239,18 @@ fn no_room_no_keeping_and_too_many_are_for_later() {
     assert_eq!(talk.say("x".repeat(20_000)), "");
     assert!(talk.say("\r\n.\r\n").starts_with("451 4.3.1"), "no room in the middle");
     let mut talk = Talk::in_text();
-    talk.keeps = Err(Trouble);
+    talk.keeps = Err(NotTaken::Trouble);
     assert!(talk.say("x\r\n.\r\n").starts_with("451 4.3.0"));
     assert!(talk.say("DATA\r\n").starts_with("503"), "the transaction is over");
     assert_eq!((talk.taken.len(), talk.tally.taken(), talk.tally.refused(Reason::Trouble)), (0, 0, 1));
+}
+
+#[test]
+fn a_mail_whose_recipients_are_gone_is_not_acknowledged() {
+    for (why, answer) in [(NotTaken::AllGone, "550 5.1.1"), (NotTaken::SomeGone, "451 4.2.1")] {
+        let mut talk = Talk::in_text();
+        talk.keeps = Err(why);
+        assert!(talk.say("x\r\n.\r\n").starts_with(answer));
+        assert_eq!((talk.tally.taken(), talk.tally.refused(Reason::Gone)), (0, 1));
+    }
 }
