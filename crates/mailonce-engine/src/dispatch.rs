@@ -87,7 +87,7 @@ impl Engine {
             let guard = way.begin(self.throttled_domain(way, &leased));
             let (engine, way, name) = (Arc::clone(self), Arc::clone(way), Arc::clone(&name));
             under_way.spawn(async move {
-                engine.deliver(way, leased, guard).await;
+                engine.deliver_or_give_back(way, leased, guard, name.id).await;
                 drop(name);
             });
         }
@@ -337,7 +337,15 @@ impl Engine {
         if !waits || email.head.transport.is_some() || way.is_open_for_work(self.time.even()) {
             return false;
         }
-        let Ok(Some(leased)) = self.store.leased(email.team, email.id, number).await else { return false };
+        let leased = match self.store.leased(email.team, email.id, number).await {
+            Ok(Some(leased)) => leased,
+            Ok(None) => return false,
+            Err(error) => {
+                // It stays queued where it is, and the loop of its transport tries again while the breaker is open.
+                tracing::warn!(%error, email = %email.id, handoff = number, "a failover was put off");
+                return false;
+            }
+        };
         let Some(content) = leased.body.as_deref().and_then(pack::unpack) else { return false };
         let Some(to) = self.ways.instead_of(way.transport.name(), &content, self.time.even()) else { return false };
         let from = way.transport.name().to_owned();

@@ -27,7 +27,9 @@ use tokio::sync::watch;
 use crate::{
     Asked, Caller, Engine,
     change::{missing, refused, taken},
-    operation, unavailable,
+    operation,
+    panics::caught,
+    unavailable,
     ways::Way,
 };
 
@@ -36,6 +38,8 @@ const AT_ONCE: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a repeat waits for a way that rests or is full, in milliseconds.
 const WAY_RESTS_MS: i64 = 2_000;
+/// How long one waits over which a worker panicked, in milliseconds.
+const PANICKED_MS: i64 = 60_000;
 
 /// Handoffs that somebody of this process is finding out about.
 #[derive(Default)]
@@ -62,7 +66,7 @@ impl Engine {
                             let engine = Arc::clone(&self);
                             tokio::spawn(async move {
                                 let id = email.id;
-                                Box::pin(Arc::clone(&engine).find_out(email, number)).await;
+                                engine.find_out_or_wait(email, number).await;
                                 engine.at_work.end(id, number);
                             });
                         }
@@ -78,6 +82,16 @@ impl Engine {
             }
             // A fresh doubt is due a moment later; rounds stay apart however many there are.
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Finds out about one. When the worker panics, it is looked at again later.
+    async fn find_out_or_wait(self: &Arc<Self>, email: Email, number: u16) {
+        let worker = Box::pin(Arc::clone(self).find_out(email.clone(), number));
+        if let Err(why) = caught(worker).await {
+            tracing::error!(why, email = %email.id, handoff = number, "looking after an unknown outcome panicked");
+            self.metrics.panicked("doubt");
+            self.wait(&email, number, None, Some(self.now().plus(PANICKED_MS))).await;
         }
     }
 
@@ -133,9 +147,16 @@ impl Engine {
         match self.store.leased(email.team, email.id, number).await {
             // Taken over meanwhile: whoever holds it now does not need us.
             Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
-            Ok(Some(leased)) => Box::pin(Arc::clone(self).deliver(Arc::clone(way), leased, under_way)).await,
+            Ok(Some(leased)) => {
+                let engine = Arc::clone(self);
+                Box::pin(engine.deliver_or_give_back(Arc::clone(way), leased, under_way, name.id)).await;
+            }
             // The lease ends with this process at the latest; until then nobody else may try.
-            Ok(None) | Err(_) => self.give_back(email, number, name.id).await,
+            Ok(None) => self.give_back(email, number, name.id).await,
+            Err(error) => {
+                tracing::warn!(%error, email = %email.id, handoff = number, "a repeat was put off");
+                self.give_back(email, number, name.id).await;
+            }
         }
     }
 

@@ -51,6 +51,7 @@ pub mod notify;
 mod outbound_facts;
 mod own;
 mod pack;
+mod panics;
 mod poll;
 mod proofs;
 mod questions;

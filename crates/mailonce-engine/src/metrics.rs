@@ -8,7 +8,7 @@ use mailonce_core::{
     notice::{Answer, Trouble},
     port::{
         collect::{Given, Page, Withheld},
-        store::{Backlog, Gauges, SuppressedReason},
+        store::{Backlog, Gauges, Recovered, SuppressedReason},
         transport::Meaning,
     },
     time::Time,
@@ -97,6 +97,17 @@ struct ToldAs {
     outcome: &'static str,
 }
 
+/// Workers and loops are a closed set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Panicked {
+    worker: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TakenOver {
+    what: &'static str,
+}
+
 /// Every figure, and the registry they are read from.
 pub struct Metrics {
     registry: Registry,
@@ -116,6 +127,8 @@ pub struct Metrics {
     filed: Family<FiledAs, Counter>,
     artifacts: Family<ArtifactDone, Counter>,
     told: Family<ToldAs, Counter>,
+    panics: Family<Panicked, Counter>,
+    taken_over: Family<TakenOver, Counter>,
     twins: Counter,
     hit_age: Histogram,
     ttl: Histogram,
@@ -140,6 +153,8 @@ impl Default for Metrics {
             filed: Family::default(),
             artifacts: Family::default(),
             told: Family::default(),
+            panics: Family::default(),
+            taken_over: Family::default(),
             twins: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
@@ -193,6 +208,12 @@ impl Metrics {
         );
         registry.register("artifacts", "Codes and links by what was done with them", metrics.artifacts.clone());
         registry.register("notice_attempts", "Attempts to tell an endpoint, by outcome", metrics.told.clone());
+        registry.register("worker_panics", "Workers and loops that panicked", metrics.panics.clone());
+        registry.register(
+            "recovered",
+            "Work taken over from processes that ended, by what became of it",
+            metrics.taken_over.clone(),
+        );
         registry.register(
             "key_twins",
             "Replays within 100 ms of the first call: callers that raced",
@@ -205,6 +226,20 @@ impl Metrics {
 
     pub(crate) fn reported(&self, provider: &'static str, outcome: &'static str) {
         self.reported.get_or_create(&Reported { provider, outcome }).inc();
+    }
+
+    /// A worker or a loop panicked.
+    pub(crate) fn panicked(&self, worker: &'static str) {
+        self.panics.get_or_create(&Panicked { worker }).inc();
+    }
+
+    /// Work of processes that ended was taken over.
+    pub(crate) fn recovered(&self, recovered: &Recovered) {
+        let Recovered { queued, unknown, deliveries, notices } = *recovered;
+        let all = [("queued", queued), ("unknown", unknown), ("deliveries", deliveries), ("notices", notices)];
+        for (what, count) in all {
+            self.taken_over.get_or_create(&TakenOver { what }).inc_by(count as u64);
+        }
     }
 
     pub(crate) fn fetched(&self, provider: &'static str, given: &Result<Given, Withheld>) {

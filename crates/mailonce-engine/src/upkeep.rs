@@ -40,7 +40,9 @@ impl Engine {
             all.queued += some.queued;
             all.unknown += some.unknown;
             all.deliveries += some.deliveries;
-            if some.queued + some.unknown + some.deliveries == 0 {
+            all.notices += some.notices;
+            if some == Recovered::default() {
+                self.metrics.recovered(&all);
                 return Ok(all);
             }
             crate::failpoint!("recovered");
@@ -58,11 +60,13 @@ impl Engine {
     /// Hands over what is due, by every way, until `stop` changes.
     pub async fn hand_off(self: Arc<Self>, stop: watch::Receiver<bool>) {
         let mut loops = JoinSet::new();
-        loops.spawn(Arc::clone(&self).capture(stop.clone()));
-        loops.spawn(Arc::clone(&self).look_after_doubts(stop.clone()));
-        loops.spawn(Arc::clone(&self).live(stop.clone()));
+        loops.spawn(Arc::clone(&self).keep_running("capture", stop.clone(), Self::capture));
+        loops.spawn(Arc::clone(&self).keep_running("doubts", stop.clone(), Self::look_after_doubts));
+        loops.spawn(Arc::clone(&self).keep_running("heartbeat", stop.clone(), Self::live));
         for way in self.ways.iter() {
-            loops.spawn(Arc::clone(&self).work(Arc::clone(way), stop.clone()));
+            let way = Arc::clone(way);
+            let work = move |engine: Arc<Self>, stop| engine.work(Arc::clone(&way), stop);
+            loops.spawn(Arc::clone(&self).keep_running("handoff_loop", stop.clone(), work));
         }
         while let Some(ended) = loops.join_next().await {
             if let Err(error) = ended {
@@ -150,14 +154,15 @@ impl Engine {
         }
     }
 
-    async fn sweep(&self) {
+    /// Forgets what is due, in as many commits as it takes.
+    pub async fn sweep(&self) {
         crate::failpoint!("before-sweep");
         loop {
             // Nothing is forgotten by a clock that nobody vouches for.
             let Some(forget_by) = self.time.forget_by() else { return };
             match self.store.sweep(SWEPT_AT_ONCE, forget_by).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEPT_AT_ONCE => {}
-                Ok(swept) if swept.deliveries >= SWEPT_AT_ONCE => {}
+                Ok(swept) if swept.deliveries.max(swept.notices) >= SWEPT_AT_ONCE => {}
                 Ok(_) => break,
                 Err(error) => return tracing::warn!(%error, "sweeping"),
             }

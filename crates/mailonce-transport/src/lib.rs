@@ -12,6 +12,7 @@
 //! | [`authenticate`] | whether a mail's sender is who it says |
 //! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
 
+mod age;
 pub mod authenticate;
 pub mod collect;
 pub mod dial;

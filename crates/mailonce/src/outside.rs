@@ -11,6 +11,7 @@ use mailonce_engine::ways::{Outside, Routing, Rule};
 use mailonce_transport::{
     authenticate::SenderCheck,
     collect::Collector,
+    dial::Guard,
     fetch::HttpsFetch,
     guard::{Cidr, Reach},
     http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
@@ -89,7 +90,7 @@ fn authenticator(config: &Config, resolver: &Resolver) -> anyhow::Result<Option<
 /// Who asks providers for mail. A team may name the address of an API, so it is dialled as warily as an endpoint.
 fn collector(config: &Config) -> anyhow::Result<Collector> {
     let reach = reach(config)?;
-    Ok(Collector::new(Some(Arc::new(move |ip| reach.allows(ip))), !config.dev_domains.is_empty()))
+    Ok(Collector::new(Some(Guard::new(move |ip| reach.allows(ip))), !config.dev_domains.is_empty()))
 }
 
 /// What may be dialled on a tenant's word.

@@ -121,21 +121,23 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let lanes = Lanes::open().context("starting a thread for each core")?;
     let (ending, ended) = watch::channel(false);
-    let mut loops = vec![tokio::spawn(Arc::clone(&engine).keep_up(ended.clone()))];
+    let upkeep = Arc::clone(&engine).keep_running("upkeep", ended.clone(), Engine::keep_up);
+    let mut loops = vec![tokio::spawn(upkeep)];
     engine.learn_inbox_domains().await?;
     let hold = (config.store == StoreAt::Sqlite && is_held(&config.data)).then(|| config.data.join(HOLD_FILE));
     if hold.is_some() {
         tracing::warn!("this ledger was restored with --hold: nothing is handed over until `mailonce resume`");
     }
     engine.pause(!config.handoff || hold.is_some());
-    let Recovered { queued, unknown, .. } = engine.recover().await?;
-    if queued + unknown > 0 {
-        tracing::warn!(queued, unknown, "found work of a process that ended");
+    let recovered = engine.recover().await?;
+    if recovered != Recovered::default() {
+        let Recovered { queued, unknown, deliveries, notices } = recovered;
+        tracing::warn!(queued, unknown, deliveries, notices, "found work of a process that ended");
     }
     loops.push(tokio::spawn(Arc::clone(&engine).hand_off(ended.clone())));
-    loops.push(tokio::spawn(Arc::clone(&engine).read_mail(ended.clone())));
-    loops.push(tokio::spawn(Arc::clone(&engine).poll_sources(ended.clone())));
-    loops.push(tokio::spawn(Arc::clone(&engine).notify(ended.clone())));
+    loops.push(tokio::spawn(Arc::clone(&engine).keep_running("read_mail", ended.clone(), Engine::read_mail)));
+    loops.push(tokio::spawn(Arc::clone(&engine).keep_running("poll_sources", ended.clone(), Engine::poll_sources)));
+    loops.push(tokio::spawn(Arc::clone(&engine).keep_running("notify", ended.clone(), Engine::notify)));
     loops.push(tokio::spawn(clock::remember(Arc::clone(&engine), config.data.clone(), ended.clone())));
     let Doors { http, smtp } = doors;
     let (closing, closed) = watch::channel(false);

@@ -224,7 +224,7 @@ impl Callers {
 
     /// What the sink took so far.
     fn taken(&self) -> Vec<Line> {
-        let lines = Journal::read(&self.journal).unwrap_or_default();
+        let lines: Vec<Line> = Journal::read(&self.journal).unwrap_or_default();
         lines.into_iter().filter(|line| line.taken).collect()
     }
 

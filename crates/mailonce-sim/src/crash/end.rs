@@ -1,12 +1,13 @@
 //! The end of a round: everything is healed, what was never answered is asked for again, and all of it is judged.
 
 use super::judge::{Judgement, Opinion, Record};
-use super::read::{deliveries, fetch, in_state};
-use super::round::Live;
+use super::read::{deliveries, event_ids, fetch, in_state};
+use super::round::{Live, TOLD};
 use super::table::Class;
 use crate::rig::drive::until;
 use crate::sink::oracle::journal::Journal;
 use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,11 @@ impl Live<'_> {
                 moving.extend(in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
             }
         }
+        let told: BTreeSet<String> = self.world.notices()?.into_iter().map(|line| line.event).collect();
+        if let Some(team) = teams.iter().find(|team| team.name == TOLD) {
+            let untold = event_ids(at, team)?.into_iter().filter(|id| !told.contains(id));
+            moving.extend(untold.map(|id| (id, "untold")));
+        }
         Ok(moving)
     }
 
@@ -81,6 +87,7 @@ impl Live<'_> {
             calls: self.callers.client.history().calls.clone(),
             mail,
             lines: Journal::read(&self.world.journal())?,
+            notices: self.world.notices()?,
             mishaps: self.mishaps.clone(),
             api: fetch(at, &teams)?,
         };

@@ -5,10 +5,11 @@ use super::inbound::{self, MailDeed};
 use super::read::Shown;
 use super::table::Class;
 use super::world::ANSWER;
-use crate::proof::history::{Arrival, Call, Email, Fault, History, Hop, Inbound, Verb};
+use crate::proof::history::{Arrival, Call, Email, Fault, History, Hop, Inbound, Verb, Webhook, Webhooks};
 use crate::proof::{Promise, Violation, check};
 use crate::rig::chance::number_of;
 use crate::sink::oracle::journal::{Journal, Line, now_us};
+use crate::sink::oracle::receiver::{self, NoticeLine};
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,12 +21,17 @@ use std::process::Command;
 const SLACK_MS: i64 = 250;
 /// How long the keyed sink remembers.
 const DAY_MS: u64 = 24 * 3_600_000;
-/// What the second judge does not look at.
+/// What the second judge does not look at, save what endpoints are told.
 const NOT_JUDGED_TWICE: [Promise; 2] = [Promise::P10, Promise::P11];
 
 /// What the second judge is given.
-const FILES: [(&str, &str); 4] =
-    [("--history", "history.jsonl"), ("--sink", "sink.jsonl"), ("--faults", "faults.jsonl"), ("--mail", "mail.jsonl")];
+const FILES: [(&str, &str); 5] = [
+    ("--history", "history.jsonl"),
+    ("--sink", "sink.jsonl"),
+    ("--faults", "faults.jsonl"),
+    ("--mail", "mail.jsonl"),
+    ("--notices", receiver::LOG),
+];
 
 /// A fault that the rig made itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +66,8 @@ pub struct Record {
     pub calls: Vec<Call>,
     /// What the sink got.
     pub lines: Vec<Line>,
+    /// What endpoints were told.
+    pub notices: Vec<NoticeLine>,
     /// What senders brought and agents took.
     pub mail: Vec<MailDeed>,
     /// What the rig did.
@@ -83,8 +91,9 @@ impl Record {
         let calls = file("history.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
         let mishaps = file("faults.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
         let lines = Journal::read(&root.join("sink.jsonl"))?;
+        let notices = Journal::read(&root.join(receiver::LOG))?;
         let mail = file("mail.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
-        Ok(Self { mail, calls, lines, mishaps, api: serde_json::from_str(&file("api.json")?)? })
+        Ok(Self { mail, calls, lines, notices, mishaps, api: serde_json::from_str(&file("api.json")?)? })
     }
 
     /// Everything as one history.
@@ -105,10 +114,22 @@ impl Record {
             faults: self.faults(&shown),
             events: shown.events,
             emails: shown.emails,
+            webhooks: self.webhooks(),
             inbound: Inbound { brought, takes, ..inbound::shown(&self.api) },
             healed: true,
             ..History::default()
         }
+    }
+
+    /// What endpoints were told, and which teams have one.
+    fn webhooks(&self) -> Webhooks {
+        let teams = self.api.as_object().into_iter().flatten();
+        let with_endpoint = teams.filter(|(_, shown)| shown["endpoints"].as_array().is_some_and(|all| !all.is_empty()));
+        let came = self.notices.iter().cloned().map(|line| {
+            let NoticeLine { team, id, event, about, seq, signed, .. } = line;
+            Webhook { team, id, event, about, seq, signed }
+        });
+        Webhooks { teams: with_endpoint.map(|(team, _)| team.clone()).collect(), came: came.collect() }
     }
 
     /// The API does not tell how often a key was bound. One that may be forgotten is bound anew by each of its emails.
@@ -167,8 +188,9 @@ pub struct Judgement {
 impl Judgement {
     /// The promises that were broken, of those that both judges look at.
     pub fn broken(&self) -> BTreeSet<String> {
-        let promises = self.violations.iter().map(|violation| violation.rule.promise());
-        promises.filter(|promise| !NOT_JUDGED_TWICE.contains(promise)).map(|promise| format!("{promise:?}")).collect()
+        let rules = self.violations.iter().map(|violation| violation.rule);
+        let twice = rules.filter(|rule| rule.is_about_notices() || !NOT_JUDGED_TWICE.contains(&rule.promise()));
+        twice.map(|rule| format!("{:?}", rule.promise())).collect()
     }
 }
 

@@ -13,7 +13,8 @@ use crate::rig::http;
 use crate::rig::server::{API_KEY, Server, Started};
 use crate::sink::oracle::callback::Where;
 use crate::sink::oracle::journal::now_us;
-use anyhow::{Context as _, Result, bail};
+use crate::sink::oracle::receiver;
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -35,6 +36,8 @@ const SOON: Duration = Duration::from_millis(1_500);
 const TRIES: usize = 3;
 /// Cycles between two deaths of the other node.
 const OTHER_DIES: usize = 9;
+/// The team that has an endpoint: the first one.
+pub(super) const TOLD: &str = "a";
 const HOOK_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLXNlY3JldC0x";
 
 /// A round.
@@ -291,6 +294,9 @@ impl Live<'_> {
         let hook = Where { at, path, secret: HOOK_SECRET.to_owned() };
         self.world.tell_sink("hooks", Some(&hook))?;
         self.callers.hook.lock().map(|mut known| *known = Some(hook)).ok();
+        let endpoint = json!({"url": self.world.receiver(TOLD), "after": "0", "secret": receiver::SECRET});
+        let made = http::post_within(patience, at, "/v1/endpoints", Some("endpoint"), &endpoint)?;
+        ensure!(matches!(made.status, 200 | 201), "no endpoint: {}", made.body);
         if self.round.class == Class::Inbound { self.callers.open_inboxes(at, patience) } else { Ok(()) }
     }
 }

@@ -8,7 +8,9 @@ use crate::rig::postgres::{Database, Postgres};
 use crate::rig::server::{Server, Setup, Started};
 use crate::sink::http::API_KEY as SINK_KEY;
 use crate::sink::oracle::callback::Where;
+use crate::sink::oracle::journal::Journal;
 use crate::sink::oracle::mood::Rates;
+use crate::sink::oracle::receiver::{self, NoticeLine};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -113,6 +115,16 @@ impl<'a> World<'a> {
         let reply = http::post(self.sink, &format!("/control/{what}"), None, &body)?;
         ensure!(reply.status == 200, "the sink answered {}: {}", reply.status, reply.body);
         Ok(())
+    }
+
+    /// Where a team's endpoint is.
+    pub fn receiver(&self, team: &str) -> String {
+        format!("http://{}/receiver/{team}", self.sink)
+    }
+
+    /// What endpoints were told so far.
+    pub fn notices(&self) -> Result<Vec<NoticeLine>> {
+        Journal::read(&self.root.join(receiver::LOG))
     }
 
     /// Where everything lies.

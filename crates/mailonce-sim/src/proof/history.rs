@@ -30,6 +30,8 @@ pub struct History {
     pub emails: Vec<Email>,
     /// The events as they are in the end: each team's in its order.
     pub events: Vec<Event>,
+    /// What endpoints were told.
+    pub webhooks: Webhooks,
     /// Mail that came in.
     pub inbound: Inbound,
     /// Conversations about mail that came in.
@@ -186,6 +188,32 @@ pub struct Move {
     pub fence: u64,
     /// The email's rev after.
     pub rev: u32,
+}
+
+/// What endpoints were told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Webhooks {
+    /// Teams with an endpoint that is owed every event. Those of other teams are not judged.
+    pub teams: Vec<String>,
+    /// What came, in order.
+    pub came: Vec<Webhook>,
+}
+
+/// A webhook as it came.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Webhook {
+    /// Whose endpoint it came to.
+    pub team: String,
+    /// The id of the notice.
+    pub id: String,
+    /// The id of the event.
+    pub event: String,
+    /// What the event is about.
+    pub about: String,
+    /// The number of the event.
+    pub seq: u64,
+    /// Whether the signature holds.
+    pub signed: bool,
 }
 
 /// What a process said that time is.

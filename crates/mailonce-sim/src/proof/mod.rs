@@ -14,6 +14,7 @@ pub mod history;
 mod inbound;
 mod mail;
 mod moves;
+mod notices;
 mod promise;
 mod settled;
 mod shown;
@@ -41,6 +42,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     moves::check(&view, &mut found);
     settled::check(&view, &mut found);
     events::check(&view, &mut found);
+    notices::check(&view, &mut found);
     inbound::check(&view, &mut found);
     talking::check(&view, &mut found);
     found.sort();

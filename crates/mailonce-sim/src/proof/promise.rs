@@ -73,6 +73,11 @@ macro_rules! rules {
             /// All of them.
             pub const ALL: &[Self] = &[$($(Self::$rule,)+)+];
 
+            /// Whether it is about what endpoints are told.
+            pub fn is_about_notices(self) -> bool {
+                matches!(self, Self::NoticeLost | Self::NoticeRenamed | Self::NoticeOrder | Self::NoticeForged)
+            }
+
             /// The promise that it breaks.
             pub fn promise(self) -> Promise {
                 match self {
@@ -175,6 +180,14 @@ rules! {
         CountedTwice,
         /// An event that was read before reads differently now, or is gone.
         Rewritten,
+        /// An event that is owed to an endpoint never arrived there.
+        NoticeLost,
+        /// An event arrived at an endpoint under two ids, or two under one.
+        NoticeRenamed,
+        /// Events about one subject arrived at an endpoint out of order.
+        NoticeOrder,
+        /// A webhook that nobody signed, or of an event that did not happen.
+        NoticeForged,
     }
     P12 {
         /// A mail that was acknowledged to its sender is in no inbox.

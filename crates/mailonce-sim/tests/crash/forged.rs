@@ -9,6 +9,7 @@ use mailonce_sim::crash::{
     table::{Class, Store},
 };
 use mailonce_sim::proof::history::{End, Verb};
+use mailonce_sim::sink::oracle::receiver::NoticeLine;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -149,6 +150,52 @@ const FORGERIES: [Forgery; 14] = [
     }),
 ];
 
+/// Two webhooks about one subject, each the only one of its event, in the order in which they came.
+fn in_order(record: &Record) -> Option<(usize, usize)> {
+    let came = &record.notices;
+    let once = |n: &usize| came.iter().filter(|line| line.event == came[*n].event).count() == 1;
+    let next = |n: usize| (n + 1..came.len()).filter(once).find(|m| came[*m].about == came[n].about);
+    (0..came.len()).filter(once).find_map(|n| Some((n, next(n)?)))
+}
+
+/// Ways to tamper with what the endpoint was told. Each breaks P11.
+const NOTICE_FORGERIES: [fn(&mut Record); 6] = [
+    // An event never arrived.
+    |record| {
+        let (n, _) = in_order(record).unwrap();
+        record.notices.remove(n);
+    },
+    // An event came again under another id.
+    |record| {
+        let (n, _) = in_order(record).unwrap();
+        let again = record.notices[n].clone();
+        record.notices.push(NoticeLine { id: "somebody else's".into(), ..again });
+    },
+    // Two events came under one id.
+    |record| {
+        let (n, m) = in_order(record).unwrap();
+        record.notices[m].id = record.notices[n].id.clone();
+    },
+    // Two events about one subject came the other way round.
+    |record| {
+        let (n, m) = in_order(record).unwrap();
+        record.notices.swap(n, m);
+    },
+    // A signature does not hold.
+    |record| record.notices[0].signed = false,
+    // An event that nobody recorded.
+    |record| {
+        let invented = NoticeLine {
+            event: "invented".into(),
+            id: "new".into(),
+            about: "x".into(),
+            seq: 1,
+            ..record.notices[0].clone()
+        };
+        record.notices.push(invented);
+    },
+];
+
 /// Something of the first team that its inboxes show.
 fn rows<'a>(record: &'a mut Record, what: &str) -> &'a mut Vec<Value> {
     record.api["a"][what].as_array_mut().unwrap()
@@ -206,6 +253,8 @@ fn lay_out(record: &Record, root: &Path) {
     let calls = record.calls.iter().map(|call| serde_json::to_string(call).unwrap()).collect();
     let got = record.lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
     let mail = record.mail.iter().map(|deed| serde_json::to_string(deed).unwrap()).collect();
+    let notices = record.notices.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
+    std::fs::write(root.join("notices.jsonl"), lines(notices)).unwrap();
     std::fs::write(root.join("mail.jsonl"), lines(mail)).unwrap();
     std::fs::write(root.join("history.jsonl"), lines(calls)).unwrap();
     std::fs::write(root.join("sink.jsonl"), lines(got)).unwrap();
@@ -226,11 +275,16 @@ fn convict(forged: &Record, class: Class, root: &Path, promise: &str, n: usize) 
 #[test]
 fn both_judges_convict_every_forgery_of_the_same() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
-    let honest = honest(root.path(), CLASS, |record| plain(record).is_some());
+    let honest = honest(root.path(), CLASS, |record| plain(record).is_some() && in_order(record).is_some());
     for (n, (promise, tamper)) in FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
         convict(&forged, CLASS, root.path(), promise, n);
+    }
+    for (n, tamper) in NOTICE_FORGERIES.iter().enumerate() {
+        let mut forged = honest.clone();
+        tamper(&mut forged);
+        convict(&forged, CLASS, root.path(), "P11", n);
     }
 }
 

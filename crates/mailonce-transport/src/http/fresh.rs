@@ -13,14 +13,13 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Instant,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::age::Since;
 
 pub(super) struct Fresh<S> {
     inner: S,
-    made: Instant,
+    made: Since,
     fresh: Duration,
     begun: bool,
     too_old: Arc<AtomicBool>,
@@ -30,7 +29,7 @@ impl<S> Fresh<S> {
     /// A connection made just now, and the flag that says that it grew too old before its first byte.
     pub(super) fn new(inner: S, fresh: Duration) -> (Self, Arc<AtomicBool>) {
         let too_old = Arc::new(AtomicBool::new(false));
-        (Self { inner, made: Instant::now(), fresh, begun: false, too_old: Arc::clone(&too_old) }, too_old)
+        (Self { inner, made: Since::now(), fresh, begun: false, too_old: Arc::clone(&too_old) }, too_old)
     }
 }
 
@@ -75,6 +74,14 @@ mod tests {
 
         let (mut late, too_old) = Fresh::new(Vec::new(), minute);
         tokio::time::advance(2 * minute).await;
+        assert!(late.write_all(b"GET ").await.is_err());
+        assert!(too_old.load(Ordering::Acquire) && late.inner.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_begun_after_the_machine_was_suspended_for_long() {
+        let (mut late, too_old) = Fresh::new(Vec::new(), Duration::from_mins(1));
+        late.made = crate::age::before_suspension();
         assert!(late.write_all(b"GET ").await.is_err());
         assert!(too_old.load(Ordering::Acquire) && late.inner.is_empty());
     }

@@ -34,7 +34,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use base::Base;
 use wire::{Answer, Door, Line};
 
-pub use wire::Guard;
+pub use crate::dial::Guard;
 
 /// Requests under way at a time, each on a connection of its own.
 const AT_ONCE: usize = 64;

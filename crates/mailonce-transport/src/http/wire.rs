@@ -8,11 +8,11 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{Request, body::Incoming, client::conn::http1, header::HeaderMap};
 use hyper_util::rt::TokioIo;
 use mailonce_core::port::transport::{Meaning, Phase, Reply};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, ServerName},
+};
 use std::{
-    io,
-    net::IpAddr,
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -28,7 +28,11 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{BadSetting, base::Base, fresh::Fresh};
-use crate::exchange::reason;
+use crate::{
+    age::Since,
+    dial::{self, Guard},
+    exchange::reason,
+};
 
 /// Bytes of an answer's status line and headers.
 const HEAD_BYTES: usize = 32 * 1024;
@@ -36,12 +40,6 @@ const HEAD_BYTES: usize = 32 * 1024;
 const HEAD_LINES: usize = 100;
 /// Bytes of an answer's body, unless a door is told otherwise.
 const ANSWER_BYTES: usize = 256 * 1024;
-/// Addresses of one name that are tried.
-const ADDRESSES: usize = 6;
-
-/// Says whether an address may be dialled.
-pub type Guard = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
-
 type Body = Full<Bytes>;
 
 /// Where a provider is reached, and how patiently.
@@ -62,7 +60,7 @@ pub(crate) struct Door {
 pub(crate) struct Line {
     sender: http1::SendRequest<Body>,
     driver: JoinHandle<()>,
-    made: Instant,
+    made: Since,
     patience: Duration,
     fresh: Duration,
     most: usize,
@@ -130,20 +128,8 @@ impl Door {
 
     async fn connect(&self) -> Result<TcpStream, Reply> {
         let Base { host, port, .. } = &self.base;
-        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let found: Vec<SocketAddr> =
-            found.map_err(|e| fault(Phase::Connect, format!("{host} was not found: {e}")))?.take(ADDRESSES).collect();
-        let mut why = format!("{host} has no address that may be dialled");
-        for address in found {
-            if self.guard.as_ref().is_some_and(|allows| !allows(address.ip())) {
-                continue;
-            }
-            match TcpStream::connect(address).await.and_then(prompt) {
-                Ok(socket) => return Ok(socket),
-                Err(error) => why = format!("{address}: {error}"),
-            }
-        }
-        Err(fault(Phase::Connect, why))
+        let opened = dial::open(host, *port, self.patience, self.guard.as_ref()).await;
+        opened.map_err(|error| fault(Phase::Connect, error.to_string()))
     }
 
     async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) -> Result<Line, Reply> {
@@ -156,7 +142,7 @@ impl Door {
         // How the connection ends is told to the request that waits on it; without one it concerns nobody.
         let driver = tokio::spawn(async move { drop(connection.await) });
         let Self { patience, fresh, most, .. } = *self;
-        Ok(Line { sender, driver, made: Instant::now(), patience, fresh, most, too_old })
+        Ok(Line { sender, driver, made: Since::now(), patience, fresh, most, too_old })
     }
 }
 
@@ -201,25 +187,13 @@ async fn read(body: Incoming, late: Instant, most: usize) -> Result<Bytes, Cut> 
     }
 }
 
-fn prompt(socket: TcpStream) -> io::Result<TcpStream> {
-    socket.set_nodelay(true)?;
-    Ok(socket)
-}
-
 fn fault(phase: Phase, text: String) -> Reply {
     Reply::new(Meaning::Fault, phase, None, &text)
 }
 
 fn connector(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, BadSetting> {
-    let mut roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
-    for root in extra_roots {
-        roots.add(root.clone()).map_err(|e| BadSetting(format!("an extra root is no certificate: {e}")))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| BadSetting(format!("TLS: {e}")))?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    let trust = dial::trust(extra_roots).map_err(|e| BadSetting(format!("an extra root is no certificate: {e}")))?;
+    let mut config = ClientConfig::clone(&trust);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }

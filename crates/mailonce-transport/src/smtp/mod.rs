@@ -21,7 +21,7 @@ mod wire;
 
 pub use config::{Patience, Security, SmtpConfig};
 
-use crate::dial;
+use crate::{age::Since, dial};
 use async_trait::async_trait;
 use mailonce_core::port::transport::{
     Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Visit,
@@ -31,7 +31,6 @@ use pool::{Pool, Turn};
 use rustls::ClientConfig;
 use session::Session;
 use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
 
 /// What the engine's patience has above ours, so that our own words about a late answer are heard.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -89,7 +88,7 @@ impl Smtp {
                 None => Session::open(&self.config, &self.trust).await?,
             };
             match session.begin(parcel, needs, &patience).await {
-                Ok(()) => return Ok(Armed { session, turn, since: Instant::now(), patience }),
+                Ok(()) => return Ok(Armed { session, turn, since: Since::now(), patience }),
                 // Only a connection that rested is ever stale, so that a new one ends the loop.
                 Err(setback) if setback.stale => {}
                 Err(setback) => {
@@ -107,7 +106,7 @@ impl Smtp {
 struct Armed {
     session: Session,
     turn: Turn,
-    since: Instant,
+    since: Since,
     patience: Patience,
 }
 
@@ -180,5 +179,61 @@ impl Transport for Smtp {
             Err(reply) if reply.phase == Phase::Login => Visit::Refused(reply.text),
             Err(reply) => Visit::Unreachable(reply.text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::id::{EmailId, TeamId};
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+        net::TcpListener,
+    };
+    use uuid::Uuid;
+
+    /// A relay that takes everything. Its task ends with the lines that it heard.
+    async fn relay(listener: TcpListener) -> Vec<String> {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = BufReader::new(stream);
+        stream.write_all(b"220 relay.test\r\n").await.unwrap();
+        let mut heard: Vec<String> = Vec::new();
+        loop {
+            let mut line = String::new();
+            if stream.read_line(&mut line).await.unwrap_or_default() == 0 {
+                return heard;
+            }
+            let answer: &[u8] = match line.split_whitespace().next() {
+                Some("DATA") => b"354 go\r\n",
+                Some("EHLO" | "MAIL" | "RCPT") => b"250 ok\r\n",
+                _ => b"",
+            };
+            stream.write_all(answer).await.unwrap();
+            heard.push(line);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_dot_is_not_given_after_the_machine_was_suspended_for_long() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let heard = tokio::spawn(relay(listener));
+        let config = SmtpConfig { tls: Security::None, ..SmtpConfig::new("relay", "127.0.0.1", port) };
+        let parcel = Parcel {
+            team: TeamId(Uuid::nil()),
+            email: EmailId(Uuid::nil()),
+            handoff: 0,
+            attempt: 1,
+            return_path: "a@d.test".into(),
+            envelope_id: "e".into(),
+            recipients: vec!["b@d.test".into()],
+            key: Uuid::nil(),
+            bytes: b"Subject: x\r\n\r\nx\r\n".as_slice().into(),
+        };
+        let mut armed = Smtp::new(config).unwrap().begin(&parcel).await.unwrap();
+        armed.since = crate::age::before_suspension();
+        let reply = Box::new(armed).hand_over().await;
+        assert_eq!(reply.meaning, Meaning::Deferred, "{}", reply.text);
+        assert!(heard.await.unwrap().iter().all(|line| line != ".\r\n"), "the dot was given");
     }
 }

@@ -11,6 +11,7 @@ use super::{
     session::Session,
     wire::{Lost, Silence},
 };
+use crate::age::Since;
 use mailonce_core::port::transport::{Meaning, Parcel, Phase, Reply};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -157,7 +158,7 @@ impl Session {
     }
 
     /// Writes the final dot, unless it is too late or the server spoke first, and waits for the answer.
-    pub(super) async fn finish(&mut self, armed: Instant, patience: &Patience) -> Settled {
+    pub(super) async fn finish(&mut self, armed: Since, patience: &Patience) -> Settled {
         let not_given = |reply| Settled { reply, reusable: false };
         match self.wire.silence().await {
             Silence::Kept => {}

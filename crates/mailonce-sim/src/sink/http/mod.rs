@@ -273,7 +273,7 @@ async fn respond(
 }
 
 async fn act(shared: &Arc<Shared>, got: Got) -> io::Result<Said> {
-    if let Some(said) = seen::control(shared, &got) {
+    if let Some(said) = seen::control(shared, &got).or_else(|| seen::webhook(shared, &got)) {
         return Ok(said);
     }
     let Some(vendor) = Vendor::at(&got) else {

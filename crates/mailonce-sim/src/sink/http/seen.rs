@@ -5,6 +5,7 @@ use super::{
         callback::Where,
         journal::Line,
         mood::{LATE, Whim},
+        receiver::NoticeLine,
     },
     Act, Got, Said, Shared, Trouble, Vendor, hash,
     keyed::bare_one,
@@ -94,6 +95,14 @@ pub(super) fn note(shared: &Shared, vendor: Vendor, got: &Got, whim: Whim, taken
         ambiguous: whim.is_ambiguous(),
         ..Line::default()
     });
+}
+
+/// A webhook for the application beside the sink: `/receiver/` and the team whose endpoint it is.
+pub(super) fn webhook(shared: &Shared, got: &Got) -> Option<Said> {
+    let team = got.path.strip_prefix("/receiver/")?;
+    let oracle = shared.oracle.as_ref()?;
+    oracle.told(|| NoticeLine::of(team, &got.body, |name| got.header(name).to_owned()));
+    Some(Said::json(200, &json!({})))
 }
 
 /// What the one who runs the oracle tells it: `/control/calm`, `/control/rough`, `/control/hooks`, `/control/count`.

@@ -59,9 +59,13 @@ impl Journal {
     /// Appends a line, with the time that it is now. A mail whose line cannot be written is a mail that nobody would
     /// ever know of, so the process ends then.
     pub fn write(&self, line: Line) {
+        self.append(|| Line { at_us: now_us(), ..line });
+    }
+
+    /// Appends a line of any kind. It is made under the lock, so that lines are in the order of their times.
+    pub fn append<T: Serialize>(&self, line: impl FnOnce() -> T) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock, so that the lines are in the order of their times.
-        let line = Line { at_us: now_us(), ..line };
+        let line = line();
         let written = serde_json::to_vec(&line).map_err(std::io::Error::other).and_then(|mut bytes| {
             bytes.push(b'\n');
             file.write_all(&bytes)
@@ -79,7 +83,7 @@ impl Journal {
     }
 
     /// Reads a log. Its last line may still be on its way.
-    pub fn read(path: &Path) -> Result<Vec<Line>> {
+    pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         whole.map(|line| serde_json::from_str(line).with_context(|| format!("a bent line: {line}"))).collect()
