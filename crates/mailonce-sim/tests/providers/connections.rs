@@ -2,6 +2,7 @@
 
 use mailonce_core::port::transport::{Meaning, Phase};
 use mailonce_sim::sink::http::{API_KEY, Sink, Vendor};
+use mailonce_transport::dial::Guard;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -24,7 +25,7 @@ async fn who_cannot_be_reached_is_at_fault() {
 async fn an_address_that_the_guard_forbids_is_never_dialled() {
     let sink = Sink::open().await.unwrap();
     let mut setting = setting(sink.url());
-    setting.guard = Some(Arc::new(|address| !address.is_loopback()));
+    setting.guard = Some(Guard::new(|address| !address.is_loopback()));
     let reply = attempt(&*build(Vendor::Resend, setting, API_KEY).unwrap(), 1).await;
     assert_eq!((reply.meaning, reply.phase), (Meaning::Fault, Phase::Connect), "{}", reply.text);
     assert!(sink.taken().is_empty());

@@ -106,7 +106,7 @@ async fn ends(world: World, recovery: Recovery, plan: &[Plan], state: &str) -> W
     let running = tokio::spawn(Arc::clone(&world.engine).hand_off(stopped));
     let mut last = String::new();
     for _ in 0..500 {
-        last = world.email(&id).await["state"].as_str().unwrap().to_owned();
+        world.email(&id).await["state"].as_str().unwrap().clone_into(&mut last);
         if last == state && scripted.plan.lock().unwrap().is_empty() {
             break;
         }
