@@ -231,6 +231,11 @@ impl EmailHead {
         slots
     }
 
+    /// Whether accepting it may take slots of earlier versions. Such an email is not decided by its own key alone.
+    pub fn takes_earlier_slots(&self) -> bool {
+        self.intent.is_some() && self.version > 1
+    }
+
     /// Every slot that it may have taken.
     pub fn all_slots(&self, team: TeamId) -> impl Iterator<Item = KeyHash> {
         self.slots(team).into_iter().chain(self.earlier_slots(team))

@@ -138,6 +138,12 @@ impl Draft {
         Self { text: text.into(), ..self }
     }
 
+    /// As this version of its intent.
+    pub(super) fn version(self, version: u32) -> Self {
+        let intent = self.intent.map(|intent| Intent { version, ..intent });
+        Self { intent, version, ..self }
+    }
+
     /// Due at this time.
     pub(super) fn due(self, due: Time) -> Self {
         Self { due: Some(due), ..self }

@@ -99,6 +99,7 @@ macro_rules! engine {
                 recipients_are_free_again_after_a_cancel
                 recipients_freed_by_a_cancel_are_taken_again
                 what_left_with_a_later_version_stands_for_the_earlier
+                an_earlier_version_after_a_later_one_is_held
                 a_later_version_does_not_overlap_what_it_is_made_of
                 a_forgotten_later_version_stands_for_nobody
                 recipients_stay_taken_after_sending

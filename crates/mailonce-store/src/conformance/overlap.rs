@@ -100,6 +100,14 @@ pub(super) async fn what_left_with_a_later_version_stands_for_the_earlier(store:
     assert_eq!(replayed(&store, &about("p", &[A]), T0).await.id, single.id);
 }
 
+pub(super) async fn an_earlier_version_after_a_later_one_is_held(store: Ledger) {
+    let drafts = [(about("o", &[A]).version(2), false), (about("o", &[A]), true), (about("o", &[B]), false)];
+    check(&store, &drafts).await;
+    let drafts =
+        [(about("p", &[A]).version(3), false), (about("p", &[A, B]).version(2), true), (about("p", &[A]), true)];
+    check(&store, &drafts).await;
+}
+
 pub(super) async fn a_later_version_does_not_overlap_what_it_is_made_of(store: Ledger) {
     let several = sent(&store, &about("o", &[A, B]), T0).await;
     let single = sent(&store, &about("p", &[A]), T0).await;

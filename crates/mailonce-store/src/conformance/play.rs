@@ -19,9 +19,10 @@ use mailonce_core::{
     ttl::Ttl,
 };
 use std::fmt::Debug;
+use uuid::Uuid;
 
 use super::{
-    Ledger, OTHER, SANDBOX, T0, TEAM,
+    Ledger, OTHER, SANDBOX, T0, TEAM, all_at_once,
     chat::{self, Parlour, Talk, Told},
     deed::{Deed, REMOTE, lease_wish, node, resolve},
     events, keyless,
@@ -36,6 +37,7 @@ use super::{
 #[derive(Clone, Debug)]
 enum Request {
     Accept(Wish),
+    Together(Vec<Wish>),
     Batch(BatchWish),
     Cancel(TeamId, EmailId, Option<Operation>),
     Reschedule(TeamId, EmailId, Time),
@@ -60,6 +62,7 @@ enum Request {
 #[derive(Debug, PartialEq)]
 enum Answer {
     Accept(Accept),
+    Together(Vec<Accept>),
     Batch(AcceptBatch),
     Cancel(Once<Change>),
     Reschedule(Change),
@@ -81,6 +84,7 @@ enum Answer {
 async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
     match request {
         Request::Accept(wish) => Answer::Accept(store.accept(wish, now).await.unwrap()),
+        Request::Together(wishes) => Answer::Together(accept_together(store, wishes, now).await),
         Request::Batch(batch) => Answer::Batch(store.accept_batch(batch, now).await.unwrap()),
         Request::Cancel(team, id, call) => Answer::Cancel(store.cancel(team, id, call, now).await.unwrap()),
         Request::Reschedule(team, id, due) => Answer::Reschedule(store.reschedule(team, id, due, now).await.unwrap()),
@@ -150,8 +154,13 @@ impl World {
     /// Plays one turn. Says what differs.
     pub(super) async fn play(&mut self, turn: &Turn) -> Result<(), String> {
         let request = self.request(turn).await;
-        let wanted = Box::pin(ask(&self.model, request.clone(), self.now)).await;
-        let answer = Box::pin(ask(&self.engine, request.clone(), self.now)).await;
+        let (wanted, answer) = match request.clone() {
+            Request::Together(wishes) => self.ask_together(turn.team(), wishes).await,
+            request => {
+                let wanted = Box::pin(ask(&self.model, request.clone(), self.now)).await;
+                (wanted, Box::pin(ask(&self.engine, request, self.now)).await)
+            }
+        };
         same("answer", &wanted, &answer)?;
         self.learn(&wanted);
         self.learn_work(&request, &wanted);
@@ -165,6 +174,20 @@ impl World {
             self.gossip.learn(word);
         }
         Ok(())
+    }
+
+    /// Has the engine accept wishes at the same moment, and the model in the order of the engine's events. A wish whose
+    /// key was bound writes no event and changes nothing, so that the model gets it last.
+    async fn ask_together(&self, team: TeamId, wishes: Vec<Wish>) -> (Answer, Answer) {
+        let found = accept_together(&self.engine, wishes.clone(), self.now).await;
+        let order: Vec<Uuid> = events(&self.engine, team).await.iter().map(|event| event.event.about).collect();
+        let mut places: Vec<usize> = (0..wishes.len()).collect();
+        places.sort_by_key(|place| order.iter().position(|about| *about == wishes[*place].id.0).unwrap_or(usize::MAX));
+        let mut wanted = found.clone();
+        for place in places {
+            wanted[place] = self.model.accept(wishes[place].clone(), self.now).await.unwrap();
+        }
+        (Answer::Together(wanted), Answer::Together(found))
     }
 
     /// Compares everything there is to see.
@@ -213,7 +236,7 @@ impl World {
         };
         match answer {
             Answer::Accept(answer) => learn(answer),
-            Answer::Batch(AcceptBatch::Items(items)) => items.iter().for_each(learn),
+            Answer::Together(items) | Answer::Batch(AcceptBatch::Items(items)) => items.iter().for_each(learn),
             Answer::Resend(Once::Done(Resend::First(email)))
             | Answer::Talk(Told::Answer(Answered::First(email, _))) => self.known.push(email.id),
             _ => {}
@@ -268,6 +291,9 @@ impl World {
         let operation = |call: &Option<Call>| call.map(|call| self.operation(team, call));
         match &turn.verb {
             Verb::Accept(sketch) => Request::Accept(sketch.draft(team, now).wish(now)),
+            Verb::Together(sketches) => {
+                Request::Together(sketches.iter().map(|sketch| sketch.draft(team, now).wish(now)).collect())
+            }
             Verb::Batch(call, sketches) => Request::Batch(BatchWish {
                 team,
                 operation: operation(call),
@@ -342,6 +368,12 @@ impl World {
         wish.head.resend_of = Some(id);
         wish
     }
+}
+
+/// What wishes become that are accepted at the same moment, each in its place.
+async fn accept_together(store: &Ledger, wishes: Vec<Wish>, now: Time) -> Vec<Accept> {
+    let work = wishes.into_iter().map(|wish| (store.clone(), wish));
+    all_at_once(work.map(|(store, wish)| async move { store.accept(wish, now).await.unwrap() })).await
 }
 
 fn note(team: TeamId, email: EmailId, count: u8, now: Time) -> Suppressed {

@@ -44,8 +44,10 @@ impl Chance {
 const GROUPS: [&str; 6] = ["a", "b", "ab", "bc", "abc", "c"];
 const GIVEN: u8 = 5;
 const INTENTS: u8 = 3;
+const VERSIONS: [u32; 2] = [1, 2];
 const BATCHES: u8 = 2;
 const ITEMS: u8 = 4;
+const TOGETHER: u8 = 10;
 const OPERATIONS: u8 = 3;
 const MEMORIES: [i64; 5] = [SECOND, HOUR, DAY, 8 * DAY, 35 * DAY];
 
@@ -54,7 +56,8 @@ const MEMORIES: [i64; 5] = [SECOND, HOUR, DAY, 8 * DAY, 35 * DAY];
 pub(super) enum Name {
     Nameless,
     Given(u8),
-    Intent(u8, &'static str),
+    /// An intent, whom it is for, and its version.
+    Intent(u8, &'static str, u32),
     Item(u8, u8),
     Batch(u8),
     Call(u8),
@@ -63,7 +66,8 @@ pub(super) enum Name {
 impl Name {
     /// Every name that can be looked up.
     pub(super) fn all() -> Vec<Self> {
-        let intents = (0..INTENTS).flat_map(|n| GROUPS.map(|group| Self::Intent(n, group)));
+        let groups = (0..INTENTS).flat_map(|n| GROUPS.map(|group| (n, group)));
+        let intents = groups.flat_map(|(n, group)| VERSIONS.map(|version| Self::Intent(n, group, version)));
         let items = (0..BATCHES).flat_map(|n| (0..ITEMS).map(move |i| Self::Item(n, i)));
         let plain = (0..GIVEN).map(Self::Given).chain((0..BATCHES).map(Self::Batch));
         plain.chain((0..OPERATIONS).map(Self::Call)).chain(intents).chain(items).collect()
@@ -75,7 +79,9 @@ impl Name {
             Self::Given(n) => given(team, &format!("k{n}")),
             Self::Batch(n) => given(team, &format!("b{n}")),
             Self::Call(n) => given(team, &format!("op{n}")),
-            Self::Intent(n, group) => about(&format!("o{n}"), &people(group)).team(team).hash(),
+            Self::Intent(n, group, version) => {
+                about(&format!("o{n}"), &people(group)).version(version).team(team).hash()
+            }
             Self::Item(n, index) => {
                 let batch = Key::parse(&format!("b{n}")).unwrap();
                 KeyName::Item { batch, index: index.into() }.hash(team)
@@ -88,7 +94,7 @@ impl Name {
             0 => Self::Nameless,
             1..=4 => Self::Given(chance.below(GIVEN)),
             5 => Self::Call(chance.below(OPERATIONS)),
-            _ => Self::Intent(chance.below(INTENTS), chance.pick(&GROUPS)),
+            _ => Self::Intent(chance.below(INTENTS), chance.pick(&GROUPS), chance.pick(&[1, 1, 2])),
         }
     }
 
@@ -144,7 +150,7 @@ impl Sketch {
             Name::Given(n) => keyed(&format!("k{n}")).to(&people("ab")),
             Name::Batch(n) => keyed(&format!("b{n}")),
             Name::Call(n) => keyed(&format!("op{n}")),
-            Name::Intent(n, group) => about(&format!("o{n}"), &people(group)),
+            Name::Intent(n, group, version) => about(&format!("o{n}"), &people(group)).version(version),
             Name::Item(n, index) => keyless().item(&format!("b{n}"), index.into()),
         };
         let draft = draft.team(team).text(&self.says.to_string()).ttl(self.memory);
@@ -179,6 +185,8 @@ pub(super) struct Call(pub(super) Name, pub(super) u8);
 #[derive(Clone, Debug)]
 pub(super) enum Verb {
     Accept(Sketch),
+    /// Accepts that are called at the same moment.
+    Together(Vec<Sketch>),
     Batch(Option<Call>, Vec<Sketch>),
     Cancel(u8, Option<Call>),
     Reschedule(u8, i64),
@@ -224,10 +232,11 @@ impl Turn {
         let name = |chance: &mut Chance| chance.pick(&Name::all());
         let call = |chance: &mut Chance| Call(Name::of_call(chance), chance.below(2));
         let verb = match chance.below(164) {
-            0..=13 => {
+            0..=9 => {
                 let name = Name::of_wish(chance);
                 Verb::Accept(Sketch::random(chance, name))
             }
+            10..=13 => together(chance),
             14..=15 => batch(chance),
             16..=18 => Verb::Cancel(chance.below(6), chance.maybe(3, call)),
             19 => Verb::Reschedule(chance.below(6), chance.pick(&[-MINUTE, HOUR, 2 * DAY])),
@@ -248,6 +257,14 @@ impl Turn {
         };
         Self { mine, verb }
     }
+}
+
+fn together(chance: &mut Chance) -> Verb {
+    let sketch = |chance: &mut Chance| {
+        let name = Name::of_wish(chance);
+        Sketch::random(chance, name)
+    };
+    Verb::Together((0..2 + chance.below(TOGETHER)).map(|_| sketch(chance)).collect())
 }
 
 fn batch(chance: &mut Chance) -> Verb {

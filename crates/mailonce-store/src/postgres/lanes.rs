@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use super::{Ledger, draft::Draft, row::Scope, trouble::Tried};
+use super::{Ledger, draft::Draft, ground::scopes_of_wish, row::Scope, trouble::Tried};
 
 /// Wishes one round takes at most, followers apart.
 const ROUND: usize = 256;
@@ -32,6 +32,8 @@ pub(super) struct Waiting {
     first_wins: bool,
     due: Option<Time>,
     care: Care,
+    /// Every row it may touch: its key, its slots and those of the versions before it.
+    scopes: Vec<Scope>,
     pub now: Time,
     /// What it becomes if its key was never seen.
     pub draft: Draft,
@@ -44,10 +46,11 @@ impl Waiting {
     pub(super) fn new(wish: Wish, now: Time) -> Tried<(Self, oneshot::Receiver<Result<Accept>>)> {
         let (key_hash, slots, first_wins) = (wish.key, wish.slots.clone(), wish.first_wins);
         let (due, care) = (wish.due, wish.care.clone());
+        let scopes = scopes_of_wish(&wish).collect();
         let (email, body) = wish.become_email(u32::from(key_hash.is_some()), None, now);
         let draft = Draft::of_accepted(email, body)?;
         let (answer, answered) = oneshot::channel();
-        Ok((Self { key_hash, slots, first_wins, due, care, now, draft, answer, contended: false }, answered))
+        Ok((Self { key_hash, slots, first_wins, due, care, scopes, now, draft, answer, contended: false }, answered))
     }
 
     /// The wish again, for the few that are not decided by one free row.
@@ -73,19 +76,15 @@ impl Waiting {
         }
     }
 
-    /// Whether one free row decides it: no recipients of their own to look after, no other mail to compare it with.
+    /// Whether inserting the row of its key decides it: it takes no slot, neither of its own version nor of an earlier one,
+    /// and is compared with no other email.
     fn is_plain(&self) -> bool {
-        self.slots.is_empty() && self.care.likeness.is_none()
+        self.slots.is_empty() && !self.draft.email.head.takes_earlier_slots() && self.care.likeness.is_none()
     }
 
     /// The key it is bound under, as a scope.
     pub(super) fn key(&self) -> Option<Scope> {
         self.key_hash.map(|key| (self.draft.email.team, key))
-    }
-
-    /// Every row it may touch.
-    fn scopes(&self) -> Vec<Scope> {
-        self.key_hash.iter().chain(&self.slots).map(|hash| (self.draft.email.team, *hash)).collect()
     }
 
     /// Answers. A caller that went away does not mind.
@@ -199,23 +198,22 @@ impl Line {
                 self.waiting.push_front(next);
                 break;
             }
-            let scopes = next.scopes();
             // Who shares a scope with a wish that is left behind stays behind it, or that one might starve.
-            if scopes.iter().any(|scope| self.busy.contains(scope) || passed.contains(scope)) {
+            if next.scopes.iter().any(|scope| self.busy.contains(scope) || passed.contains(scope)) {
                 contended += usize::from(!mem::replace(&mut next.contended, true));
-                passed.extend(scopes);
+                passed.extend(next.scopes.iter().copied());
                 left.push(next);
                 continue;
             }
             bytes += next.draft.size();
-            self.busy.extend(scopes.iter().copied());
+            self.busy.extend(next.scopes.iter().copied());
+            round.scopes.extend(next.scopes.iter().copied());
             if next.is_plain() {
-                leading.extend(scopes.iter().copied());
+                leading.extend(next.scopes.iter().copied());
                 round.plain.push(next);
             } else {
                 round.careful.push(next);
             }
-            round.scopes.extend(scopes);
         }
         for next in left.into_iter().rev() {
             self.waiting.push_front(next);

@@ -128,7 +128,7 @@ pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time
     let Some(key) = prepared.key else { return first(ledger, team, prepared, now) };
     let bits = id::ordered_bits(prepared.email.id.0);
     if prepared.slots.is_empty()
-        && prepared.email.head.version == 1
+        && !prepared.email.head.takes_earlier_slots()
         && ledger.fresh.get_mut().bind_free(team, key, bits)?
     {
         return first(ledger, team, prepared, now);
