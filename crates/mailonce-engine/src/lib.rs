@@ -90,7 +90,7 @@ use mailonce_core::{
     limits,
     port::{
         Chance, Clock,
-        store::{Keeper, Operation, Store, StoreError, SuppressedCall, SuppressedReason},
+        store::{Keeper, Operation, Store, StoreError, SuppressedCall, SuppressedReason, Watcher},
     },
     problem::{Code, FieldError, Problem},
     team::{ApiKey, Scope, Team},
@@ -209,8 +209,7 @@ impl Engine {
         // Emails carry the time of their acceptance in their ids.
         let last = install.seen_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
         let seen = Arc::new(Seen::default());
-        let watcher = Arc::clone(&seen);
-        let alone = store.watch(Box::new(move |email| watcher.learn(email)));
+        let alone = store.watch(Arc::clone(&seen) as Watcher);
         let local = Arc::new(local::Local::default());
         let mut transports = outside.transports.clone();
         if outside.reaches_inboxes() {

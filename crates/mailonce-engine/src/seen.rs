@@ -1,6 +1,7 @@
 //! What was seen lately: the emails behind recent keys, so that a storm of retries costs the writer nothing.
 //!
-//! Only a store that tells of every change may be answered from here. Bounded: two generations per shard, the older
+//! Only a store that tells of every change may be answered from here. An email that a commit is about to change leaves the
+//! cache before that commit and comes back after it, so that a replay never shows less than a reader has seen. Bounded: two generations per shard, the older
 //! of which is dropped when the newer is full.
 
 use mailonce_core::{
@@ -8,6 +9,7 @@ use mailonce_core::{
     email::{Email, EmailState, Guard},
     id::{EmailId, MessageId, ThreadId},
     key::{KeyHash, KeyName},
+    port::store::EmailWatcher,
     time::Time,
 };
 use std::{
@@ -93,16 +95,10 @@ impl Seen {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns what an email became. Called in the order of commits.
-    pub(crate) fn learn(&self, email: &Email) {
-        let Some(name) = &email.head.key else { return };
-        self.put(name.hash(email.team), Arc::new(Glimpse::from(email)));
-    }
-
     fn put(&self, key: KeyHash, glimpse: Arc<Glimpse>) {
         let mut shard = self.shard(key);
-        // An older binding of the same key may still change; it must not hide the newer one.
-        let newer = |known: &Arc<Glimpse>| known.bind > glimpse.bind;
+        // An older binding of the same key may still change, and an older state may arrive late; neither hides a newer one.
+        let newer = |known: &Arc<Glimpse>| (known.bind, known.rev) > (glimpse.bind, glimpse.rev);
         if shard.young.get(&key).is_some_and(newer) || shard.old.get(&key).is_some_and(newer) {
             return;
         }
@@ -113,6 +109,16 @@ impl Seen {
             young.clear();
         }
         shard.young.insert(key, glimpse);
+    }
+
+    /// Drops an email that is about to change. Another binding of its key stays.
+    fn drop_email(&self, key: KeyHash, id: EmailId) {
+        let Shard { young, old } = &mut *self.shard(key);
+        for generation in [young, old] {
+            if generation.get(&key).is_some_and(|known| known.id == id) {
+                generation.remove(&key);
+            }
+        }
     }
 
     /// The email behind a key, when it was seen lately and the key is still remembered.
@@ -126,5 +132,19 @@ impl Seen {
             shard.young.insert(key, Arc::clone(&found));
         }
         Some(found).filter(|glimpse| glimpse.is_remembered(now))
+    }
+}
+
+impl EmailWatcher for Seen {
+    fn changing(&self, email: &Email) {
+        if let Some(name) = &email.head.key {
+            self.drop_email(name.hash(email.team), email.id);
+        }
+    }
+
+    fn changed(&self, email: &Email) {
+        if let Some(name) = &email.head.key {
+            self.put(name.hash(email.team), Arc::new(Glimpse::from(email)));
+        }
     }
 }

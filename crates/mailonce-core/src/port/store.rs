@@ -565,9 +565,26 @@ pub struct Gauges {
     pub keys: u64,
 }
 
-/// Called after a commit that changed emails, with what they became; before the callers learn of it. A cache that
-/// listens here never shows an older state than a caller has seen.
-pub type Watcher = Box<dyn Fn(&Email) + Send + Sync>;
+/// Follows emails through commits, so that a cache never shows an older state than a reader of the ledger may have seen.
+///
+/// The store calls it in the order of commits, and inside a commit in the order in which its verbs ran.
+pub trait EmailWatcher: Send + Sync {
+    /// A commit that changes this email comes next. Until [`Self::changed`] names the email, a cache must not answer for it:
+    /// readers may see the new state before the watcher does.
+    fn changing(&self, _email: &Email) {}
+
+    /// The commit stands, and this is what the email became. Called before any caller learns of it.
+    fn changed(&self, email: &Email);
+}
+
+impl<F: Fn(&Email) + Send + Sync> EmailWatcher for F {
+    fn changed(&self, email: &Email) {
+        self(email);
+    }
+}
+
+/// A registered watcher.
+pub type Watcher = Arc<dyn EmailWatcher>;
 
 /// Called after a commit that left events, with their team, or with none when it may be any. A hint: it may be lost.
 pub type EventHearer = Box<dyn Fn(Option<TeamId>) + Send + Sync>;

@@ -9,7 +9,7 @@ use super::mail::{self, Place};
 use super::plan::FaultKind;
 use super::shared::Shared;
 use super::wire::Way;
-use mailonce_core::email::Channel;
+use mailonce_core::email::{Channel, Email};
 use mailonce_core::id::{ApiKeyId, TeamId};
 use mailonce_core::port::store::{Store as _, StoreError};
 use mailonce_core::port::transport::Transport;
@@ -60,7 +60,7 @@ impl Town {
     pub(super) async fn found(shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let store = Arc::new(Memory::new([7; 32]));
         let watcher = Arc::clone(shared);
-        store.watch(Box::new(move |email| watcher.watch(email)));
+        store.watch(Arc::new(move |email: &Email| watcher.watch(email)));
         let hops = shared.plan.hops.iter().enumerate().map(|(n, class)| Hop::new(shared, n, *class)).collect();
         let (nodes, callers, places) = (Vec::new(), Vec::new(), Vec::new());
         let mut town = Self { shared: Arc::clone(shared), store, hops, nodes, callers, places };

@@ -4,14 +4,21 @@ use mailonce_core::{
     email::Email,
     event::Event,
     id::EmailId,
-    port::{store::Suppressed, transport::Meaning},
+    port::{
+        store::{EmailWatcher, Store, Suppressed, Watcher},
+        transport::Meaning,
+    },
     ttl::Ttl,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+use tokio::runtime::Handle;
 
 use super::{
-    DAY, HOUR, Ledger, OTHER, T0, TEAM, accepted, all_at_once, cancelled, capture, events, given, keyed, keyless,
-    kinds, next_version, replayed, sent, the,
+    DAY, HOUR, Ledger, OTHER, T0, TEAM, accepted, all_at_once, cancelled, capture, events, given, keep, keyed, keyless,
+    kinds, next_version, open, replayed, sent, the,
     work::{SECOND_NODE, act, answer, leased, mark, marker},
 };
 
@@ -143,7 +150,7 @@ async fn follow(store: Ledger, count: usize) -> Vec<Event> {
 fn watched(store: &Ledger) -> Option<Arc<Mutex<Vec<Email>>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let ear = told.clone();
-    let watches = store.watch(Box::new(move |email: &Email| {
+    let watches = store.watch(Arc::new(move |email: &Email| {
         ear.lock().unwrap_or_else(PoisonError::into_inner).push(email.clone());
     }));
     watches.then_some(told)
@@ -209,4 +216,60 @@ pub(super) async fn a_watcher_is_not_told_of_replays(store: Ledger) {
     let _replay = replayed(&store, &keyed("k"), T0).await;
 
     assert_eq!(*told.lock().unwrap_or_else(PoisonError::into_inner), []);
+}
+
+pub(super) async fn a_watcher_hears_of_each_email_in_the_order_of_its_changes(store: Ledger) {
+    let Some(told) = watched(&store) else { return };
+    for round in 0..10 {
+        let wishes: Vec<_> = (0..40).map(|n| keyed(&format!("k{round}-{n}")).wish(T0)).collect();
+        let work = wishes.into_iter().map(Some).chain([None, None]).map(|wish| (store.clone(), wish));
+        // Captures run in the same commit as accepts, and behind them.
+        all_at_once(work.map(|(store, wish)| async move {
+            match wish {
+                Some(wish) => drop(store.accept(wish, T0).await.unwrap()),
+                None => drop(capture(&store, 40, T0).await),
+            }
+        }))
+        .await;
+    }
+    while capture(&store, 100, T0).await > 0 {}
+
+    let mut revs: HashMap<EmailId, Vec<u32>> = HashMap::new();
+    for email in told.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        revs.entry(email.id).or_default().push(email.rev);
+    }
+    assert_eq!(revs.len(), 400);
+    assert!(revs.values().all(|revs| *revs == [1, 2]), "{:?}", revs.values().find(|revs| **revs != [1, 2]));
+}
+
+/// Reads each email at the moment its next change is announced.
+struct ReadsAtAnnouncement {
+    store: Weak<dyn Store>,
+    runtime: Handle,
+    seen: Mutex<Vec<(u32, u32)>>,
+}
+
+impl EmailWatcher for ReadsAtAnnouncement {
+    fn changing(&self, email: &Email) {
+        let Some(store) = self.store.upgrade() else { return };
+        let read = self.runtime.block_on(store.email(email.team, email.id)).unwrap().unwrap();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push((read.rev, email.rev));
+    }
+
+    fn changed(&self, _email: &Email) {}
+}
+
+/// SQLite only: the model tells its watchers while nobody can read, and PostgreSQL has none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_announced_before_readers_can_see_it() {
+    let promise = async |store: Ledger| {
+        let (seen, runtime) = (Mutex::default(), Handle::current());
+        let watcher = Arc::new(ReadsAtAnnouncement { store: Arc::downgrade(&store), runtime, seen });
+        store.watch(Arc::clone(&watcher) as Watcher);
+        let email = sent(&store, &keyed("k"), T0).await;
+        let _extended = store.extend_key(TEAM, given(TEAM, "k"), Ttl(DAY), T0).await.unwrap();
+        assert_eq!(email.rev, 2);
+        assert_eq!(*watcher.seen.lock().unwrap_or_else(PoisonError::into_inner), [(1, 2), (2, 3)]);
+    };
+    keep(open::sqlite(), promise).await;
 }

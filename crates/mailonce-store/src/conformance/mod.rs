@@ -207,6 +207,7 @@ macro_rules! engine {
             listing [
                 emails_are_listed_newest_first
                 emails_are_counted_by_their_ids
+                a_watcher_hears_of_each_email_in_the_order_of_its_changes
                 pages_cover_everything_once
                 a_page_holds_at_most_its_limit
                 pages_stand_still_while_emails_come

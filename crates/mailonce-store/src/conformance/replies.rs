@@ -282,7 +282,7 @@ pub(super) async fn nobody_and_another_teams_message_are_not_answered(store: Led
 pub(super) async fn an_answer_is_told_to_watchers(store: Ledger) {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::<Email>::new()));
     let note = seen.clone();
-    let watched = store.watch(Box::new(move |email| note.lock().unwrap().push(email.clone())));
+    let watched = store.watch(std::sync::Arc::new(move |email: &Email| note.lock().unwrap().push(email.clone())));
     let (_inbox, message) = letter_in(&store).await;
     let email = went(answer(&store, reply(&message), T0).await);
     assert_eq!(seen.lock().unwrap().last(), watched.then_some(&email));

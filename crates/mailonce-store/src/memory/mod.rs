@@ -231,7 +231,7 @@ impl Memory {
 
     fn tell(&self, email: &Email) {
         for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            watcher(email);
+            watcher.changed(email);
         }
     }
 

@@ -86,6 +86,8 @@ pub(super) struct Ledger<'c> {
     listeners: Arc<Listeners>,
     /// The number of each team's last event.
     last_event: HashMap<i64, u64>,
+    /// Teams of which the latest commit left events.
+    eventful: Vec<i64>,
     /// Events of this group, not yet numbered.
     pending: Vec<(i64, Packed)>,
     /// Emails that verbs of this group changed, to tell of after the commit.
@@ -115,6 +117,7 @@ impl<'c> Ledger<'c> {
             teams,
             listeners,
             last_event: events::last_numbers(conn)?,
+            eventful: Vec::new(),
             pending: Vec::new(),
             changed: Vec::new(),
             hints: Vec::new(),
@@ -185,17 +188,32 @@ impl<'c> Ledger<'c> {
     }
 
     /// Tells whose events were committed.
-    fn tell_of_events(&self, numbers: &HashMap<i64, u64>) {
+    fn tell_of_events(&self) {
         for hearer in self.listeners.event_hearers.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            numbers.keys().for_each(|team| hearer(self.team_id(*team).ok()));
+            self.eventful.iter().for_each(|team| hearer(self.team_id(*team).ok()));
         }
     }
 
     /// Tells the watchers of an email as it is committed.
     pub(super) fn tell(&self, email: &Email) {
         for watcher in self.listeners.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            watcher(email);
+            watcher.changed(email);
         }
+    }
+
+    /// Tells the watchers which emails the next commit changes.
+    fn announce(&self) {
+        for watcher in self.listeners.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.changed.iter().for_each(|email| watcher.changing(email));
+        }
+    }
+
+    /// Tells of what the commit changed, and wakes those who wait for it. Emails that the group accepted are told of
+    /// before this, because accepts run before every verb that can change an email.
+    pub(super) fn publish(&self) {
+        self.changed.iter().for_each(|email| self.tell(email));
+        self.tell_of_events();
+        self.hint();
     }
 
     pub(super) fn begin(&mut self) -> Result<()> {
@@ -206,22 +224,21 @@ impl<'c> Ledger<'c> {
         self.execute("BEGIN IMMEDIATE", []).map(drop)
     }
 
-    /// Writes the group's fresh keys, numbers its events, commits, and tells of what changed.
+    /// Writes the group's fresh keys, numbers its events and commits. The caller publishes what came of it.
     pub(super) fn commit(&mut self) -> Result<()> {
         let outcome = self.fresh.get_mut().write().and_then(|()| self.write_events()).and_then(|numbers| {
             self.write_id()?;
+            self.announce();
             self.execute("COMMIT", [])?;
             Ok(numbers)
         });
         match outcome {
             Ok(numbers) => {
                 self.log.rows.store(self.conn.total_changes(), Ordering::Relaxed);
-                self.tell_of_events(&numbers);
+                self.eventful = numbers.keys().copied().collect();
                 self.last_event.extend(numbers);
                 self.fresh.get_mut().publish();
                 self.written_id = self.highest_id;
-                self.changed.iter().for_each(|email| self.tell(email));
-                self.hint();
                 Ok(())
             }
             Err(error) => {

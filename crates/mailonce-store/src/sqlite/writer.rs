@@ -17,10 +17,34 @@ const OTHERS_PER_COMMIT: usize = 128;
 /// Verbs that may wait. The next caller waits outside.
 const WAITING: usize = 16_384;
 
-/// Sends the answer once the fate of the commit is known.
-type Reply = Box<dyn FnOnce(&Result<()>, &Ledger<'_>) + Send>;
+/// A verb that ran, and whom to answer once the fate of its commit is known.
+trait Reply: Send {
+    /// Tells listeners what the verb accepted. Called after the commit, for the whole group before anybody is answered.
+    fn publish(&self, ledger: &Ledger<'_>);
+
+    /// Sends the answer.
+    fn send(self: Box<Self>, commit: &Result<()>);
+}
+
+struct Answered<T, P> {
+    answer: Result<T>,
+    publish: P,
+    tell: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, P: Fn(&T, &Ledger<'_>) + Send> Reply for Answered<T, P> {
+    fn publish(&self, ledger: &Ledger<'_>) {
+        self.answer.iter().for_each(|answer| (self.publish)(answer, ledger));
+    }
+
+    fn send(self: Box<Self>, commit: &Result<()>) {
+        // The caller may have gone; what was committed stays committed.
+        drop(self.tell.send(commit.clone().and(self.answer)));
+    }
+}
+
 /// Runs a verb inside the transaction. An error fails the whole group.
-type Verb = Box<dyn FnOnce(&mut Ledger<'_>) -> Result<Reply> + Send>;
+type Verb = Box<dyn FnOnce(&mut Ledger<'_>) -> Result<Box<dyn Reply>> + Send>;
 
 struct Waiting {
     verb: Verb,
@@ -68,7 +92,7 @@ impl Writer {
         &self,
         turn: Turn,
         verb: impl FnOnce(&mut Ledger<'_>) -> Result<T> + Send + 'static,
-        before_told: impl FnOnce(&T, &Ledger<'_>) + Send + 'static,
+        publish: impl Fn(&T, &Ledger<'_>) + Send + 'static,
     ) -> Result<T> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_closed| closed())?;
         let (tell, told) = oneshot::channel();
@@ -79,11 +103,7 @@ impl Writer {
             if let Err(error @ StoreError::Corrupt(_)) = answer {
                 return Err(error);
             }
-            Ok(Box::new(move |commit, ledger| {
-                let answer = commit.clone().and(answer).inspect(|answer| before_told(answer, ledger));
-                // The caller may have gone; what was committed stays committed.
-                drop(tell.send(answer));
-            }))
+            Ok(Box::new(Answered { answer, publish, tell }))
         });
         let sleeps = {
             let mut queues = self.lock();
@@ -147,8 +167,12 @@ impl Writer {
             let broken = fate.clone().err().filter(|error| matches!(error, StoreError::Corrupt(_)));
             let ends = broken.is_some();
             broken.into_iter().for_each(|error| self.give_up(error));
+            if fate.is_ok() {
+                replies.iter().for_each(|reply| reply.publish(&ledger));
+                ledger.publish();
+            }
             for reply in replies {
-                reply(&fate, &ledger);
+                reply.send(&fate);
                 mailonce_core::failpoint!("sqlite-answering");
             }
             if ends {
@@ -197,7 +221,7 @@ fn bump(buckets: &mut [u64; 12], value: u64) {
 
 /// Runs a group in one transaction. When one verb cannot be run the whole group is rolled back, so that no answer
 /// is given that was not committed.
-fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Reply>, Result<()>) {
+fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Box<dyn Reply>>, Result<()>) {
     mailonce_core::failpoint!("sqlite-before-begin");
     if let Err(error) = ledger.begin() {
         return (Vec::new(), Err(error));

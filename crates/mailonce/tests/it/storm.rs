@@ -1,12 +1,14 @@
 //! Ten thousand calls with one key at the same time.
 
+use mailonce_engine::SANDBOX;
+use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet};
 use tower::ServiceExt as _;
 
 use crate::{
-    call::{Answer, post},
-    world::{World, mail},
+    call::{Answer, Call, post},
+    world::{SECOND, World, mail, mail_with},
 };
 
 const CALLS: usize = 10_000;
@@ -69,4 +71,46 @@ async fn simultaneous_agents_with_their_own_words_share_one_email() {
     let differing = answers.iter().filter(|answer| answer["dedupe"]["payload_differs"] == true).count();
     let ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("id")).collect();
     assert_eq!((firsts, differing, ids.len()), (1, 199, 1));
+}
+
+/// One of 400 emails, each to a person of its own and under a key that is remembered for two seconds.
+fn brief(n: usize) -> Call {
+    let body = mail_with(json!({ "to": [format!("user{n}@example.com")], "ttl": "2s" }));
+    post("/v1/emails").key(&format!("k{n}")).json(&body)
+}
+
+/// Sends them while the sandbox captures what was accepted, so that accepts and captures share commits.
+async fn send_while_capturing(world: &World) -> BTreeSet<String> {
+    let engine = Arc::clone(&world.engine);
+    let capturing = tokio::spawn(async move {
+        let mut captured = 0;
+        while captured < 400 {
+            captured += engine.store().capture(SANDBOX, 64, engine.now()).await.unwrap();
+        }
+    });
+    let mut calls = JoinSet::new();
+    for n in 0..400 {
+        let (router, request) = (world.router(), brief(n).request(&world.secret));
+        calls.spawn(async move { Answer::read(router.oneshot(request).await.unwrap()).await.is(202).word("id") });
+    }
+    let ids = calls.join_all().await.into_iter().collect();
+    capturing.await.unwrap();
+    ids
+}
+
+/// A replay says what a read says, and no key is answered after its memory ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replays_equal_reads_while_emails_are_captured() {
+    let world = World::sqlite().await;
+    let ids = send_while_capturing(&world).await;
+    for n in 0..400 {
+        let replay = world.call(brief(n)).await.is(200);
+        let email = world.email(&replay.word("id")).await;
+        assert_eq!((&replay["state"], &replay["rev"]), (&email["state"], &email["rev"]), "email {n}");
+    }
+    world.pass(2 * SECOND);
+    for n in 0..400 {
+        let first = world.call(brief(n)).await.is(202);
+        assert!(!ids.contains(&first.word("id")), "email {n}");
+    }
 }
