@@ -413,16 +413,19 @@ impl Email {
         }
     }
 
-    /// Takes it back. `Ok(None)` when it was taken back before.
+    /// Takes it back, if nothing of it left or is in doubt. Handoffs that ended unsent stay as they are, so that an email
+    /// of which one recipient was refused ends as `failed`. `Ok(None)` when no handoff waits any more.
     pub fn cancel(&mut self, now: Time) -> Result<Option<NewEvent>, Refusal> {
-        if self.state() == EmailState::Cancelled {
-            return Ok(None);
-        }
         if self.is_in_doubt() && !mutant!("cancel-in-doubt") {
             return Err(Refusal::TooLate);
         }
         let mut handoffs = self.handoffs.clone();
-        for handoff in &mut handoffs {
+        let stays = |handoff: &Handoff| handoff.state.is_surely_unsent() && !mutant!("cancel-needs-all");
+        let mut waiting: Vec<&mut Handoff> = handoffs.iter_mut().filter(|handoff| !stays(handoff)).collect();
+        if waiting.is_empty() || self.state() == EmailState::Cancelled {
+            return Ok(None);
+        }
+        for handoff in &mut waiting {
             if mutant!("cancel-in-doubt") && handoff.state == State::Unknown {
                 handoff.state = State::Queued;
             }

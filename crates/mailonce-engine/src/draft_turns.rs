@@ -11,7 +11,6 @@
 
 use mailonce_core::{
     digest,
-    email::EmailState,
     id::EmailId,
     key::KeyName,
     port::store::{Bound, Once},
@@ -82,10 +81,7 @@ impl Engine {
     async fn is_taken_back(&self, caller: &Caller, id: EmailId) -> Result<bool, Problem> {
         match self.cancel(caller, id, None).await {
             Ok(_) => Ok(true),
-            // What was refused by the next hop did not leave either.
-            Err(problem) if problem.code == Code::TooLate => {
-                Ok(self.email(caller, id).await?.state() == EmailState::Failed)
-            }
+            Err(problem) if problem.code == Code::TooLate => Ok(false),
             Err(problem) => Err(problem),
         }
     }

@@ -1,15 +1,21 @@
 //! Promises about changes of one email: cancel, reschedule, resend.
 
 use mailonce_core::{
+    dispatch::{Act, Verdict},
     email::{Email, EmailState, Refusal},
+    handoff::State,
     id::EmailId,
-    port::store::{Change, Once, Resend},
+    port::{
+        store::{Change, Envelope, Once, Resend},
+        transport::Meaning,
+    },
     time::Time,
 };
 
 use super::{
-    DAY, HOUR, Ledger, MINUTE, SECOND, T0, TEAM, about, accepted, bound_email, cancelled, capture, detail, keyed,
-    keyless, kinds, listed, next_id, next_version, replayed, sent, the,
+    DAY, HOUR, Ledger, MINUTE, SANDBOX, SECOND, T0, TEAM, about, accepted, bound_email, cancelled, capture, detail,
+    keyed, keyless, kinds, listed, next_id, next_version, replayed, sent, the,
+    work::{act, answer, job, lease, marked},
 };
 
 async fn reschedule(store: &Ledger, id: EmailId, due: Time, now: Time) -> Change {
@@ -74,6 +80,66 @@ pub(super) async fn what_was_sent_in_part_cannot_be_cancelled(store: Ledger) {
 
     assert_eq!(answer, Once::Done(Change::Refused(Refusal::TooLate, before.clone())));
     assert_eq!(the(&store, id).await, before);
+}
+
+/// Two recipients of one intent: the next hop refused the first and deferred the second.
+async fn half_failed(store: &Ledger) -> Email {
+    let email = accepted(store, &about("o", &["a@example.com", "b@example.com"]).apart(), T0).await;
+    for (leased, meaning) in lease(store, 10, T0).await.iter().zip([Meaning::Refused, Meaning::Deferred]) {
+        let (verdict, _) = answer(store, &job(leased), meaning, T0).await;
+        assert_eq!(verdict, Verdict::Done);
+    }
+    the(store, email.id).await
+}
+
+fn states(email: &Email) -> Vec<State> {
+    email.handoffs.iter().map(|handoff| handoff.state).collect()
+}
+
+pub(super) async fn what_was_refused_in_part_is_cancelled_in_the_rest(store: Ledger) {
+    let before = half_failed(&store).await;
+    assert_eq!((states(&before), before.state()), (vec![State::Failed, State::Queued], EmailState::Queued));
+
+    let after = cancelled(&store, before.id, T0.plus(1)).await;
+
+    assert_eq!((states(&after), after.state()), (vec![State::Failed, State::Cancelled], EmailState::Failed));
+    assert_eq!((after.settled_at, after.rev), (Some(T0.plus(1)), before.rev + 1));
+    assert_eq!(the(&store, before.id).await, after);
+    assert_eq!(lease(&store, 10, T0.plus(DAY)).await, []);
+    assert_eq!(kinds(&store).await, ["email.accepted", "email.failed", "email.deferred", "email.cancelled"]);
+    assert_eq!(cancelled(&store, before.id, T0.plus(2)).await, after, "a second cancel changes nothing");
+}
+
+pub(super) async fn recipients_are_free_again_after_a_cancel_of_the_rest(store: Ledger) {
+    let email = half_failed(&store).await;
+    let held = accepted(&store, &about("o", &["b@example.com"]), T0).await;
+    assert_eq!(held.state(), EmailState::Held, "one of them may still get it");
+    let _after = cancelled(&store, email.id, T0).await;
+
+    let free = accepted(&store, &about("o", &["a@example.com", "c@example.com"]), T0).await;
+    assert_eq!(free.state(), EmailState::Queued);
+    let replay = replayed(&store, &about("o", &["a@example.com", "b@example.com"]), T0).await;
+    assert_eq!(replay.id, email.id, "its own key stays bound");
+}
+
+pub(super) async fn what_was_refused_is_not_too_late_to_cancel(store: Ledger) {
+    let job = marked(&store, &keyed("k")).await;
+    let (_verdict, failed) = answer(&store, &job, Meaning::Refused, T0).await;
+    assert_eq!(failed.state(), EmailState::Failed);
+
+    assert_eq!(cancelled(&store, job.id, T0.plus(1)).await, failed);
+    assert_eq!(kinds(&store).await, ["email.accepted", "email.failed"]);
+}
+
+pub(super) async fn what_takes_another_way_can_be_cancelled(store: Ledger) {
+    let email = accepted(&store, &keyed("k"), T0).await;
+    let envelopes = vec![Envelope { transport: "other".into(), recipients: email.handoffs[0].recipients.clone() }];
+    let moved = act(&store, email.id, Act::Redirect { from: SANDBOX.into(), envelopes }, T0).await;
+    assert_eq!((moved.0, states(&moved.1)), (Verdict::Done, vec![State::Cancelled, State::Queued]));
+
+    let after = cancelled(&store, email.id, T0).await;
+
+    assert_eq!((states(&after), after.state()), (vec![State::Cancelled; 2], EmailState::Cancelled));
 }
 
 pub(super) async fn nobody_cannot_be_changed(store: Ledger) {

@@ -130,6 +130,10 @@ macro_rules! engine {
                 a_cancelled_email_keeps_its_key
                 what_was_sent_cannot_be_cancelled
                 what_was_sent_in_part_cannot_be_cancelled
+                what_was_refused_in_part_is_cancelled_in_the_rest
+                recipients_are_free_again_after_a_cancel_of_the_rest
+                what_was_refused_is_not_too_late_to_cancel
+                what_takes_another_way_can_be_cancelled
                 nobody_cannot_be_changed
                 a_scheduled_email_is_moved
                 only_a_scheduled_email_is_moved

@@ -214,10 +214,25 @@ fn check_move(before: &Handoff, after: &Handoff, played: &Played) -> Result<(), 
     Ok(())
 }
 
+/// A cancel wins unless something left, is on the wire or is in doubt; then nothing waits any more.
+fn check_cancel(before: &Email, after: &Email, played: &Played) -> Result<(), TestCaseError> {
+    let late = |handoff: &Handoff| {
+        let state = handoff.state;
+        is_gone(state) || handoff.is_in_doubt() || matches!(state, State::Sending | State::Unknown | State::Abandoned)
+    };
+    let refused = matches!(played.verdict, Verdict::Refused(_));
+    prop_assert_eq!(refused, before.handoffs.iter().any(late));
+    prop_assert!(if refused { before == after } else { after.handoffs.iter().all(|h| h.state.is_surely_unsent()) });
+    Ok(())
+}
+
 fn check_email(before: &Email, after: &Email, played: &Played) -> Result<(), TestCaseError> {
     for ((old, new), number) in before.handoffs.iter().zip(&after.handoffs).zip(0..) {
         prop_assert_eq!(new.number, number);
         check_move(old, new, played)?;
+    }
+    if played.steps == [Step::Cancel] {
+        check_cancel(before, after, played)?;
     }
     prop_assert!(after.rev >= before.rev);
     prop_assert!(before.state() == after.state() || after.rev > before.rev);

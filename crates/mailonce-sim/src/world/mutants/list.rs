@@ -113,6 +113,10 @@ pub const ALL: &[Mutant] = &[
     worlds("crash-untold", "nobody is told that a crash left an outcome unknown"),
     worlds("cancel-after-marker", "an email is taken back while it is on the wire").among(&[FaultKind::Stall]),
     worlds("cancel-in-doubt", "an email is taken back although it may have arrived"),
+    worlds("cancel-needs-all", "a cancel is too late because one recipient was refused before")
+        .among(&[FaultKind::Refuse, FaultKind::Defer])
+        .at(&[Class::Relay])
+        .often(),
     worlds("cancel-unsaved", "a cancel is answered and not written down"),
     // Answers
     worlds("unknown-is-refused", "no answer is taken for a refusal"),
