@@ -336,7 +336,7 @@ words! {
         NotAccepted = "not_accepted",
         /// The recipient's server has it.
         Delivered = "delivered",
-        /// It is late.
+        /// The next hop has it, and will try again to deliver it.
         Delayed = "delayed",
         /// It came back.
         Bounced = "bounced",

@@ -193,6 +193,8 @@ impl Handoff {
         let gone = matches!(self.state, State::Sent | State::Delivered | State::Bounced | State::Complained);
         let step = match evidence.says {
             Says::Accepted => None,
+            // Whoever reports a delay has the mail and keeps trying.
+            Says::Delayed if !mutant!("delay-proves-nothing") => None,
             Says::Delivered => Some((Step::Deliver, Kind::EmailDelivered)),
             Says::Bounced => Some((Step::Bounce, Kind::EmailBounced)),
             Says::Complained => Some((Step::Complain, Kind::EmailComplained)),

@@ -37,6 +37,19 @@ pub(super) async fn a_named_fact_counts_once(store: Ledger) {
     assert_eq!(detail(&store, job.id).await.evidence.len(), 3);
 }
 
+pub(super) async fn a_report_of_delay_proves_that_the_next_hop_has_it(store: Ledger) {
+    let job = lost(&store, &keyed("k")).await;
+
+    let (verdict, email) = act(&store, job.id, Act::Fact(fact(Says::Delayed, Some("event-1"), T0)), T0).await;
+
+    assert_eq!((verdict, email.state(), email.settled_at), (Verdict::Done, EmailState::Sent, Some(T0)));
+    assert!(!email.handoffs[0].is_in_doubt());
+    assert_eq!(detail(&store, job.id).await.evidence.last().unwrap().says, Says::Delayed);
+    assert_eq!(kinds(&store).await, ["email.accepted", "email.unknown", "email.sent", "email.resolved"]);
+    assert_eq!(store.doubts(10, T0.plus(DAY)).await.unwrap(), []);
+    assert_eq!(act(&store, job.id, Act::ResendByPolicy { number: 0 }, T0.plus(HOUR)).await.0, Verdict::Stale);
+}
+
 pub(super) async fn facts_in_any_order_end_alike(store: Ledger) {
     let facts = [Says::Accepted, Says::Delivered, Says::Bounced, Says::Complained];
     for (round, skip) in [(0, 4), (1, 3), (2, 2), (3, 1)] {

@@ -207,11 +207,11 @@ macro_rules! engine {
                 a_watcher_is_told_of_each_change_before_its_caller
                 a_watcher_is_told_of_the_hand_off
                 a_watcher_is_not_told_of_replays
+                a_watcher_hears_of_each_email_in_the_order_of_its_changes
             ]
             listing [
                 emails_are_listed_newest_first
                 emails_are_counted_by_their_ids
-                a_watcher_hears_of_each_email_in_the_order_of_its_changes
                 pages_cover_everything_once
                 a_page_holds_at_most_its_limit
                 pages_stand_still_while_emails_come
@@ -315,6 +315,7 @@ macro_rules! engine {
             ]
             doubt [
                 a_named_fact_counts_once
+                a_report_of_delay_proves_that_the_next_hop_has_it
                 facts_in_any_order_end_alike
                 facts_are_read_back_whole_and_in_order
                 a_crash_before_the_marker_queues_again

@@ -148,6 +148,27 @@ over_every_engine! {
         assert_eq!(told.state().await, "sent");
     }
 
+    async fn a_report_of_delay_settles_what_was_unknown(world) {
+        let wired = Wired::new(world, false).await;
+        let path = source(&wired.world, "resend", "relay").await;
+        let email = wired.world.send("k", &mail_with(json!({ "on_unknown": "resend" }))).await.is(202).word("id");
+        let told = Told { wired, path, email };
+        let held = told.wired.lease("relay").await;
+        told.wired.mark(&held).await;
+        told.wired.crash(&held).await;
+        assert_eq!(told.state().await, "unknown");
+
+        assert_eq!(told.tell("e1", "email.delivery_delayed").await["learnt"], 1);
+
+        assert_eq!(told.state().await, "sent");
+        let shown = told.wired.world.email(&told.email).await;
+        let facts: Vec<&Value> = shown["evidence"].as_array().unwrap().iter().map(|fact| &fact["says"]).collect();
+        assert_eq!(facts, ["lost", "delayed"]);
+        told.wired.world.pass(11 * MINUTE);
+        let doubts = told.wired.world.engine.store().doubts(10, told.wired.world.engine.now()).await.unwrap();
+        assert_eq!(doubts, [], "nothing is left for the policy to resend");
+    }
+
     async fn another_teams_email_is_untouched(world) {
         let told = Told::sent(world).await;
         let world = &told.wired.world;

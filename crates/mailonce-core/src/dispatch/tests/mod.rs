@@ -188,7 +188,7 @@ fn only_what_was_not_begun_takes_another_way() {
 #[test]
 fn proof_moves_any_state_to_sent() {
     for from in State::ALL {
-        for proof in [Says::Accepted, Says::Delivered, Says::Bounced, Says::Complained] {
+        for proof in [Says::Accepted, Says::Delayed, Says::Delivered, Says::Bounced, Says::Complained] {
             let mut email = in_state(*from);
             let effects = email.act(&says(proof), T0);
             let state = email.handoffs[0].state;
@@ -206,6 +206,8 @@ fn news_in_any_order_ends_in_the_worst() {
         ([Says::Delivered, Says::Complained], State::Complained),
         ([Says::Bounced, Says::Complained], State::Complained),
         ([Says::Accepted, Says::Delivered], State::Delivered),
+        ([Says::Delayed, Says::Delivered], State::Delivered),
+        ([Says::Delayed, Says::Bounced], State::Bounced),
     ] {
         for order in [[news[0], news[1]], [news[1], news[0]]] {
             let mut email = in_state(State::Sending);

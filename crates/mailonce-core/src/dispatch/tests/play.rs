@@ -202,8 +202,8 @@ fn check_move(before: &Handoff, after: &Handoff, played: &Played) -> Result<(), 
             prop_assert_eq!(after.attempts, before.attempts + u32::from(done));
         }
         Some(Act::Fact(evidence)) if mine => {
-            let proof = matches!(evidence.says, Says::Accepted | Says::Delivered | Says::Bounced | Says::Complained);
-            prop_assert!(!proof || is_gone(after.state));
+            let proofs = [Says::Accepted, Says::Delayed, Says::Delivered, Says::Bounced, Says::Complained];
+            prop_assert!(!proofs.contains(&evidence.says) || is_gone(after.state));
         }
         Some(Act::Settle { attempt: Some(_), reply, .. }) if mine => {
             let proof = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);

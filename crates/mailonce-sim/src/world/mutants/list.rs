@@ -216,6 +216,9 @@ pub const ALL: &[Mutant] = &[
     worlds("proof-only-of-doubts", "proof counts only while the outcome is unknown")
         .among(&[FaultKind::Reports, FaultKind::Crash])
         .often(),
+    worlds("delay-proves-nothing", "a report of delay is written down and changes nothing")
+        .among(&[FaultKind::Reports, FaultKind::LoseReply])
+        .at(&[Class::Plain]),
     worlds("fact-of-another-handoff", "a fact about one recipient counts for another")
         .among(&[FaultKind::Reports, FaultKind::LoseReply])
         .at(&[Class::Relay]),
