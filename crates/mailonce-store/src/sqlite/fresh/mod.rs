@@ -74,6 +74,7 @@ impl FreshKeys {
 pub(super) struct Mark {
     added: usize,
     moved: usize,
+    next: Round,
 }
 
 /// The writer's side: what this group did so far, and the hand that moves keys into the tree.
@@ -198,7 +199,7 @@ impl<'c> Hand<'c> {
     }
 
     pub(super) fn mark(&self) -> Mark {
-        Mark { added: self.added.len(), moved: self.moved.len() }
+        Mark { added: self.added.len(), moved: self.moved.len(), next: self.next }
     }
 
     /// Takes back what a verb did since its savepoint.
@@ -209,6 +210,8 @@ impl<'c> Hand<'c> {
         for place in self.moved.drain(mark.moved..) {
             self.moved_index.remove(&place);
         }
+        // Keys that are fresh again must be passed again: a round that ends without them drops their blocks.
+        self.next = mark.next;
     }
 
     /// Lets the hand go on a little, so that on a quiet ledger no key stays fresh for days.

@@ -128,3 +128,23 @@ fn blocks_do_not_pile_up_when_no_round_ever_ends() {
     assert!((0..840).all(|n| bound(&conn, &hand, key(n)) == Some(n as i64)));
     assert!(count(&conn, "fresh_keys") < 10, "blocks pile up");
 }
+
+#[test]
+fn a_savepoint_takes_back_how_far_the_hand_went() {
+    let (_home, conn) = ledger();
+    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
+    // A sweep that fails after its stroll, as one of two verbs of a group. A second stroll in the same round would have
+    // dropped the block of the key that the first one had to give back.
+    for _ in 0..2 {
+        commit(&conn, &mut hand, |hand| {
+            let mark = hand.mark();
+            conn.execute_batch("SAVEPOINT verb").unwrap();
+            hand.stroll().unwrap();
+            conn.execute_batch("ROLLBACK TO verb; RELEASE verb").unwrap();
+            hand.back_to(mark);
+        });
+    }
+    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    assert_eq!(bound(&conn, &hand, key(1)), Some(1), "a restart forgot the key");
+}
