@@ -16,6 +16,8 @@
  *                    w NAME AT LENGTH     bytes were written
  *                    t NAME LENGTH        the file was cut or grown to a length
  *                    u NAME               the file was removed
+ *                    f NAME UPTO          a sync failed: what stands before UPTO and is not durable yet never will be. The
+ *                                         kernel counts it as written, so that no later sync writes it
  *                    s NAME UPTO          what stands before UPTO in the journal is durable for this file; for the
  *                                         directory, whose name is a dot, that files were removed
  *   FAULT_SYNC_MICROS  how long a noted sync takes
@@ -125,14 +127,6 @@ static int fails(const char *kind, const char *call, int fd)
     do { \
         if (fails("enospc", __func__, fd)) { \
             errno = ENOSPC; \
-            return -1; \
-        } \
-    } while (0)
-
-#define BAD(fd) \
-    do { \
-        if (fails("eio", __func__, fd)) { \
-            errno = EIO; \
             return -1; \
         } \
     } while (0)
@@ -253,6 +247,28 @@ static int settle(int fd, long call)
     pthread_mutex_unlock(&paper);
     return 0;
 }
+
+/* Notes a sync that failed. */
+static void forsake(int fd)
+{
+    char path[4096], line[300];
+    const char *name = noted(fd, path, sizeof path);
+    if (!name)
+        return;
+    pthread_mutex_lock(&paper);
+    snprintf(line, sizeof line, "f %s %lld\n", name, opened() ? length : 0);
+    note(line, "", 0);
+    pthread_mutex_unlock(&paper);
+}
+
+#define BAD(fd) \
+    do { \
+        if (fails("eio", __func__, fd)) { \
+            forsake(fd); \
+            errno = EIO; \
+            return -1; \
+        } \
+    } while (0)
 
 ssize_t write(int fd, const void *bytes, size_t count)
 {

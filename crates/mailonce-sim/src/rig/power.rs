@@ -83,6 +83,12 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
+    /// A sync failed. The kernel counts what was dirty as written, so that no later sync makes it safe.
+    fn forsake(&mut self, upto: usize) {
+        let synced = self.synced;
+        self.changes.retain(|(place, _)| *place < synced || *place >= upto);
+    }
+
     fn is_safe(&self, (place, change): &(usize, Change<'_>)) -> bool {
         match change {
             Change::Removed => *place < self.removed.max(self.synced),
@@ -193,6 +199,7 @@ fn read(journal: &[u8]) -> Result<BTreeMap<&str, Story<'_>>> {
             }
             "t" => story.changes.push((place, Change::Length(number(words.next())?))),
             "u" => story.changes.push((place, Change::Removed)),
+            "f" => story.forsake(number(words.next())?),
             "s" => story.synced = story.synced.max(number(words.next())?),
             other => bail!("a record of the kind `{other}`"),
         }
@@ -323,6 +330,18 @@ mod tests {
             back += usize::from(maybe.is_some());
         }
         assert!((1..100).contains(&back), "{back}");
+    }
+
+    #[test]
+    fn what_a_failed_sync_left_is_gone_unless_it_is_written_again() {
+        for (again, wanted) in [("", None), ("w a 0 1\nx", Some(vec![b'x']))] {
+            let mut journal = b"w a 0 1\nxf a 9\n".to_vec();
+            journal.extend_from_slice(again.as_bytes());
+            let upto = journal.len();
+            journal.extend_from_slice(format!("s a {upto}\n").as_bytes());
+            let file = remake(None, &read(&journal).unwrap()["a"], &mut Chance::at(1, &[]), &mut Taken::default());
+            assert_eq!(file, wanted);
+        }
     }
 
     #[test]

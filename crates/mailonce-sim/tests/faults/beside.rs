@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Every scene, under the path of its test.
-const SCENES: [(&str, fn()); 7] = [
+const SCENES: [(&str, fn()); 8] = [
     ("database::crash", crate::database::crashes),
     ("database::network", crate::database::networks),
     ("database::silence", crate::database::silences),
@@ -20,6 +20,7 @@ const SCENES: [(&str, fn()); 7] = [
     ("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire", crate::partition::takes_over),
     ("power::what_was_acknowledged_survives_power_cuts", crate::power::cuts),
     ("power::a_log_that_is_not_synced_is_found_out", crate::power::does_not_sync),
+    ("power::what_is_answered_after_a_failed_sync_survives_a_power_cut", crate::power::failed_sync),
 ];
 
 /// Whether a test is among those that the command asks for.

@@ -2,14 +2,18 @@
 
 use mailonce_sim::rig::{
     campaign::{Campaign, Report, rounds, say},
-    chance::{asked, seed},
-    fault::{Disk, build_shim},
+    chance::{Chance, asked, seed},
+    fault::{Disk, Fault, build_shim},
+    http,
+    post::mail,
     power::Power,
+    server::{Server, Setup},
 };
 use mailonce_store::sqlite::Sqlite;
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
+    time::Duration,
 };
 
 use crate::beside::play;
@@ -22,16 +26,28 @@ const SYNC_MICROS: u64 = 2_000;
 /// Cuts within which a server that does not sync must be found out.
 const FOUND_WITHIN: u32 = 20;
 
-/// Cuts the power so often, and says what came of it.
-fn campaign(name: &str, seed: u64, cuts: u32, forgets: Option<&'static str>) -> Result<Report, String> {
+/// How long a server that lost its disk takes to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+
+/// A disk for a data directory in `root`.
+fn disk(root: &Path) -> (PathBuf, Disk) {
     // Scenes are played beside each other, and it is built once for all of them.
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    let (root, binary) = (folder(), binary());
-    let data = root.path().join("data");
+    let data = root.join("data");
     std::fs::create_dir(&data).unwrap();
     let shim = SHIM.get_or_init(|| build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap()).clone();
-    let disk = Disk::new(shim, &data, root.path()).unwrap();
-    let look = |folder: &Path| Sqlite::faults_of(folder).map_err(anyhow::Error::from);
+    let disk = Disk::new(shim, &data, root).unwrap();
+    (data, disk)
+}
+
+fn look(folder: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(Sqlite::faults_of(folder)?)
+}
+
+/// Cuts the power so often, and says what came of it.
+fn campaign(name: &str, seed: u64, cuts: u32, forgets: Option<&'static str>) -> Result<Report, String> {
+    let (root, binary) = (folder(), binary());
+    let (data, disk) = disk(root.path());
     let power =
         Power { disk: &disk, data: &data, folder: root.path().join("power"), sync_micros: SYNC_MICROS, forgets, look };
     let campaign = Campaign {
@@ -99,4 +115,44 @@ pub(crate) fn does_not_sync() {
     let gone = report.as_ref().is_err_and(|why| why.contains("after a power cut"));
     proof().add(seed, &[("mutants_convicted", u64::from(lost || gone))], &[]).unwrap();
     assert!(lost || gone, "{FOUND_WITHIN} cuts without any sync of the log, and nothing was missed (seed {seed})");
+}
+
+#[test]
+fn what_is_answered_after_a_failed_sync_survives_a_power_cut() {
+    play("power::what_is_answered_after_a_failed_sync_survives_a_power_cut");
+}
+
+/// A commit cannot be synced, the server ends and is started again as a supervisor would, a retry is answered, and the
+/// power goes at once.
+pub(crate) fn failed_sync() {
+    let (root, binary) = (folder(), binary());
+    let (data, disk) = disk(root.path());
+    let power =
+        Power { disk: &disk, data: &data, folder: root.path().join("power"), sync_micros: 0, forgets: None, look };
+    let start = |env: &[_]| -> Server {
+        Setup { binary: &binary, data: &data, store: None, paused: true, env }.start(children()).unwrap()
+    };
+    let send = |server: &Server, n: usize| http::post(server.at, "/v1/emails", Some(&format!("k{n}")), &mail(n));
+    power.begin().unwrap();
+    let mut server = start(&power.env());
+    assert_eq!(send(&server, 0).unwrap().status, 202);
+    disk.set(Fault::Sync { skip: 0, times: None, suffix: Some("-wal") }).unwrap();
+    if let Ok(refused) = send(&server, 1) {
+        assert_eq!(refused.status, 503, "{}", refused.body);
+    }
+    assert!(server.ended(ENDS_WITHIN).unwrap().is_some(), "it went on without a disk");
+    disk.set(Fault::None).unwrap();
+
+    let server = start(&power.env());
+    let answered: Vec<String> =
+        [1, 2].map(|n| send(&server, n).unwrap().body["id"].as_str().unwrap().to_owned()).into();
+    server.kill().unwrap();
+    power.cut(&mut Chance::at(seed(), &[])).unwrap();
+
+    let server = start(&[]);
+    for id in &answered {
+        let found = http::get(server.at, &format!("/v1/emails/{id}")).unwrap();
+        assert_eq!(found.status, 200, "email {id} was acknowledged: {}", found.body);
+    }
+    proof().add(seed(), &[("syncs_failed", 1)], &[]).unwrap();
 }

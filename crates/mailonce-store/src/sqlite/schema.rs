@@ -2,7 +2,7 @@
 
 use mailonce_core::port::store::{Result, StoreError};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
-use std::{fs::File, path::Path};
+use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
 /// Migrations in order. A landed one never changes.
 const MIGRATIONS: [&str; 7] = [
@@ -50,6 +50,7 @@ const READER_CACHE_KIB: i64 = 8 * 1024;
 /// The connection that writes: creates the file, brings it up to date and asserts its durability.
 pub(super) fn open_writer(path: &Path, secret_if_new: [u8; 32]) -> Result<Connection> {
     own_alone(path)?;
+    renew_log(path)?;
     let mut conn = Connection::open(path).map_err(told)?;
     conn.execute_batch("PRAGMA page_size = 8192").map_err(told)?;
     settle(&conn, WRITER_CACHE_KIB)?;
@@ -69,6 +70,38 @@ fn own_alone(path: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
     made.map(drop).map_err(|e| unreachable(&format!("{}: {e}", path.display())))
+}
+
+/// Bytes of the log that are written again at once.
+const RENEWED_AT_ONCE: usize = 1024 * 1024;
+
+/// Writes the log again and syncs it, so that nobody is answered with a commit that a power cut would take back.
+///
+/// SQLite believes every commit that it finds whole in the log. The process before may have ended because it could not sync one:
+/// the commit is in the kernel's cache then, but the kernel counts its pages as written, and no later sync writes them. A
+/// power cut would leave a hole there, and SQLite ignores everything behind a hole.
+fn renew_log(path: &Path) -> Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    let log = match File::options().read(true).write(true).open(&name) {
+        Ok(log) => log,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unreachable(&format!("{}: {error}", name.display()))),
+    };
+    let renew = || {
+        let (mut piece, mut at) = (vec![0; RENEWED_AT_ONCE], 0);
+        loop {
+            let read = log.read_at(&mut piece, at)?;
+            if read == 0 {
+                break;
+            }
+            log.write_all_at(&piece[..read], at)?;
+            at += read as u64;
+        }
+        log.sync_all()?;
+        path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    };
+    renew().map_err(|e: io::Error| StoreError::Corrupt(format!("{} cannot be written again: {e}", name.display())))
 }
 
 /// A connection that moves the log into the file, apart from the writer.
