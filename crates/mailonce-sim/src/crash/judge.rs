@@ -112,6 +112,7 @@ impl Record {
             calls: self.calls.clone(),
             arrivals: self.lines.iter().map(arrival).chain(captures(&shown)).collect(),
             faults: self.faults(&shown),
+            stalls: self.mishaps.iter().map(|mishap| (mishap.at_us, mishap.until_us)).collect(),
             events: shown.events,
             emails: shown.emails,
             webhooks: self.webhooks(),

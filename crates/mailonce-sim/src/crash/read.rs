@@ -178,12 +178,14 @@ fn handoff(one: &Value, facts: &[Value]) -> Handoff {
 }
 
 fn fact(one: &Value) -> Evidence {
-    Evidence { source: text(&one["source"]), says: text(&one["says"]), ..Evidence::default() }
+    let at_ms = millis(&one["at"]);
+    Evidence { source: text(&one["source"]), says: text(&one["says"]), at_ms, ..Evidence::default() }
 }
 
 fn attempt(one: &Value) -> Attempt {
     let number = one["number"].as_u64().unwrap_or_default() as u32;
-    Attempt { number, fence: None, outcome: text(&one["outcome"]) }
+    let (at_ms, ended_ms) = (millis(&one["at"]), millis(&one["ended_at"]));
+    Attempt { number, fence: None, outcome: text(&one["outcome"]), at_ms, ended_ms }
 }
 
 fn event(team: &str, row: &Value) -> Event {

@@ -22,6 +22,9 @@ pub struct History {
     pub arrivals: Vec<Arrival>,
     /// Faults that the rig made.
     pub faults: Vec<Fault>,
+    /// Spans in which a process was stopped or ended: times on record may lag behind their commits there.
+    #[serde(default)]
+    pub stalls: Vec<(u64, u64)>,
     /// Changes of handoffs in the order of their commits, if the rig sees them.
     pub moves: Vec<Move>,
     /// What processes said that time is, if the rig asked.

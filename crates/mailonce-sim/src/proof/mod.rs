@@ -9,6 +9,7 @@
 
 mod accepts;
 mod copies;
+mod decided;
 mod events;
 pub mod history;
 mod inbound;
@@ -39,6 +40,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     accepts::check(&view, &mut found);
     teams::check(&view, &mut found);
     copies::check(&view, &mut found);
+    decided::check(&view, &mut found);
     moves::check(&view, &mut found);
     settled::check(&view, &mut found);
     events::check(&view, &mut found);

@@ -124,12 +124,16 @@ rules! {
         TakenTooOften,
         /// A recipient may have two copies, and nothing says so.
         Unflagged,
+        /// The policy sent it again too soon, or although its arrival was on record.
+        Hasty,
     }
     P5 {
         /// It ended unsent, or nobody knows, and no event tells.
         Silent,
         /// A recipient that no handoff is for.
         Vanished,
+        /// What a next hop reported is on record, and the state says otherwise.
+        Ignored,
     }
     P6 {
         /// It is called sent and is nowhere.

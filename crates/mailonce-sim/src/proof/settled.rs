@@ -1,6 +1,7 @@
 //! P5, P8 and P13: nothing ends without a word, nothing is unknown without a reason, nothing is left lying.
 
-use super::history::{Arrival, Email, End, Evidence, Handoff};
+use super::decided::proves;
+use super::history::{Arrival, Email, End, Handoff};
 use super::promise::Rule;
 use super::story::Violation;
 use super::view::View;
@@ -72,7 +73,6 @@ fn check_doubt(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
             found.push(view.of_email(Rule::NeedlessDoubt, email, why));
         }
     }
-    let proves = |fact: &Evidence| matches!(fact.says.as_str(), "accepted" | "delivered" | "bounced" | "complained");
     let proven = |handoff: &&Handoff| handoff.state == "unknown" && handoff.evidence.iter().any(proves);
     if let Some(handoff) = email.handoffs.iter().find(proven) {
         let why = format!("handoff {} is unknown although its arrival is on record", handoff.number);

@@ -69,6 +69,12 @@ pub struct Attempt {
     pub fence: Option<u64>,
     /// How it ended; empty while it is on the wire.
     pub outcome: String,
+    /// When it was marked, in milliseconds of ledger time, if the rig can tell.
+    #[serde(default)]
+    pub at_ms: Option<i64>,
+    /// When its answer was written down.
+    #[serde(default)]
+    pub ended_ms: Option<i64>,
 }
 
 /// A fact about what a next hop did.
@@ -80,6 +86,9 @@ pub struct Evidence {
     pub says: String,
     /// The name under which it counts once; empty without one.
     pub once: String,
+    /// When it was written down, in milliseconds of ledger time, if the rig can tell.
+    #[serde(default)]
+    pub at_ms: Option<i64>,
 }
 
 /// An event.

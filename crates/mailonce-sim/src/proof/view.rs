@@ -5,6 +5,9 @@ use super::promise::Rule;
 use super::story::{Subject, Violation, story};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How long after a stall times on record may still lag, in microseconds.
+const STALL_MARGIN_US: u64 = 5_000_000;
+
 /// Calls under one key of one team, by team and key.
 type ByKey<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a Call>>;
 
@@ -80,6 +83,12 @@ impl<'a> View<'a> {
     /// Whether a caller was told that an email is cancelled.
     pub(super) fn is_told_cancelled(&self, email: &str) -> bool {
         self.cancels.contains(email)
+    }
+
+    /// Whether a process was stopped or ended around a call.
+    pub(super) fn is_disturbed(&self, call: &Call) -> bool {
+        let ended = call.ended.unwrap_or(u64::MAX).saturating_add(STALL_MARGIN_US);
+        self.history.stalls.iter().any(|(from, to)| *from <= ended && to.saturating_add(STALL_MARGIN_US) >= call.at)
     }
 
     /// How often a key can have been bound: once, and once more after each time it may have been forgotten.

@@ -200,6 +200,8 @@ fn handoff_row(town: &Town, detail: &EmailDetail, handoff: &handoff::Handoff) ->
                 number: attempt.number,
                 fence: Some(attempt.about.fence),
                 outcome: attempt.outcome.map(|outcome| outcome.word().to_owned()).unwrap_or_default(),
+                at_ms: Some(attempt.at.0),
+                ended_ms: attempt.ended_at.map(|at| at.0),
             })
             .collect(),
         evidence: evidence
@@ -207,6 +209,7 @@ fn handoff_row(town: &Town, detail: &EmailDetail, handoff: &handoff::Handoff) ->
                 source: fact.source.word().to_owned(),
                 says: fact.says.word().to_owned(),
                 once: fact.once.clone().unwrap_or_default(),
+                at_ms: Some(fact.at.0),
             })
             .collect(),
     }

@@ -1,6 +1,7 @@
 //! Histories that were tampered with. Each forgery breaks a promise; both judges must say which.
 
 use crate::setting::{judge, tools};
+use mailonce_core::time::Time;
 use mailonce_sim::crash::{
     board::Board,
     inbound::MailDeed,
@@ -8,7 +9,8 @@ use mailonce_sim::crash::{
     round::Round,
     table::{Class, Store},
 };
-use mailonce_sim::proof::history::{End, Verb};
+use mailonce_core::time::Time;
+use mailonce_sim::proof::history::{Call, End, Verb};
 use mailonce_sim::sink::oracle::receiver::NoticeLine;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -71,7 +73,41 @@ fn id(email: &Value) -> String {
 /// One way to tamper with a record.
 type Forgery = (&'static str, fn(&mut Record));
 
-const FORGERIES: [Forgery; 14] = [
+/// Makes the email that simply arrived one that its next hop refused, in every word.
+fn refuse(record: &mut Record) -> usize {
+    let at = arrived(record);
+    let id = id(&emails(record)[at]);
+    let email = &mut emails(record)[at];
+    (email["state"], email["handoffs"][0]["state"]) = ("failed".into(), "failed".into());
+    email["handoffs"][0]["attempts"][0]["outcome"] = "refused".into();
+    record.lines.retain(|line| line.email != id);
+    let told = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
+    rows(record, "events").iter_mut().find(told).unwrap()["type"] = "email.failed".into();
+    at
+}
+
+/// A fact about the first handoff, so many milliseconds after its first attempt.
+fn learn(email: &mut Value, source: &str, says: &str, after_ms: i64) {
+    let began = email["handoffs"][0]["attempts"][0]["at"].as_str().and_then(Time::parse).unwrap();
+    let fact = json!({"at": began.plus(after_ms).to_string(), "handoff": 0, "attempt": null, "source": source,
+        "says": says, "detail": ""});
+    email["evidence"].as_array_mut().unwrap().push(fact);
+}
+
+/// The policy sends the email that simply arrived again, so many milliseconds after it came into doubt.
+fn resend_by_policy(record: &mut Record, after_ms: i64, forge: impl FnOnce(&mut Value)) {
+    let at = arrived(record);
+    let id = id(&emails(record)[at]);
+    record.lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
+    let email = &mut emails(record)[at];
+    email["on_unknown"] = "resend".into();
+    email["handoffs"][0]["may_duplicate"] = true.into();
+    email["handoffs"][0]["attempts"][0]["outcome"] = "unknown".into();
+    forge(email);
+    learn(email, "policy", "again", after_ms);
+}
+
+const FORGERIES: [Forgery; 20] = [
     ("P1", |record| {
         let at = arrived(record);
         let mut twin = emails(record)[at].clone();
@@ -142,6 +178,44 @@ const FORGERIES: [Forgery; 14] = [
         let at = arrived(record);
         let email = emails(record).remove(at);
         record.api["b"]["emails"].as_array_mut().unwrap().push(email);
+    }),
+    // A cancel that was refused although nothing had left.
+    ("P1", |record| {
+        let at = refuse(record);
+        let id = id(&emails(record)[at]);
+        let calm = record.mishaps.iter().map(|mishap| mishap.until_us).chain(record.calls.iter().map(|call| call.at));
+        let at = calm.max().unwrap_or_default() + 60_000_000;
+        let mut call = Call { about: Some(id), ended: Some(at + 1_000), ..Call::new(at, "a", Verb::Cancel) };
+        (call.may_fail, call.end) = (vec!["too_late".into()], End::Fail { status: 409, code: "too_late".into() });
+        record.calls.push(call);
+    }),
+    // A resend by policy that did not wait.
+    ("P4", |record| resend_by_policy(record, 60_000, |_| {})),
+    // A resend by policy of what a provider had reported.
+    ("P4", |record| {
+        resend_by_policy(record, 700_000, |email| learn(email, "provider_event", "delayed", 1_000));
+    }),
+    // A fact that changed nothing.
+    ("P5", |record| {
+        let at = arrived(record);
+        emails(record)[at]["handoffs"][0]["state"] = "sent".into();
+        learn(&mut emails(record)[at], "provider_event", "bounced", 1_000);
+    }),
+    // A failure although its arrival is on record.
+    ("P7", |record| {
+        let at = refuse(record);
+        learn(&mut emails(record)[at], "provider_event", "delayed", 1_000);
+    }),
+    // A doubt although a delay is on record.
+    ("P8", |record| {
+        let at = arrived(record);
+        let id = id(&emails(record)[at]);
+        record.lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
+        let email = &mut emails(record)[at];
+        (email["state"], email["handoffs"][0]["state"]) = ("unknown".into(), "unknown".into());
+        learn(email, "provider_event", "delayed", 1_000);
+        let told = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
+        rows(record, "events").iter_mut().find(told).unwrap()["type"] = "email.unknown".into();
     }),
     ("P13", |record| {
         let told = |call: &&mut mailonce_sim::proof::history::Call| matches!(call.verb, Verb::Send | Verb::Batch);

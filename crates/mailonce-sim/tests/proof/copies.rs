@@ -2,7 +2,7 @@
 
 use crate::honest::{CANCELLED, DOUBTED, FAILED, PLAIN, RESENT, Scribe, convicted, fail, ok};
 use mailonce_sim::proof::Rule;
-use mailonce_sim::proof::history::{Call, End, Evidence, Reading, Verb};
+use mailonce_sim::proof::history::{Call, End, Evidence, Handoff, Reading, Verb};
 
 /// The rules that are forged here.
 pub(crate) const FORGED: &[Rule] = &[
@@ -11,6 +11,8 @@ pub(crate) const FORGED: &[Rule] = &[
     Rule::Overlapped,
     Rule::TakenTooOften,
     Rule::Unflagged,
+    Rule::Hasty,
+    Rule::Ignored,
     Rule::FalseSuccess,
     Rule::FalseFailure,
     Rule::OtherBytes,
@@ -58,6 +60,47 @@ fn a_policy_that_nobody_asked_for_or_that_acts_twice_is_convicted() {
         scribe.history.emails[RESENT].handoffs[0].evidence.push(fact);
     };
     assert_eq!(convicted(twice), [Rule::TakenTooOften]);
+}
+
+/// The resent email, with times: its first attempt was marked at 0 and the policy spoke at `ms`.
+fn resent_at(ms: i64, forge: impl FnOnce(&mut Handoff)) -> Vec<Rule> {
+    convicted(|scribe| {
+        let handoff = &mut scribe.history.emails[RESENT].handoffs[0];
+        handoff.evidence[0].at_ms = Some(ms);
+        for (attempt, at) in handoff.attempts.iter_mut().zip([0, ms + 1]) {
+            (attempt.at_ms, attempt.ended_ms) = (Some(at), Some(at + 1));
+        }
+        forge(handoff);
+    })
+}
+
+#[test]
+fn a_policy_that_does_not_wait_for_evidence_is_convicted() {
+    assert_eq!(resent_at(600_000, |_| {}), []);
+    assert_eq!(resent_at(590_000, |_| {}), [Rule::Hasty]);
+    assert_eq!(resent_at(700_000, |handoff| handoff.attempts[0].outcome = "refused".into()), [Rule::Hasty]);
+    for says in ["accepted", "delayed"] {
+        let known = |handoff: &mut Handoff| {
+            let fact = Evidence { source: "provider_event".into(), says: says.into(), ..Evidence::default() };
+            handoff.evidence.insert(0, fact);
+        };
+        assert_eq!(resent_at(700_000, known), [Rule::Hasty], "{says}");
+    }
+}
+
+#[test]
+fn a_fact_that_changed_nothing_is_convicted() {
+    let with = |place: usize, says: &str| {
+        convicted(|scribe| {
+            let fact = Evidence { source: "provider_event".into(), says: says.into(), ..Evidence::default() };
+            scribe.history.emails[place].handoffs[0].evidence.push(fact);
+        })
+    };
+    assert_eq!(with(PLAIN, "delayed"), []);
+    assert_eq!(with(PLAIN, "bounced"), [Rule::Ignored], "it stands as delivered");
+    assert_eq!(with(FAILED, "delayed"), [Rule::FalseFailure]);
+    assert_eq!(with(CANCELLED, "accepted"), [Rule::FalseFailure]);
+    assert_eq!(with(DOUBTED, "delayed"), [Rule::NeedlessDoubt]);
 }
 
 #[test]
@@ -173,10 +216,15 @@ fn two_emails_of_one_intent_to_one_recipient_are_convicted() {
 
 /// A call about the plain email that ended so.
 fn about_plain(verb: Verb, end: End, must_fail: bool) -> Vec<Rule> {
+    about_email("e0", verb, end, must_fail)
+}
+
+/// The same about another one.
+fn about_email(id: &str, verb: Verb, end: End, must_fail: bool) -> Vec<Rule> {
     convicted(|scribe| {
         let at = scribe.tick();
         let mut call = Call::new(at, "ours", verb);
-        (call.about, call.end, call.must_fail) = (Some("e0".into()), end, must_fail);
+        (call.about, call.end, call.must_fail) = (Some(id.into()), end, must_fail);
         call.may_fail = vec!["too_late".into()];
         scribe.history.invoke(call);
     })
@@ -186,6 +234,31 @@ fn about_plain(verb: Verb, end: End, must_fail: bool) -> Vec<Rule> {
 fn a_caller_that_was_told_a_false_cancel_convicts() {
     assert_eq!(about_plain(Verb::Cancel, ok(false, &["e0"]), false), [Rule::FalseFailure]);
     assert_eq!(about_plain(Verb::Cancel, fail(409, "too_late"), false), []);
+}
+
+#[test]
+fn a_cancel_that_was_refused_without_a_reason_convicts() {
+    for (id, rules) in [("e0", vec![]), ("e1", vec![]), ("e2", vec![Rule::Refusal]), ("e3", vec![Rule::Refusal])] {
+        assert_eq!(about_email(id, Verb::Cancel, fail(409, "too_late"), false), rules, "{id}");
+    }
+    // By the times on record, where the rig sees no moves.
+    let by_times = |outcome: &str, ended: i64, stalled: bool| {
+        convicted(|scribe| {
+            scribe.history.moves.clear();
+            let mut call = Call::new(10_000_000, "ours", Verb::Cancel);
+            (call.about, call.ended, call.end) = (Some("e2".into()), Some(10_001_000), fail(409, "too_late"));
+            call.may_fail = vec!["too_late".into()];
+            scribe.history.invoke(call);
+            scribe.history.stalls.extend(stalled.then_some((9_000_000, 9_500_000)));
+            let attempt = &mut scribe.history.emails[FAILED].handoffs[0].attempts[0];
+            (attempt.outcome, attempt.at_ms, attempt.ended_ms) = (outcome.into(), Some(1_000), Some(ended));
+        })
+    };
+    assert_eq!(by_times("refused", 2_000, false), [Rule::Refusal]);
+    assert_eq!(by_times("deferred", 2_000, false), [Rule::Refusal]);
+    assert_eq!(by_times("refused", 2_000, true), [], "times lag behind a process that was stopped");
+    assert_eq!(by_times("refused", 11_000, false), [], "it was on the wire");
+    assert_eq!(by_times("accepted", 2_000, false), []);
 }
 
 #[test]

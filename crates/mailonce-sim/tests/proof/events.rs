@@ -80,7 +80,7 @@ fn a_named_fact_on_record_twice_is_convicted() {
         convicted(|scribe| {
             for once in names {
                 let (source, says, once) = ("provider_event".into(), "delivered".into(), once.to_owned());
-                scribe.history.emails[PLAIN].handoffs[0].evidence.push(Evidence { source, says, once });
+                scribe.history.emails[PLAIN].handoffs[0].evidence.push(Evidence { source, says, once, at_ms: None });
             }
         })
     };

@@ -71,7 +71,7 @@ impl Scribe {
             });
             if *state == "sending" {
                 let number = handoff.attempts.len() as u32 + 1;
-                handoff.attempts.push(Attempt { number, fence: Some(fence), outcome: String::new() });
+                handoff.attempts.push(Attempt { number, fence: Some(fence), ..Attempt::default() });
             }
             self.outcome(&mut handoff, from, state);
             self.tell(team, id, from, state, email.rev);
