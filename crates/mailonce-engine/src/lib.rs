@@ -151,7 +151,8 @@ pub struct Engine {
     store: Arc<dyn Store>,
     chance: Arc<dyn Chance>,
     secret: InstallSecret,
-    epoch: u32,
+    /// The epoch when the store was opened.
+    first_epoch: u32,
     ids: Mutex<IdMaker>,
     time: Arc<Timekeeper>,
     /// Under which name this run of the program leases.
@@ -229,7 +230,7 @@ impl Engine {
             doubted: Notify::new(),
             chance,
             secret: install.secret,
-            epoch: install.epoch,
+            first_epoch: install.epoch,
             ids: Mutex::new(IdMaker::above(install.last_id)),
             seen,
             alone,
@@ -243,7 +244,7 @@ impl Engine {
             inbound,
             rule_book: rules::Book::default(),
             list_book: rules::Book::default(),
-            tails: tail::Tails::new(install.epoch),
+            tails: tail::Tails::default(),
             email_names: mailbox::EmailNames::default(),
             news: Notify::new(),
             tests: Semaphore::new(TESTS),

@@ -107,6 +107,7 @@ impl Engine {
         limit: usize,
         wish: &EventWish,
     ) -> Result<(Vec<Event>, Option<Cursor>), Problem> {
+        let epoch = self.epoch();
         let (team, begin) = (caller.team.id, self.seq_of(after)?);
         let (mut after, mut found) = (begin, Vec::new());
         while found.len() < limit && after - begin < limits::SCAN_ROWS as u64 {
@@ -123,8 +124,8 @@ impl Engine {
         }
         if after == begin {
             self.check_place(team, begin).await?;
-            return Ok((found, None));
         }
-        Ok((found, Some(self.cursor(after))))
+        self.check_epoch(epoch)?;
+        Ok((found, (after > begin).then_some(Cursor { epoch, seq: after })))
     }
 }

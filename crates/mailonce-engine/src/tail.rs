@@ -92,10 +92,10 @@ impl Line {
 }
 
 /// The ends of all teams that somebody follows.
+#[derive(Default)]
 pub(crate) struct Tails {
     known: Mutex<HashMap<TeamId, Weak<Tail>>>,
     closing: watch::Sender<bool>,
-    epoch: u32,
     /// Whether the store tells of every commit.
     pub(crate) told: AtomicBool,
 }
@@ -115,13 +115,11 @@ struct Piece {
     end: Option<u64>,
     /// How much was told when the ledger was last asked, and when that was.
     asked: Option<(u64, Instant)>,
+    /// The epoch that its numbers belong to.
+    epoch: u32,
 }
 
 impl Tails {
-    pub(crate) fn new(epoch: u32) -> Self {
-        Self { known: Mutex::default(), closing: watch::Sender::new(false), epoch, told: AtomicBool::new(false) }
-    }
-
     /// How long nobody looks when nobody tells.
     pub(crate) fn patience(&self) -> Duration {
         if self.told.load(Ordering::Relaxed) { ASK_ANYWAY } else { ASK_EVERY }
@@ -161,9 +159,12 @@ impl Tail {
         &self,
         store: &dyn Store,
         (team, after): (TeamId, u64),
-        tails: &Tails,
+        (epoch, patience): (u32, Duration),
     ) -> Result<Vec<Arc<Line>>, StoreError> {
         let mut piece = self.piece.lock().await;
+        if piece.epoch != epoch {
+            *piece = Piece { epoch, ..Piece::default() };
+        }
         let end = *piece.end.get_or_insert(after);
         let begin = end - piece.lines.len() as u64;
         if (begin..end).contains(&after) {
@@ -172,14 +173,18 @@ impl Tail {
         if after < begin {
             drop(piece);
             let found = store.events(team, after, PAGE).await?;
-            return Ok(found.iter().map(|event| Line::of(event, tails.epoch)).collect());
+            return Ok(found.iter().map(|event| Line::of(event, epoch)).collect());
         }
         let told = *self.woken.borrow();
-        if after == end && piece.asked.is_some_and(|(known, at)| known == told && at.elapsed() < tails.patience()) {
+        if after == end && piece.asked.is_some_and(|(known, at)| known == told && at.elapsed() < patience) {
             return Ok(Vec::new());
         }
-        let found: Vec<_> =
-            store.events(team, after, PAGE).await?.iter().map(|event| Line::of(event, tails.epoch)).collect();
+        let found = store.events(team, after, PAGE).await?;
+        if store.epoch().is_some_and(|now| now != epoch) {
+            // They may be of another history; whoever asked looks at the epoch.
+            return Ok(Vec::new());
+        }
+        let found: Vec<_> = found.iter().map(|event| Line::of(event, epoch)).collect();
         piece.asked = (found.len() < PAGE).then(|| (told, Instant::now()));
         if after > end {
             piece.lines.clear();
@@ -200,12 +205,15 @@ pub struct Reader {
     closing: watch::Receiver<bool>,
     team: TeamId,
     wish: EventWish,
+    /// The epoch that the stream began in.
+    epoch: u32,
     /// The last event that was looked at, wanted or not.
     pub after: u64,
 }
 
 impl Reader {
-    /// The next wanted events; none when `patience` ran out, `None` when the server closes.
+    /// The next wanted events; none when `patience` ran out, `None` when the server closes or the numbers that the
+    /// reader has seen are of another history.
     pub async fn next(&mut self, patience: Duration) -> Result<Option<Vec<Arc<Line>>>, Problem> {
         let deadline = Instant::now() + patience;
         loop {
@@ -214,7 +222,11 @@ impl Reader {
             }
             self.woken.borrow_and_update();
             let place = (self.team, self.after);
-            let found = self.tail.after(&*self.engine.store, place, &self.engine.tails).await.map_err(unavailable)?;
+            let how = (self.epoch, self.engine.tails.patience());
+            let found = self.tail.after(&*self.engine.store, place, how).await.map_err(unavailable)?;
+            if self.engine.epoch() != self.epoch {
+                return Ok(None);
+            }
             if let Some(last) = found.last() {
                 self.after = last.seq;
                 let wants = |line: &Arc<Line>| self.wish.wants(line.kind, line.about, line.inbox);
@@ -238,7 +250,7 @@ impl Reader {
 
     /// From where another stream goes on.
     pub fn cursor(&self) -> Cursor {
-        self.engine.cursor(self.after)
+        Cursor { epoch: self.epoch, seq: self.after }
     }
 }
 
@@ -250,7 +262,7 @@ impl Engine {
         after: Option<Option<Cursor>>,
         wish: EventWish,
     ) -> Result<Reader, Problem> {
-        let team = caller.team.id;
+        let (team, epoch) = (caller.team.id, self.epoch());
         let after = match after {
             Some(cursor) => {
                 let seq = self.seq_of(cursor)?;
@@ -259,11 +271,12 @@ impl Engine {
             }
             None => self.last_event(team).await?,
         };
+        self.check_epoch(epoch)?;
         let tail = self.tails.of(team).ok_or_else(|| {
             Problem::new(Code::RateLimited, format!("{} streams of this team are open", limits::STREAMS))
         })?;
         let (woken, closing) = (tail.woken.subscribe(), self.tails.closing.subscribe());
-        Ok(Reader { engine: Arc::clone(self), tail, woken, closing, team, wish, after })
+        Ok(Reader { engine: Arc::clone(self), tail, woken, closing, team, wish, epoch, after })
     }
 
     /// Refuses a place that this log never reached.

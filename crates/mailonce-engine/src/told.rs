@@ -70,7 +70,7 @@ impl Engine {
     /// An event as an endpoint wants to be told of it: with the text of a message where it asked for that. What cannot
     /// be read now is left out, so that the news itself is not held up by it.
     pub(crate) async fn told_to(&self, endpoint: &Endpoint, event: &Event) -> String {
-        let mut view = EventView::of(event, self.epoch);
+        let mut view = EventView::of(event, self.epoch());
         if !endpoint.about.bodies || event.event.kind != Kind::MessageReceived {
             return view.json();
         }

@@ -56,18 +56,33 @@ pub struct Arrived {
     pub cursor: Cursor,
 }
 
+fn cursor_reset() -> Problem {
+    Problem::new(Code::CursorReset, "this cursor is from before a restore or a failover of the database: begin anew")
+}
+
 impl Engine {
+    /// The epoch of the history that is read now. A restore or a failover of the database renews it.
+    pub fn epoch(&self) -> u32 {
+        self.store.epoch().unwrap_or(self.first_epoch)
+    }
+
+    /// Refuses to go on with places from before a restore or a failover. Asked after a read, because the read may have
+    /// been the first to reach another history.
+    pub(crate) fn check_epoch(&self, epoch: u32) -> Result<(), Problem> {
+        if self.epoch() == epoch { Ok(()) } else { Err(cursor_reset()) }
+    }
+
     /// A place in an inbox.
     pub fn cursor(&self, seq: u64) -> Cursor {
-        Cursor { epoch: self.epoch, seq }
+        Cursor { epoch: self.epoch(), seq }
     }
 
     /// The number behind a cursor of this installation. `None` is the very start.
     pub fn seq_of(&self, cursor: Option<Cursor>) -> Result<u64, Problem> {
         match cursor {
             None => Ok(0),
-            Some(cursor) if cursor.epoch == self.epoch => Ok(cursor.seq),
-            Some(_) => Err(Problem::new(Code::CursorReset, "this cursor is from before a restore")),
+            Some(cursor) if cursor.epoch == self.epoch() => Ok(cursor.seq),
+            Some(_) => Err(cursor_reset()),
         }
     }
 
@@ -81,6 +96,7 @@ impl Engine {
     ) -> Result<Option<Arrived>, Problem> {
         let mut deadline = Instant::now() + patience.min(Duration::from_millis(limits::WAIT_MS as u64));
         let waiting = self.inbound.waiters.at(inbox);
+        let mut epoch = self.epoch();
         // Read before the first look: what is filed after it is seen by its number.
         let mut seen = self.inbox(caller, inbox).await?.seq;
         let watch = match wanted.watch {
@@ -107,9 +123,18 @@ impl Engine {
                 }
             };
             first = false;
+            if self.epoch() != epoch {
+                if after.is_some() {
+                    return Err(cursor_reset());
+                }
+                // The numbers that were seen are of another history.
+                epoch = self.epoch();
+                (seen, first) = (self.inbox(caller, inbox).await?.seq, true);
+                continue;
+            }
             if let Some(message) = found {
                 crate::failpoint!("mail-told");
-                let cursor = self.cursor(message.seq);
+                let cursor = Cursor { epoch, seq: message.seq };
                 let mut messages = [message];
                 self.derive_states(caller.team.id, &mut messages).await.map_err(unavailable)?;
                 let [message] = messages;

@@ -2,6 +2,7 @@
 //!
 //! - [`crash`] kills and stops the real binary at named points and judges what it kept (binary `mailonce-crash`,
 //!   `tests/crash`).
+//! - [`failover`] fails over to a synchronous standby under load (`mailonce-failover`, `tests/faults`).
 //! - [`load`] is the load generator of the benches (`scripts/bench`, binary `mailonce-bench`) and of the rigs.
 //! - [`proof`] judges what rigs saw by the promises P1 to P16.
 //! - [`fuzz`] bends bytes for every reader of outside bytes (`mailonce-fuzz`, `tests/fuzz`, `fuzz/`).
@@ -14,6 +15,7 @@
 //!   `tests/providers`).
 
 pub mod crash;
+pub mod failover;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod load;

@@ -765,6 +765,11 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept>;
     /// How the store is. Fails when it cannot commit.
     async fn health(&self) -> Result<Health>;
+    /// The epoch of the history that the next verb reads, where it may change while the store is open: a failover
+    /// may lose events that readers have seen. Costs nothing.
+    fn epoch(&self) -> Option<u32> {
+        None
+    }
     /// Why the store has stopped for good, if it has. Costs nothing.
     fn stopped(&self) -> Option<StoreError>;
     /// Figures for the metrics.

@@ -14,7 +14,7 @@ use std::{
 use mailonce_core::time::Time;
 
 /// Every rig that may leave figures.
-pub const RIGS: &[&str] = &["kills", "judge", "worlds", "mutants", "faults", "model", "fuzz"];
+pub const RIGS: &[&str] = &["kills", "judge", "worlds", "mutants", "faults", "failovers", "model", "fuzz"];
 
 /// What one run of a rig found.
 #[derive(Clone, Debug, Serialize, Deserialize)]

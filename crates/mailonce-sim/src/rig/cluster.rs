@@ -1,6 +1,10 @@
-//! A PostgreSQL of one's own that can be stopped in the middle of its work and started again.
+//! A PostgreSQL of one's own that can be stopped in the middle of its work and started again, and that may have a
+//! standby.
 
-use super::server::free_address;
+use super::{
+    postgres::{Postgres, output},
+    server::free_address,
+};
 use anyhow::{Context as _, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,20 +25,83 @@ pub struct Cluster {
 impl Cluster {
     /// Makes one with full durability and starts it. `MAILONCE_PG_BIN` names its programs (`scripts/services`).
     pub fn start() -> Result<Self> {
-        let bin = std::env::var_os("MAILONCE_PG_BIN").map(PathBuf::from).context(
-            "MAILONCE_PG_BIN is not set; let `. scripts/services; services_install` find the programs of PostgreSQL",
-        )?;
-        let folder = tempfile::Builder::new().prefix("mailonce-cluster").tempdir()?;
-        if rustix::process::geteuid().is_root() {
-            let id = super::postgres::output(user("id", &["-u", "postgres"]))?.trim().parse().context("no number")?;
-            std::os::unix::fs::chown(folder.path(), Some(id), None)?;
-        }
-        let mut cluster = Self { bin, port: free_address()?.port(), folder, running: false };
+        let mut cluster = Self::without_data()?;
         let data = cluster.data();
         let about = ["-U", "mailonce", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"];
         cluster.run("initdb", |command| command.arg("-D").arg(&data).args(about))?;
         cluster.go_on()?;
         Ok(cluster)
+    }
+
+    /// Makes a standby of another one and starts it.
+    pub fn standby_of(primary: &Self) -> Result<Self> {
+        let mut standby = Self::without_data()?;
+        standby.follow(primary)?;
+        Ok(standby)
+    }
+
+    /// Becomes a standby of another one, whatever it was before.
+    pub fn follow(&mut self, primary: &Self) -> Result<()> {
+        if self.running {
+            self.crash()?;
+        }
+        let (data, port) = (self.data(), primary.port.to_string());
+        if data.exists() {
+            std::fs::remove_dir_all(&data).with_context(|| format!("removing {}", data.display()))?;
+        }
+        let about = ["-h", "127.0.0.1", "-p", &port, "-U", "mailonce", "-R", "-X", "stream", "-c", "fast", "--no-sync"];
+        self.run("pg_basebackup", |command| command.arg("-D").arg(&data).args(about))?;
+        self.go_on()
+    }
+
+    /// Ends recovery, so that a standby becomes a primary on a timeline of its own.
+    pub fn promote(&self) -> Result<()> {
+        let data = self.data();
+        self.run("pg_ctl", |command| command.arg("-D").arg(&data).args(["-w", "-t", PATIENCE_S, "promote"]))
+    }
+
+    /// Restarts it as an operator does: sessions are ended, and nothing waits for them.
+    pub fn restart(&mut self) -> Result<()> {
+        let data = self.data();
+        self.running = false;
+        let words = ["-m", "fast", "-w", "-t", PATIENCE_S, "stop"];
+        self.run("pg_ctl", |command| command.arg("-D").arg(&data).args(words))?;
+        self.go_on()
+    }
+
+    /// Runs statements and gives back what they print, unaligned.
+    pub fn psql(&self, sql: &str) -> Result<String> {
+        let mut command = self.tools().program("psql");
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", &self.url(), "-c", sql]);
+        Ok(output(command)?.trim().to_owned())
+    }
+
+    /// Puts a dump of another one's database into this one.
+    pub fn restore_dump_of(&self, other: &Self) -> Result<()> {
+        let file = self.folder.path().join("dump.sql");
+        let mut dump = self.tools().program("pg_dump");
+        dump.arg("-f").arg(&file).arg(other.url());
+        output(dump)?;
+        let mut restore = self.tools().program("psql");
+        restore.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", &self.url(), "-f"]).arg(&file);
+        output(restore).map(drop)
+    }
+
+    fn tools(&self) -> Postgres {
+        Postgres { admin: self.url(), bin: Some(self.bin.clone()) }
+    }
+
+    /// A folder, a port, and nothing else yet.
+    fn without_data() -> Result<Self> {
+        let bin = std::env::var_os("MAILONCE_PG_BIN").map(PathBuf::from).context(
+            "MAILONCE_PG_BIN is not set; let `. scripts/services; services_install` find the programs of PostgreSQL",
+        )?;
+        let folder = tempfile::Builder::new().prefix("mailonce-cluster").tempdir()?;
+        if rustix::process::geteuid().is_root() {
+            let id = output(user("id", &["-u", "postgres"]))?.trim().parse().context("no number")?;
+            std::os::unix::fs::chown(folder.path(), Some(id), None)?;
+        }
+        Ok(Self { bin, port: free_address()?.port(), folder, running: false })
     }
 
     /// How to reach it, directly.
@@ -50,6 +117,11 @@ impl Cluster {
     /// The port where it listens.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.running
     }
 
     /// Starts it on what it left.

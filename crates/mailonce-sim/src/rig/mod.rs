@@ -4,6 +4,7 @@
 //! - [`fault`] makes its disk full or its fsync fail.
 //! - [`power`] takes back what was written and not synced, as a power cut does.
 //! - [`cluster`] is a PostgreSQL that can be stopped in the middle of work, [`proxy`] a network to it that can be cut.
+//! - [`replicas`] is a primary with a synchronous standby that can be cut off, promoted and rebuilt.
 //! - [`post`] is a server that hands its mail to sinks, with the mails it was given.
 //! - [`history`] is what the rig was told, [`ledger`] what the server shows; [`crate::proof`] judges both.
 //!
@@ -23,5 +24,6 @@ pub mod postgres;
 pub mod power;
 pub mod proof;
 pub mod proxy;
+pub mod replicas;
 pub mod server;
 pub mod wish;

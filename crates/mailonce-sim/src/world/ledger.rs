@@ -130,6 +130,10 @@ macro_rules! ledger {
                 Ok(Install { database: self.database_clock(), ..self.inner.install().await? })
             }
 
+            fn epoch(&self) -> Option<u32> {
+                self.inner.epoch()
+            }
+
             fn stopped(&self) -> Option<StoreError> {
                 None
             }

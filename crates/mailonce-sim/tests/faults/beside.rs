@@ -9,10 +9,14 @@ use std::{
 };
 
 /// Every scene, under the path of its test.
-const SCENES: [(&str, fn()); 8] = [
+const SCENES: [(&str, fn()); 12] = [
     ("database::crash", crate::database::crashes),
     ("database::network", crate::database::networks),
     ("database::silence", crate::database::silences),
+    ("failover::nothing_acknowledged_is_lost_by_a_failover", crate::failover::fails_over),
+    ("standby::a_reader_from_before_a_failover_begins_anew", crate::standby::failed_over),
+    ("standby::a_reader_from_before_a_restore_begins_anew", crate::standby::restored),
+    ("standby::what_no_standby_confirmed_is_answered_by_no_node", crate::standby::unconfirmed),
     (
         "partition::what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals",
         crate::partition::heals,

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `power` | SQLite after power cuts that drop and tear what was not synced |
 //! | `database` | PostgreSQL crashed, cut off, and the answers of its commits lost, under load |
+//! | `standby` | a synchronous standby away, promoted or back; a database restored from a dump |
+//! | `failover` | failovers to a synchronous standby under load |
 //! | `partition` | a worker that cannot reach the database while its mail is on the wire |
 //!
 //! Scenes are played beside each other (`beside`), since most of their time they wait.
@@ -18,8 +20,12 @@ mod beside;
 #[cfg(test)]
 mod database;
 #[cfg(test)]
+mod failover;
+#[cfg(test)]
 mod partition;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
 mod setting;
+#[cfg(test)]
+mod standby;

@@ -20,6 +20,7 @@ use super::{
     careful::{load, lock_scopes},
     conversation::likeness,
     draft::insert,
+    durability,
     ground::{Ground, bound_to, scopes_of_wish},
     lanes::{Became, Round, Waiting},
     row::{
@@ -77,7 +78,11 @@ impl Ledger {
     pub(super) async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
         let (waiting, answered) = Waiting::new(wish, now)?;
         self.lanes.join(waiting);
-        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))
+        let answer = answered.await.unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))?;
+        if matches!(answer, Accept::First(_)) {
+            durability::note_proven();
+        }
+        Ok(answer)
     }
 
     /// Answers every wish of a round.

@@ -16,7 +16,7 @@ use std::{
 use tokio_postgres::Row;
 
 use super::{
-    Ledger,
+    Ledger, durability,
     ground::{Ground, Scoped},
     row::{KeyRow, Scope, Target, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
     trouble::{Tried, Trouble},
@@ -176,6 +176,7 @@ impl Ledger {
         self.meter.committed(verbs, begun.elapsed());
         self.nudge.notify_one();
         if self.link.warnings() == warnings {
+            durability::note_proven();
             return Ok(());
         }
         let why = "the server warned during the commit; it may not be on every replica".into();

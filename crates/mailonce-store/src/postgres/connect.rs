@@ -1,6 +1,8 @@
 //! Connections: where the database is, how it is reached, and what every session is told first.
 
-use deadpool_postgres::{Client, Connect, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Client, ClientWrapper, Connect, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
+};
 use mailonce_core::port::store::StoreError;
 use rustls::{
     ClientConfig, RootCertStore,
@@ -24,7 +26,7 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::trouble::Tried;
+use super::{durability, server::Server, trouble::Tried};
 
 /// What every session is told first. Every lookup is a walk down an index, one per row wanted, whatever the statistics
 /// of a young ledger make the planner believe.
@@ -88,19 +90,36 @@ impl Place {
         Ok(Self { config, tls })
     }
 
-    /// A pool of sessions. Warnings that concern commits are counted in `warnings`.
-    pub(super) fn pool(&self, size: usize, warnings: &Arc<AtomicU64>) -> Result<Pool, StoreError> {
+    /// A pool of sessions. Warnings that concern commits are counted in `warnings`. Each session is asked which server
+    /// it is on, and is not used again once the node knows a newer one.
+    fn pool(&self, size: usize, warnings: &Arc<AtomicU64>, server: &Arc<Server>) -> Result<Pool, StoreError> {
         let opener = Opener { tls: self.tls.clone(), warnings: warnings.clone(), heard: Arc::new(|_letter| {}) };
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(self.config.clone(), opener, recycling);
+        let (asked, outdated) = (Arc::clone(server), Arc::clone(server));
         Pool::builder(manager)
             .max_size(size)
+            .post_create(Hook::async_fn(move |client, _| identify(&asked, client)))
+            .pre_recycle(Hook::sync_fn(move |_, metrics| {
+                let outdated = outdated.is_outdated(metrics.created);
+                if outdated { Err(HookError::message("this session is on another server")) } else { Ok(()) }
+            }))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(Duration::from_secs(10)))
             .create_timeout(Some(Duration::from_secs(10)))
             .build()
             .map_err(|error| unreachable_for(error.to_string()))
     }
+}
+
+type Identified<'a> = Pin<Box<dyn Future<Output = Result<(), HookError>> + Send + 'a>>;
+
+fn identify<'a>(server: &Arc<Server>, client: &'a ClientWrapper) -> Identified<'a> {
+    let server = Arc::clone(server);
+    Box::pin(async move {
+        let identified = server.identify(client).await;
+        identified.map_err(|trouble| HookError::message(StoreError::from(trouble).to_string()))
+    })
 }
 
 fn unreachable_for(why: String) -> StoreError {
@@ -190,14 +209,23 @@ pub(super) struct Link {
     verbs: Pool,
     /// How often the server cast doubt on a commit: one that looks like a success is none that can be promised.
     warnings: Arc<AtomicU64>,
+    /// The server that the sessions are on.
+    pub(super) server: Arc<Server>,
 }
 
 impl Link {
     /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
     pub(super) fn new(place: &Place, lanes: usize, others: usize) -> Result<Self, StoreError> {
-        let warnings = Arc::default();
-        let (accepts, verbs) = (place.pool(lanes, &warnings)?, place.pool(others, &warnings)?);
-        Ok(Self { place: place.clone(), accepts, verbs, warnings })
+        let (warnings, server) = (Arc::default(), Arc::default());
+        let accepts = place.pool(lanes, &warnings, &server)?;
+        let verbs = place.pool(others, &warnings, &server)?;
+        Ok(Self { place: place.clone(), accepts, verbs, warnings, server })
+    }
+
+    /// A session of its own that counts the warnings about its own commits.
+    pub(super) async fn separate(&self, warnings: &Arc<AtomicU64>) -> Tried<(tokio_postgres::Client, JoinHandle<()>)> {
+        let opener = Opener { tls: self.place.tls.clone(), warnings: warnings.clone(), heard: Arc::new(|_letter| {}) };
+        Ok(opener.connect(&self.place.config).await?)
     }
 
     /// A session of its own that tells what it hears, for as long as its driver runs.
@@ -208,11 +236,13 @@ impl Link {
 
     /// A session for accepts.
     pub(super) async fn lane(&self) -> Tried<Client> {
+        durability::note_read();
         Ok(self.accepts.get().await?)
     }
 
     /// A session for any other verb.
     pub(super) async fn client(&self) -> Tried<Client> {
+        durability::note_read();
         Ok(self.verbs.get().await?)
     }
 

@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::{Notify, oneshot};
 
 use super::{
-    Ledger,
+    Ledger, durability,
     trouble::{Tried, Trouble, insist},
 };
 
@@ -34,8 +34,11 @@ pub(super) trait Traveller: Sized + Send + Sync + 'static {
     fn travel(ledger: &Ledger, together: &[Self]) -> impl Future<Output = Tried<Vec<Self::Answer>>> + Send;
 }
 
+/// An answer, and whether the commit of its group was confirmed after it was decided.
+type Answered<T> = (Result<<T as Traveller>::Answer>, bool);
+
 struct Line<T: Traveller> {
-    waiting: VecDeque<(T, oneshot::Sender<Result<T::Answer>>)>,
+    waiting: VecDeque<(T, oneshot::Sender<Answered<T>>)>,
     closed: bool,
 }
 
@@ -59,10 +62,15 @@ impl<T: Traveller> Gate<T> {
     /// Stands in line and gives back the answer.
     pub(super) async fn pass(&self, call: T) -> Result<T::Answer> {
         let answered = self.join(call)?;
-        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))
+        let (answer, proven) =
+            answered.await.unwrap_or_else(|_gone| (Err(StoreError::Unknown("the lane ended".into())), false));
+        if proven {
+            durability::note_proven();
+        }
+        answer
     }
 
-    fn join(&self, call: T) -> Result<oneshot::Receiver<Result<T::Answer>>> {
+    fn join(&self, call: T) -> Result<oneshot::Receiver<Answered<T>>> {
         let (answer, answered) = oneshot::channel();
         let mut line = self.line();
         if line.closed {
@@ -82,7 +90,7 @@ impl<T: Traveller> Gate<T> {
     }
 
     /// Who goes next. `None` when the line is closed and empty.
-    fn take(&self) -> Option<(Vec<T>, Vec<oneshot::Sender<Result<T::Answer>>>)> {
+    fn take(&self) -> Option<(Vec<T>, Vec<oneshot::Sender<Answered<T>>>)> {
         let mut line = self.line();
         if line.closed && line.waiting.is_empty() {
             return None;
@@ -120,9 +128,10 @@ pub(super) async fn lane<T: Traveller>(ledger: Arc<Ledger>) {
             tokio::task::yield_now().await;
             continue;
         }
-        for (answer, answered) in answer_all(&ledger, calls).await.into_iter().zip(answers) {
+        let (all, proven) = durability::observe(answer_all(&ledger, calls)).await;
+        for (answer, answered) in all.into_iter().zip(answers) {
             // A caller that went away does not mind.
-            answered.send(answer).ok();
+            answered.send((answer, proven)).ok();
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `events` | the sequencer |
 //! | `notices` | telling others |
 //! | `row`, `draft`, `write` | how things lie in their tables |
+//! | `server`, `durability` | which server answers, and whether what it shows is on its standby |
 //! | `trouble`, `meter` | errors and figures |
 //!
 //! A node keeps sessions of its own and talks to the server itself: a proxy that hands out sessions statement by
@@ -24,6 +25,7 @@ mod change;
 mod connect;
 mod conversation;
 mod draft;
+mod durability;
 mod events;
 mod gate;
 mod ground;
@@ -36,6 +38,7 @@ mod peers;
 mod record;
 mod row;
 mod schema;
+mod server;
 mod team;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -73,6 +76,7 @@ use arrivals::{
     receive::Coming,
 };
 use connect::{Link, Place};
+use durability::DurabilityBarrier;
 use gate::Gate;
 use handoff::Acting;
 use lanes::Lanes;
@@ -120,6 +124,7 @@ struct Ledger {
     peers: Mutex<Peers>,
     /// What tests read in the place of the server's clock.
     test_clock: OnceLock<ClockSource>,
+    barrier: DurabilityBarrier,
 }
 
 /// The PostgreSQL engine.
@@ -143,7 +148,10 @@ impl Postgres {
     /// The same as [`Self::open`], with a say in how many sessions there are.
     pub async fn open_with(url: &str, secret_if_new: [u8; 32], options: Options) -> Result<Self> {
         let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
-        schema::migrate(&mut link.client().await?, secret_if_new).await?;
+        let mut client = link.client().await?;
+        schema::migrate(&mut client, secret_if_new).await?;
+        link.server.begin(&client).await?;
+        drop(client);
         let (looks, asked) = mpsc::unbounded_channel();
         let ledger = Arc::new(Ledger {
             link,
@@ -159,6 +167,7 @@ impl Postgres {
             time: Arc::default(),
             peers: Mutex::default(),
             test_clock: OnceLock::new(),
+            barrier: DurabilityBarrier::default(),
         });
         for note in ledger.health().await?.notes.iter().skip(1) {
             tracing::warn!("the database: {note}");
@@ -174,6 +183,7 @@ impl Postgres {
         tokio::spawn(hear::listen(ledger.clone(), listening, closed.clone()));
         tokio::spawn(look::looks(ledger.clone(), asked, closed.clone()));
         tokio::spawn(events::sequencer(ledger.clone(), closed.clone()));
+        tokio::spawn(durability::prove(ledger.clone(), closed.clone()));
         tokio::spawn(tend(ledger.clone(), closed));
         Ok(Self { ledger, closing, lanes: Mutex::new(lanes) })
     }
@@ -220,35 +230,43 @@ async fn tend(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
     }
 }
 
-/// An answer of this engine as an answer of the port.
+/// An answer that shows no row to a caller, or that is always preceded by a commit, as an answer of the port.
 fn told<T>(answer: Tried<T>) -> Result<T> {
     Ok(answer?)
 }
 
+/// An answer that shows rows, as an answer of the port: it is given once those are proven durable.
+macro_rules! shown {
+    ($store:expr, $verb:expr) => {
+        $store.ledger.shown(async { $verb }).await
+    };
+}
+use shown;
+
 #[async_trait]
 impl Store for Postgres {
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        in_time(self.ledger.accept(wish, now)).await
+        shown!(self, in_time(self.ledger.accept(wish, now)).await)
     }
 
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
-        in_time(self.ledger.accept_batch(batch, now)).await
+        shown!(self, in_time(self.ledger.accept_batch(batch, now)).await)
     }
 
     async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
-        in_time(self.ledger.bound(team, key, now)).await
+        shown!(self, in_time(self.ledger.bound(team, key, now)).await)
     }
 
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
-        told(insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
     }
 
     async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
-        told(insist!(self.ledger.reschedule(team, id, due, now)))
+        shown!(self, insist!(self.ledger.reschedule(team, id, due, now)))
     }
 
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
-        told(insist!(self.ledger.resend(&wish, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.resend(&wish, operation.as_ref(), now)))
     }
 
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
@@ -275,7 +293,7 @@ impl Store for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Acted>> {
-        in_time(async { told(self.ledger.act((team, id), act, operation.as_ref(), now).await) }).await
+        shown!(self, in_time(self.ledger.act((team, id), act, operation.as_ref(), now)).await)
     }
 
     async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
@@ -291,7 +309,7 @@ impl Store for Postgres {
     }
 
     async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
-        told(insist!(self.ledger.by_remote_id(team, remote_id)))
+        shown!(self, insist!(self.ledger.by_remote_id(team, remote_id)))
     }
 
     async fn backlog(&self) -> Result<Backlog> {
@@ -303,59 +321,59 @@ impl Store for Postgres {
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
-        told(insist!(self.ledger.email(team, id)))
+        shown!(self, insist!(self.ledger.email(team, id)))
     }
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
-        told(insist!(self.ledger.email_detail(team, id)))
+        shown!(self, insist!(self.ledger.email_detail(team, id)))
     }
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
-        told(insist!(self.ledger.emails(team, &query)))
+        shown!(self, insist!(self.ledger.emails(team, &query)))
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
-        told(insist!(self.ledger.count_emails(team, from, to)))
+        shown!(self, insist!(self.ledger.count_emails(team, from, to)))
     }
 
     async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
-        told(insist!(self.ledger.stuck(after, limit)))
+        shown!(self, insist!(self.ledger.stuck(after, limit)))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
-        told(insist!(self.ledger.events(team, after, limit)))
+        shown!(self, insist!(self.ledger.events(team, after, limit)))
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
-        told(insist!(self.ledger.key(team, key, now)))
+        shown!(self, insist!(self.ledger.key(team, key, now)))
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
-        told(insist!(self.ledger.extend_key(team, key, ttl, now)))
+        shown!(self, insist!(self.ledger.extend_key(team, key, ttl, now)))
     }
 
     async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
-        told(insist!(self.ledger.forget_key(team, key, now)))
+        shown!(self, insist!(self.ledger.forget_key(team, key, now)))
     }
 
     async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>> {
-        told(insist!(self.ledger.create_team(&team, &key, operation.as_ref())))
+        shown!(self, insist!(self.ledger.create_team(&team, &key, operation.as_ref())))
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        told(insist!(self.ledger.teams()))
+        shown!(self, insist!(self.ledger.teams()))
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        told(insist!(self.ledger.set_require_keys(team, require)))
+        shown!(self, insist!(self.ledger.set_require_keys(team, require)))
     }
 
     async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
-        told(insist!(self.ledger.create_api_key(&key, operation.as_ref())))
+        shown!(self, insist!(self.ledger.create_api_key(&key, operation.as_ref())))
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
-        told(insist!(self.ledger.api_keys(team)))
+        shown!(self, insist!(self.ledger.api_keys(team)))
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
@@ -363,7 +381,7 @@ impl Store for Postgres {
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        told(insist!(self.ledger.revoke_api_key(team, id, now)))
+        shown!(self, insist!(self.ledger.revoke_api_key(team, id, now)))
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
@@ -371,23 +389,23 @@ impl Store for Postgres {
     }
 
     async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>> {
-        told(insist!(self.ledger.create_record(&record, operation.as_ref())))
+        shown!(self, insist!(self.ledger.create_record(&record, operation.as_ref())))
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        told(insist!(self.ledger.record(team, kind, id)))
+        shown!(self, insist!(self.ledger.record(team, kind, id)))
     }
 
     async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
-        told(insist!(self.ledger.record_named(team, kind, name)))
+        shown!(self, insist!(self.ledger.record_named(team, kind, name)))
     }
 
     async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        told(insist!(self.ledger.record_anywhere(kind, id)))
+        shown!(self, insist!(self.ledger.record_anywhere(kind, id)))
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
-        told(insist!(self.ledger.records(team, kind, before, limit)))
+        shown!(self, insist!(self.ledger.records(team, kind, before, limit)))
     }
 
     async fn change_record(
@@ -396,11 +414,11 @@ impl Store for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<RecordChange>> {
-        told(insist!(self.ledger.change_record(&edit, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.change_record(&edit, operation.as_ref(), now)))
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        told(insist!(self.ledger.remove_record(team, kind, id)))
+        shown!(self, insist!(self.ledger.remove_record(team, kind, id)))
     }
 
     async fn install(&self) -> Result<Install> {
@@ -413,6 +431,10 @@ impl Store for Postgres {
 
     async fn health(&self) -> Result<Health> {
         told(insist!(self.ledger.health()))
+    }
+
+    fn epoch(&self) -> Option<u32> {
+        Some(self.ledger.link.server.epoch())
     }
 
     fn stopped(&self) -> Option<mailonce_core::port::store::StoreError> {

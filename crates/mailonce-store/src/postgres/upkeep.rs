@@ -207,6 +207,7 @@ impl Ledger {
     /// Asks how many keys there are, about, and has tables looked at that have outgrown their statistics.
     pub(super) async fn tend(&self) -> Tried<()> {
         let client = self.link.client().await?;
+        self.link.server.refresh(&client).await?;
         if let Some(row) = ask(&client, COUNT_KEYS, &[]).await?.first() {
             self.meter.keys(row.try_get::<_, i64>(0)? as u64);
         }

@@ -115,7 +115,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Even
     let after = after_of(query.0.after().unwrap_or("0"))?;
     let limit = page_limit(query.0.limit.as_deref(), limits::EVENT_ROWS, 100)?;
     let (events, next) = app.engine.events(&door.caller, after, limit, &query.0.wish()?).await?;
-    let epoch = app.engine.cursor(0).epoch;
+    // Without a cursor there is no event either.
+    let epoch = next.map_or(0, |cursor| cursor.epoch);
     let data = events.iter().map(|event| EventView::of(event, epoch)).collect();
     Ok(Json(EventPage { data, next_cursor: next.map(|cursor| cursor.to_string()) }).into_response())
 }

@@ -42,30 +42,30 @@ use mailonce_core::{
     watch::{Spent, Watch},
 };
 
-use super::{Postgres, told, trouble::insist};
+use super::{Postgres, shown, told, trouble::insist};
 use file::Filing;
 use receive::Coming;
 
 #[async_trait]
 impl Arrivals for Postgres {
     async fn create_inbox(&self, inbox: Inbox, operation: Option<Operation>) -> Result<Once<InboxMade>> {
-        told(insist!(self.ledger.create_inbox(&inbox, operation.as_ref())))
+        shown!(self, insist!(self.ledger.create_inbox(&inbox, operation.as_ref())))
     }
 
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
-        told(self.ledger.inbox(team, id).await)
+        shown!(self, self.ledger.inbox(team, id).await)
     }
 
     async fn inbox_at(&self, places: &[String]) -> Result<Option<Inbox>> {
-        told(self.ledger.inbox_at(places).await)
+        shown!(self, self.ledger.inbox_at(places).await)
     }
 
     async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>> {
-        told(self.ledger.team_at(places).await)
+        shown!(self, self.ledger.team_at(places).await)
     }
 
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
-        told(self.ledger.inboxes(team, before, limit).await)
+        shown!(self, self.ledger.inboxes(team, before, limit).await)
     }
 
     async fn change_inbox(
@@ -74,15 +74,15 @@ impl Arrivals for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<InboxChange>> {
-        told(insist!(self.ledger.change_inbox(&edit, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.change_inbox(&edit, operation.as_ref(), now)))
     }
 
     async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>> {
-        told(insist!(self.ledger.remove_inbox(team, id, now)))
+        shown!(self, insist!(self.ledger.remove_inbox(team, id, now)))
     }
 
     async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>> {
-        self.ledger.receives.pass(Coming { arrival, now }).await
+        shown!(self, self.ledger.receives.pass(Coming { arrival, now }).await)
     }
 
     async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>> {
@@ -90,11 +90,11 @@ impl Arrivals for Postgres {
     }
 
     async fn bring(&self, team: TeamId, id: DeliveryId, brought: Brought) -> Result<Option<Delivery>> {
-        told(insist!(self.ledger.bring(team, id, &brought)))
+        shown!(self, insist!(self.ledger.bring(team, id, &brought)))
     }
 
     async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed> {
-        self.ledger.files.pass(Filing { team, delivery, message, now }).await
+        shown!(self, self.ledger.files.pass(Filing { team, delivery, message, now }).await)
     }
 
     async fn settle_delivery(
@@ -104,39 +104,39 @@ impl Arrivals for Postgres {
         settle: Settle,
         now: Time,
     ) -> Result<Option<Delivery>> {
-        told(insist!(self.ledger.settle_delivery(team, id, &settle, now)))
+        shown!(self, insist!(self.ledger.settle_delivery(team, id, &settle, now)))
     }
 
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
-        told(insist!(self.ledger.replay_delivery(team, id, now)))
+        shown!(self, insist!(self.ledger.replay_delivery(team, id, now)))
     }
 
     async fn team_of(&self, email: EmailId) -> Result<Option<TeamId>> {
-        told(self.ledger.owner(email).await)
+        shown!(self, self.ledger.owner(email).await)
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
-        told(self.ledger.delivery(team, id).await)
+        shown!(self, self.ledger.delivery(team, id).await)
     }
 
     async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
-        told(self.ledger.deliveries(team, &query).await)
+        shown!(self, self.ledger.deliveries(team, &query).await)
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        told(self.ledger.message(team, id).await)
+        shown!(self, self.ledger.message(team, id).await)
     }
 
     async fn raw(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
-        told(self.ledger.raw(team, id).await)
+        shown!(self, self.ledger.raw(team, id).await)
     }
 
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
-        told(self.ledger.messages(team, inbox, &query).await)
+        shown!(self, self.ledger.messages(team, inbox, &query).await)
     }
 
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
-        told(self.ledger.artifact(team, id).await)
+        shown!(self, self.ledger.artifact(team, id).await)
     }
 
     async fn artifacts(
@@ -147,7 +147,7 @@ impl Arrivals for Postgres {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>> {
-        told(self.ledger.artifacts((team, inbox), kind, after, limit).await)
+        shown!(self, self.ledger.artifacts((team, inbox), kind, after, limit).await)
     }
 
     async fn consume(
@@ -158,23 +158,23 @@ impl Arrivals for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Taken>> {
-        told(insist!(self.ledger.consume(team, id, &taking, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.consume(team, id, &taking, operation.as_ref(), now)))
     }
 
     async fn apply(&self, team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> Result<Applied> {
-        told(insist!(self.ledger.apply(team, id, purpose, now)))
+        shown!(self, insist!(self.ledger.apply(team, id, purpose, now)))
     }
 
     async fn create_watch(&self, watch: Watch, operation: Option<Operation>) -> Result<Once<Option<Watch>>> {
-        told(insist!(self.ledger.create_watch(&watch, operation.as_ref())))
+        shown!(self, insist!(self.ledger.create_watch(&watch, operation.as_ref())))
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
-        told(self.ledger.watch_of(team, id).await)
+        shown!(self, self.ledger.watch_of(team, id).await)
     }
 
     async fn spend(&self, team: TeamId, id: WatchId, operation: Option<Operation>, now: Time) -> Result<Once<Spent>> {
-        told(insist!(self.ledger.spend(team, id, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.spend(team, id, operation.as_ref(), now)))
     }
 
     fn hear(&self, hearer: Hearer) -> bool {

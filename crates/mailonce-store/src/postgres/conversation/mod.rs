@@ -35,20 +35,20 @@ use mailonce_core::{
     time::Time,
 };
 
-use super::{Postgres, told, trouble::insist};
+use super::{Postgres, shown, trouble::insist};
 
 #[async_trait]
 impl Conversations for Postgres {
     async fn answer(&self, wish: AnswerWish, now: Time) -> Result<Answered> {
-        told(insist!(self.ledger.answer_message(&wish, now)))
+        shown!(self, insist!(self.ledger.answer_message(&wish, now)))
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
-        told(insist!(self.ledger.thread(team, id)))
+        shown!(self, insist!(self.ledger.thread(team, id)))
     }
 
     async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
-        told(insist!(self.ledger.threads(team, &query)))
+        shown!(self, insist!(self.ledger.threads(team, &query)))
     }
 
     async fn thread_emails(
@@ -58,11 +58,11 @@ impl Conversations for Postgres {
         after: Option<EmailId>,
         limit: usize,
     ) -> Result<Vec<EmailId>> {
-        told(insist!(self.ledger.thread_emails(team, id, after, limit)))
+        shown!(self, insist!(self.ledger.thread_emails(team, id, after, limit)))
     }
 
     async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
-        told(insist!(self.ledger.change_thread(team, id, &edit, now)))
+        shown!(self, insist!(self.ledger.change_thread(team, id, &edit, now)))
     }
 
     async fn lease_thread(
@@ -73,11 +73,11 @@ impl Conversations for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Leasing>> {
-        told(insist!(self.ledger.lease_thread((team, id), &ask, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.lease_thread((team, id), &ask, operation.as_ref(), now)))
     }
 
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
-        told(insist!(self.ledger.release_thread(team, id, token)))
+        shown!(self, insist!(self.ledger.release_thread(team, id, token)))
     }
 
     async fn next_messages(
@@ -87,10 +87,10 @@ impl Conversations for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Vec<Offer>>> {
-        told(insist!(self.ledger.next_messages(team, &ask, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.next_messages(team, &ask, operation.as_ref(), now)))
     }
 
     async fn settle_message(&self, team: TeamId, held: Held, how: Settling, now: Time) -> Result<Settled> {
-        told(insist!(self.ledger.settle_message(team, &held, how, now)))
+        shown!(self, insist!(self.ledger.settle_message(team, &held, how, now)))
     }
 }

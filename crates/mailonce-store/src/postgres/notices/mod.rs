@@ -26,7 +26,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use super::{Postgres, told, trouble::insist};
+use super::{Postgres, shown, told, trouble::insist};
 
 #[async_trait]
 impl Notices for Postgres {
@@ -36,15 +36,15 @@ impl Notices for Postgres {
         start: Start,
         operation: Option<Operation>,
     ) -> Result<Once<Endpoint>> {
-        told(insist!(self.ledger.create_endpoint(&endpoint, start, operation.as_ref())))
+        shown!(self, insist!(self.ledger.create_endpoint(&endpoint, start, operation.as_ref())))
     }
 
     async fn endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        told(self.ledger.endpoint(team, id).await)
+        shown!(self, self.ledger.endpoint(team, id).await)
     }
 
     async fn endpoints(&self, team: TeamId, before: Option<EndpointId>, limit: usize) -> Result<Vec<Endpoint>> {
-        told(self.ledger.endpoints(team, before, limit).await)
+        shown!(self, self.ledger.endpoints(team, before, limit).await)
     }
 
     async fn change_endpoint(
@@ -53,11 +53,11 @@ impl Notices for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<EndpointChange>> {
-        told(insist!(self.ledger.change_endpoint(&edit, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.change_endpoint(&edit, operation.as_ref(), now)))
     }
 
     async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        told(insist!(self.ledger.remove_endpoint(team, id)))
+        shown!(self, insist!(self.ledger.remove_endpoint(team, id)))
     }
 
     async fn spread(&self, max: usize, now: Time) -> Result<Spread> {
@@ -80,7 +80,7 @@ impl Notices for Postgres {
     }
 
     async fn settle_notice(&self, settle: NoticeSettle, now: Time) -> Result<Option<Notice>> {
-        told(insist!(self.ledger.settle_notice(&settle, now)))
+        shown!(self, insist!(self.ledger.settle_notice(&settle, now)))
     }
 
     async fn next_notice_due(&self) -> Result<Option<Time>> {
@@ -88,11 +88,11 @@ impl Notices for Postgres {
     }
 
     async fn notice(&self, team: TeamId, id: NoticeId) -> Result<Option<Notice>> {
-        told(self.ledger.notice(team, id).await)
+        shown!(self, self.ledger.notice(team, id).await)
     }
 
     async fn notices(&self, team: TeamId, endpoint: EndpointId, query: NoticeQuery) -> Result<Vec<Notice>> {
-        told(self.ledger.notices(team, endpoint, &query).await)
+        shown!(self, self.ledger.notices(team, endpoint, &query).await)
     }
 
     async fn endpoint_gauges(&self) -> Result<Vec<EndpointGauge>> {
@@ -106,7 +106,7 @@ impl Notices for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Option<Notice>>> {
-        told(insist!(self.ledger.replay_notice((team, id), operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.replay_notice((team, id), operation.as_ref(), now)))
     }
 
     async fn recover_notices(
@@ -117,6 +117,6 @@ impl Notices for Postgres {
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Option<Recovering>>> {
-        told(insist!(self.ledger.recover_notices((team, endpoint), recovery, operation.as_ref(), now)))
+        shown!(self, insist!(self.ledger.recover_notices((team, endpoint), recovery, operation.as_ref(), now)))
     }
 }

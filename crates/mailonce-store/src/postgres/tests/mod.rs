@@ -6,6 +6,7 @@ mod conversations;
 mod faults;
 mod guards;
 mod heartbeat;
+mod history;
 mod mailroom;
 mod nodes;
 mod speed;

@@ -1,0 +1,109 @@
+//! `mailonce-failover`: loses the primary of a synchronous pair again and again under load, and judges what was kept.
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use mailonce_sim::{
+    failover::campaign::{Plan, Report},
+    report::summary::Run,
+    rig::{chance, children::Children, server},
+};
+use serde_json::json;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// Fails over to a synchronous standby under load. Needs the programs of PostgreSQL: MAILONCE_PG_BIN.
+#[derive(Debug, Parser)]
+#[command(name = "mailonce-failover", max_term_width = 100)]
+struct Args {
+    /// How often the primary is lost, in all
+    #[arg(long, default_value_t = 5)]
+    failovers: u64,
+    /// How many of them on the same pair of servers; then a new pair is made and the figures are written
+    #[arg(long, default_value_t = 10)]
+    part: u64,
+    /// Where everything that is by chance comes from; else a new one
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The server's binary; else the one beside this
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Where figures are left for the page of proofs, part by part
+    #[arg(long, value_name = "DIR")]
+    proof: Option<PathBuf>,
+    /// Goes on with the figures that are there, until there are so many failovers in all
+    #[arg(long, requires = "proof")]
+    resume: bool,
+}
+
+/// The figures of all parts so far.
+#[derive(Debug, Default)]
+struct Total {
+    report: Report,
+    seeds: Vec<u64>,
+}
+
+impl Total {
+    fn failovers(&self) -> u64 {
+        self.report.counts.get("failovers").copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, seed: u64, part: Report) {
+        self.seeds.push(seed);
+        for (name, count) in part.counts {
+            *self.report.counts.entry(name).or_default() += count;
+        }
+        self.report.violations.extend(part.violations);
+    }
+
+    fn write(&self, run: &Run, dir: &Path) -> Result<()> {
+        let mut summary = run.over();
+        summary.seeds = self.seeds.clone().into();
+        summary.counts.clone_from(&self.report.counts);
+        summary.violations = self.report.violations.iter().cloned().map(Into::into).collect();
+        summary.state =
+            json!({"seeds": self.seeds, "counts": self.report.counts, "violations": self.report.violations});
+        summary.write(dir).with_context(|| format!("writing into {}", dir.display()))
+    }
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let (run, mut total) = begin(&args)?;
+    let (binary, children) = (server::binary(args.binary.as_ref())?, Children::default());
+    children.watch_signals(None)?;
+    while total.failovers() < args.failovers {
+        let seed = args.seed.map_or_else(chance::seed, |seed| seed + total.seeds.len() as u64);
+        let failovers = args.part.max(1).min(args.failovers - total.failovers());
+        println!("seed {seed}, {failovers} failovers");
+        let part = Plan { failovers, seed, binary: &binary, children: &children }.run()?;
+        for violation in &part.violations {
+            println!("VIOLATION {violation}");
+        }
+        total.add(seed, part);
+        if let Some(dir) = &args.proof {
+            total.write(&run, dir)?;
+        }
+        println!("{}", json!(total.report.counts));
+    }
+    println!("{} violations", total.report.violations.len());
+    Ok(if total.report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Nothing yet, or what an earlier run of the same code left.
+fn begin(args: &Args) -> Result<(Run, Total)> {
+    let Some(dir) = args.proof.as_deref().filter(|_| args.resume) else {
+        return Ok((Run::of("failovers"), Total::default()));
+    };
+    let (run, state) = Run::resume("failovers", dir)?;
+    if state.is_null() {
+        return Ok((run, Total::default()));
+    }
+    let report = Report {
+        counts: serde_json::from_value(state["counts"].clone()).context("the figures of an earlier run")?,
+        violations: serde_json::from_value(state["violations"].clone()).context("the violations of an earlier run")?,
+    };
+    let seeds = serde_json::from_value(state["seeds"].clone()).context("the seeds of an earlier run")?;
+    Ok((run, Total { report, seeds }))
+}

@@ -1,0 +1,194 @@
+//! The rounds of a campaign: who is lost, who is promoted, and what came of it.
+
+use crate::{
+    rig::{
+        campaign::say,
+        chance::Chance,
+        children::{Children, pause},
+        drive::until,
+        http,
+        ledger::Ledger,
+        post::{Post, Way},
+        replicas::Replicas,
+        server::Server,
+    },
+    sink::smtp::{self, SmtpSink},
+};
+use anyhow::{Context as _, Result, ensure};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::Path,
+    sync::atomic::Ordering,
+    time::Duration,
+};
+use tokio::runtime::Runtime;
+
+use super::clients::{Clients, judge_readers};
+
+/// Senders beside each other.
+const SENDERS: u64 = 6;
+/// How long the load goes on between two rounds.
+const CALM: Duration = Duration::from_millis(500);
+/// How long senders may take to be acknowledged again.
+const RECOVERS: Duration = Duration::from_mins(2);
+/// How long all mails may take to leave.
+const LEAVES: Duration = Duration::from_mins(3);
+
+/// What a campaign needs.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// How often the primary is lost.
+    pub failovers: u64,
+    /// What everything that is by chance comes from.
+    pub seed: u64,
+    /// The server's binary.
+    pub binary: &'a Path,
+    /// The keeper of the servers.
+    pub children: &'a Children,
+}
+
+/// What a campaign came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What was counted, by name.
+    pub counts: BTreeMap<String, u64>,
+    /// What did not hold.
+    pub violations: Vec<String>,
+}
+
+struct Scene<'a> {
+    replicas: Replicas,
+    nodes: [Server; 2],
+    sink: &'a SmtpSink,
+    clients: &'a Clients,
+    chance: Chance,
+    cancelled: u64,
+}
+
+impl Plan<'_> {
+    /// Runs the campaign.
+    pub fn run(&self) -> Result<Report> {
+        let root = tempfile::Builder::new().prefix("mailonce-failover").tempdir()?;
+        let runtime: Runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let sink = runtime.block_on(SmtpSink::start(smtp::Setting::default())).context("the sink")?;
+        let (replicas, clients) = (Replicas::start()?, &Clients::default());
+        let (store, config) = (replicas.url(), Way::Relay(sink.at.port()).toml());
+        let place =
+            Post { children: self.children, binary: self.binary, root: root.path(), store: Some(&store), config };
+        let nodes = [place.start("one", None, false)?, place.start("two", None, false)?];
+        let at = [nodes[0].at, nodes[1].at];
+        let chance = Chance::at(self.seed, &[self.failovers]);
+        let mut scene = Scene { replicas, nodes, sink: &sink, clients, chance, cancelled: 0 };
+        std::thread::scope(|scope| {
+            let senders: Vec<_> =
+                (0..SENDERS).map(|sender| scope.spawn(move || clients.send(sender, self.seed, &at))).collect();
+            let readers = at.map(|at| scope.spawn(move || clients.read(at)));
+            let played = (0..self.failovers).try_for_each(|round| scene.round(round));
+            clients.senders_end.store(true, Ordering::SeqCst);
+            let senders_joined = senders.into_iter().all(|sender| sender.join().is_ok());
+            let settled = played.and_then(|()| scene.settle());
+            clients.readers_end.store(true, Ordering::SeqCst);
+            let readers_joined = readers.into_iter().all(|reader| reader.join().is_ok());
+            settled?;
+            ensure!(senders_joined && readers_joined, "a client panicked");
+            scene.judge(self.failovers)
+        })
+    }
+}
+
+impl Scene<'_> {
+    /// Loses the primary once, and waits until keys are acknowledged again.
+    fn round(&mut self, round: u64) -> Result<()> {
+        pause(CALM);
+        let with_doubt = self.chance.below(2) == 0;
+        if with_doubt {
+            self.leave_commits_in_doubt()?;
+        }
+        self.replicas.fail_over().context("failing over")?;
+        pause(Duration::from_millis(self.chance.below(500)));
+        self.replicas.rejoin().context("rebuilding the standby")?;
+        let before = self.clients.acknowledged();
+        let recovers = until(RECOVERS, || Ok(self.clients.acknowledged() > before))?;
+        let logs = || self.nodes.iter().map(Server::log).collect::<Vec<_>>().join("\n");
+        ensure!(recovers, "nothing was acknowledged within {} s of a failover: {}", RECOVERS.as_secs(), logs());
+        let doubt = if with_doubt { " with commits in doubt" } else { "" };
+        say(&format!("failover {}{doubt}: {} keys acknowledged", round + 1, self.clients.acknowledged()));
+        Ok(())
+    }
+
+    /// Takes the standby away and ends the wait of commits for it, for as long as retries take to see them.
+    fn leave_commits_in_doubt(&mut self) -> Result<()> {
+        self.replicas.lose_standby()?;
+        for _ in 0..self.chance.between(3, 10) {
+            pause(Duration::from_millis(100));
+            self.cancelled += self.replicas.cancel_waits()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every mail has left.
+    fn settle(&self) -> Result<()> {
+        let at = self.nodes[0].at;
+        let empty = |state: &str| -> Result<bool> {
+            let reply = http::get(at, &format!("/v1/emails?limit=1&state={state}"))?;
+            Ok(reply.status == 200 && reply.body["data"].as_array().is_some_and(Vec::is_empty))
+        };
+        let left = until(LEAVES, || Ok(empty("queued")? && empty("sending")?))?;
+        ensure!(left, "mails did not leave within {} s", LEAVES.as_secs());
+        Ok(())
+    }
+
+    fn judge(self, failovers: u64) -> Result<Report> {
+        let at = self.nodes[0].at;
+        let ledger = Ledger::read(at)?;
+        let unknown = self.unknown(at)?;
+        let told = self.clients.told();
+        let mut violations = told.violations.clone();
+        let there: BTreeSet<(&str, &str)> =
+            ledger.emails.iter().map(|email| (email.key.as_str(), email.id.as_str())).collect();
+        let lost = told.acknowledged.iter().filter(|(key, id)| !there.contains(&(key.as_str(), id.as_str())));
+        violations.extend(lost.map(|(key, id)| format!("{key} was acknowledged as {id} and is lost")));
+        let mut arrived: BTreeMap<String, u64> = BTreeMap::new();
+        for mail in self.sink.mails() {
+            *arrived.entry(mail.recipients[0].0.clone()).or_default() += 1;
+        }
+        for email in &ledger.emails {
+            let (to, open) = (email.to.join(" "), unknown.contains(&email.id));
+            let copies = arrived.remove(&to).unwrap_or_default();
+            if copies > 1 || (copies == 0 && !open) {
+                violations.push(format!("{to} arrived {copies} times{}", if open { " and is unknown" } else { "" }));
+            }
+        }
+        violations.extend(arrived.keys().map(|to| format!("{to} arrived and no email is there")));
+        let events: Vec<(u64, String)> = ledger.events.iter().map(|event| (event.seq, event.id.clone())).collect();
+        violations.extend(judge_readers(&told.shown, &events));
+        let counts = [
+            ("failovers", failovers),
+            ("commits_in_doubt", self.cancelled),
+            ("acknowledged", told.acknowledged.len() as u64),
+            ("repeated", self.clients.repeated.load(Ordering::SeqCst)),
+            ("refused", self.clients.refused.load(Ordering::SeqCst)),
+            ("mails", self.sink.count() as u64),
+            ("unknown", unknown.len() as u64),
+            ("events", events.len() as u64),
+            ("cursor_resets", self.clients.resets.load(Ordering::SeqCst)),
+        ];
+        Ok(Report { counts: counts.map(|(name, count)| (name.to_owned(), count)).into(), violations })
+    }
+
+    /// The ids of emails whose outcome is not known.
+    fn unknown(&self, at: SocketAddr) -> Result<BTreeSet<String>> {
+        let (mut ids, mut from) = (BTreeSet::new(), String::new());
+        loop {
+            let reply = http::get(at, &format!("/v1/emails?limit=100&state=unknown{from}"))?;
+            ensure!(reply.status == 200, "emails were answered {}: {}", reply.status, reply.body);
+            let page = reply.body["data"].as_array().context("a page without data")?;
+            ids.extend(page.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned));
+            match reply.body["next_cursor"].as_str() {
+                Some(cursor) => from = format!("&cursor={cursor}"),
+                None => return Ok(ids),
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Senders that retry until they are acknowledged, and readers of events that resume by cursor.
+
+use crate::rig::{chance::Chance, children::pause, http};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// How long an answer may take before the sender tries again.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Between two calls of a sender, and of a reader that has nothing to read.
+const PAUSE: Duration = Duration::from_millis(20);
+/// One in so many calls repeats an acknowledged key.
+const REPEATS: u64 = 4;
+
+/// What clients were told.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// The email that each acknowledged key got.
+    pub acknowledged: BTreeMap<String, String>,
+    /// What each reader was shown: one list for each time that it began anew.
+    pub shown: Vec<Vec<(u64, String)>>,
+    /// What did not hold.
+    pub violations: Vec<String>,
+}
+
+/// What clients share.
+#[derive(Debug, Default)]
+pub struct Clients {
+    told: Mutex<Told>,
+    /// Set when senders should come to an end.
+    pub senders_end: AtomicBool,
+    /// Set when readers should come to an end.
+    pub readers_end: AtomicBool,
+    /// Calls that were answered with 503 or not at all.
+    pub refused: AtomicU64,
+    /// Acknowledged keys that were repeated.
+    pub repeated: AtomicU64,
+    /// How often a reader was told to begin anew.
+    pub resets: AtomicU64,
+}
+
+impl Clients {
+    /// What clients were told so far.
+    pub fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keys that were acknowledged so far.
+    pub fn acknowledged(&self) -> usize {
+        self.told().acknowledged.len()
+    }
+
+    fn found(&self, violation: String) {
+        self.told().violations.push(violation);
+    }
+
+    /// Sends one key after the other, each until it is acknowledged.
+    pub fn send(&self, sender: u64, seed: u64, nodes: &[SocketAddr]) {
+        let mut chance = Chance::at(seed, &[sender]);
+        let mut own: Vec<(String, String)> = Vec::new();
+        for n in 0_u64.. {
+            if self.senders_end.load(Ordering::SeqCst) {
+                return;
+            }
+            let key = format!("f{sender}-{n}");
+            let id = self.call_until_final(&key, nodes, &mut chance, None);
+            self.told().acknowledged.insert(key.clone(), id.clone());
+            own.push((key, id));
+            if chance.below(REPEATS) == 0 {
+                let (key, id) = own[chance.below(own.len() as u64) as usize].clone();
+                self.call_until_final(&key, nodes, &mut chance, Some(&id));
+                self.repeated.fetch_add(1, Ordering::Relaxed);
+            }
+            pause(PAUSE);
+        }
+    }
+
+    /// Sends a key until it is acknowledged. A key that was acknowledged before must be answered with the same email.
+    fn call_until_final(&self, key: &str, nodes: &[SocketAddr], chance: &mut Chance, known: Option<&str>) -> String {
+        loop {
+            let at = nodes[chance.below(nodes.len() as u64) as usize];
+            let reply = http::post_within(CALL_TIMEOUT, at, "/v1/emails", Some(key), &mail(key));
+            let Some((status, body)) = reply.ok().map(|reply| (reply.status, reply.body)) else {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                pause(PAUSE);
+                continue;
+            };
+            let id = body["id"].as_str().unwrap_or_default();
+            match (status, known) {
+                (200 | 202, None) => return id.to_owned(),
+                (200, Some(known)) if known == id => return id.to_owned(),
+                (200 | 202, Some(known)) => {
+                    self.found(format!("{key} was acknowledged as {known} and answered {status} as {id} later"));
+                    return id.to_owned();
+                }
+                (503, _) => {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                    pause(PAUSE);
+                }
+                _ => {
+                    self.found(format!("{key} was answered {status}: {body}"));
+                    return id.to_owned();
+                }
+            }
+        }
+    }
+
+    /// Follows the events of a node from the very start, and begins anew when it is told to.
+    pub fn read(&self, at: SocketAddr) {
+        let (mut cursor, mut shown) = ("0".to_owned(), Vec::new());
+        loop {
+            let over = self.readers_end.load(Ordering::SeqCst);
+            let reply = http::get(at, &format!("/v1/events?limit=1000&after={cursor}"));
+            let (status, body) = reply.map_or((0, Value::Null), |reply| (reply.status, reply.body));
+            match status {
+                200 => {
+                    let rows = body["data"].as_array().map_or(&[][..], Vec::as_slice);
+                    self.take(rows, &mut shown);
+                    if let Some(next) = body["next_cursor"].as_str() {
+                        next.clone_into(&mut cursor);
+                        continue;
+                    }
+                    if over {
+                        return self.told().shown.push(shown);
+                    }
+                }
+                410 if cursor != "0" => {
+                    self.resets.fetch_add(1, Ordering::Relaxed);
+                    self.told().shown.push(std::mem::take(&mut shown));
+                    "0".clone_into(&mut cursor);
+                    continue;
+                }
+                0 | 410 | 503 => {}
+                _ => self.found(format!("events after {cursor} were answered {status}: {body}")),
+            }
+            pause(PAUSE);
+        }
+    }
+
+    /// Notes events in the order in which they are shown: their numbers have no gaps.
+    fn take(&self, rows: &[Value], shown: &mut Vec<(u64, String)>) {
+        for row in rows {
+            let (seq, id) = (row["seq"].as_u64().unwrap_or_default(), row["id"].as_str().unwrap_or_default());
+            let expected = shown.last().map_or(1, |(last, _)| last + 1);
+            if seq != expected {
+                self.found(format!("a reader was shown event {seq} where {expected} was next"));
+            }
+            shown.push((seq, id.to_owned()));
+        }
+    }
+}
+
+/// Judges what readers were shown by the events that there are in the end: each of them is there under its number.
+pub fn judge_readers(shown: &[Vec<(u64, String)>], events: &[(u64, String)]) -> Vec<String> {
+    let there: BTreeSet<&(u64, String)> = events.iter().collect();
+    let lost = |list: &Vec<(u64, String)>| {
+        let lost: Vec<_> = list.iter().filter(|event| !there.contains(event)).collect();
+        lost.first()
+            .map(|(seq, id)| format!("a reader was shown event {seq} ({id}), which is lost; {} are", lost.len()))
+    };
+    shown.iter().filter_map(lost).collect()
+}
+
+/// The mail of a key. Its recipient names it at the sink.
+fn mail(key: &str) -> Value {
+    json!({
+        "from": "agent@example.com",
+        "to": format!("{key}@example.org"),
+        "subject": format!("About {key}"),
+        "text": format!("This is about {key}."),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_and_a_lost_event_are_noticed() {
+        let (clients, mut shown) = (Clients::default(), Vec::new());
+        clients.take(&[json!({"seq": 1, "id": "a"}), json!({"seq": 3, "id": "c"})], &mut shown);
+        assert_eq!(clients.told().violations.len(), 1);
+        let events = [(1, "a".to_owned()), (2, "b".to_owned())];
+        assert_eq!(judge_readers(&[shown], &events).len(), 1);
+        assert!(judge_readers(&[vec![(1, "a".to_owned())]], &events).is_empty());
+    }
+}

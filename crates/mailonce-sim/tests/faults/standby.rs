@@ -1,0 +1,231 @@
+//! A synchronous standby that goes away, is promoted or comes back; a database that was restored from a dump. What a
+//! failover could lose is not answered, on any node, and a reader of events gets everything or `410 cursor_reset`.
+
+use anyhow::Result;
+use mailonce_sim::rig::{
+    chance::seed,
+    cluster::Cluster,
+    http::{self, Reply},
+    post::{self, Post, mail},
+    replicas::Replicas,
+    server::Server,
+};
+use serde_json::{Value, json};
+use std::{net::SocketAddr, path::Path, sync::Mutex, time::Duration};
+
+use crate::beside::play;
+use crate::setting::{binary, children, folder, proof};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A role that may use the ledger and does not see how far a standby is.
+const PLAIN_ROLE: &str = "
+    CREATE ROLE plain LOGIN;
+    GRANT USAGE ON SCHEMA mailonce TO plain;
+    GRANT ALL ON ALL TABLES IN SCHEMA mailonce TO plain";
+
+fn node(root: &Path, name: &str, store: &str) -> Server {
+    let binary = binary();
+    let place = Post { children: children(), binary: &binary, root, store: Some(store), config: String::new() };
+    place.start(name, None, false).unwrap()
+}
+
+/// A call, which can be repeated on every node.
+#[derive(Clone)]
+struct Call {
+    path: String,
+    /// Without a body it is a GET.
+    post: Option<(String, Value)>,
+}
+
+impl Call {
+    fn get(path: &str) -> Self {
+        Self { path: path.to_owned(), post: None }
+    }
+
+    fn post(path: &str, key: &str, body: Value) -> Self {
+        Self { path: path.to_owned(), post: Some((key.to_owned(), body)) }
+    }
+
+    fn send(&self, at: SocketAddr) -> Reply {
+        let reply = match &self.post {
+            None => http::get(at, &self.path),
+            Some((key, body)) => http::post(at, &self.path, Some(key), body),
+        };
+        reply.unwrap_or_else(|why| panic!("{}: {why:#}", self.path))
+    }
+}
+
+/// Makes calls beside each other, each on each node. Their statuses.
+fn send_all(calls: &[Call], nodes: &[&Server]) -> Vec<(String, u16)> {
+    let statuses = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for call in calls {
+            for node in nodes {
+                let (statuses, at) = (&statuses, node.at);
+                scope.spawn(move || {
+                    let status = call.send(at).status;
+                    statuses.lock().unwrap().push((call.path.clone(), status));
+                });
+            }
+        }
+    });
+    statuses.into_inner().unwrap()
+}
+
+/// An inbox with a code in it: its address, and the id of the code.
+fn inbox_with_code(at: SocketAddr) -> Result<(String, String)> {
+    let made = http::post(at, "/v1/inboxes", Some("inbox-of-codes"), &json!({ "username": "codes" }))?;
+    anyhow::ensure!(made.status == 201, "{}", made.body);
+    let (id, address) = (&made.body["id"].as_str().unwrap(), made.body["address"].as_str().unwrap());
+    let code =
+        json!({"from": "no-reply@example.com", "to": address, "subject": "Your code", "text": "Your code is 482913."});
+    let sent = http::post(at, "/v1/emails", Some("the-code"), &code)?;
+    anyhow::ensure!(sent.status == 202, "{}", sent.body);
+    let arrived = http::get(at, &format!("/v1/inboxes/{id}/wait?has=code&timeout=30"))?;
+    anyhow::ensure!(arrived.status == 200, "no code came: {} {}", arrived.status, arrived.body);
+    let message = arrived.body["message"]["id"].as_str().unwrap().to_owned();
+    let found = http::get(at, &format!("/v1/messages/{message}/artifacts"))?;
+    Ok((address.to_owned(), found.body["data"][0]["id"].as_str().unwrap().to_owned()))
+}
+
+#[test]
+fn what_no_standby_confirmed_is_answered_by_no_node() {
+    play("standby::what_no_standby_confirmed_is_answered_by_no_node");
+}
+
+pub(crate) fn unconfirmed() {
+    let (mut replicas, root) = (Replicas::start().unwrap(), folder());
+    let first = node(root.path(), "one", &replicas.url());
+    replicas.primary().psql(PLAIN_ROLE).unwrap();
+    let nodes = [first, node(root.path(), "two", &replicas.url_as("plain"))];
+    let (one, both) = ([&nodes[0]], [&nodes[0], &nodes[1]]);
+    let (_, code) = inbox_with_code(nodes[0].at).unwrap();
+    let writes = [
+        Call::post("/v1/emails", "unconfirmed", mail(1)),
+        Call::post("/v1/inboxes", "unconfirmed-inbox", json!({ "username": "unconfirmed" })),
+        Call::post(&format!("/v1/artifacts/{code}/consume"), "unconfirmed-code", json!({ "for": "run-1" })),
+    ];
+    let reads = [
+        Call::get("/v1/emails?limit=10"),
+        Call::get("/v1/events?limit=1000"),
+        Call::get("/v1/inboxes?limit=10"),
+        // Another consumer is told that it came too late.
+        Call::post(&format!("/v1/artifacts/{code}/consume"), "another-key", json!({ "for": "run-2" })),
+    ];
+    let everything: Vec<Call> = writes.iter().chain(&reads).cloned().collect();
+
+    replicas.lose_standby().unwrap();
+    // Somebody ends the wait of the commits: they are done on the primary, and nowhere else.
+    let over = Mutex::new(false);
+    let first = std::thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let statuses = send_all(&writes, &one);
+            *over.lock().unwrap() = true;
+            statuses
+        });
+        post::until("the calls", PATIENCE, || {
+            replicas.cancel_waits().unwrap();
+            *over.lock().unwrap()
+        })
+        .unwrap();
+        calls.join().unwrap()
+    });
+    assert!(first.iter().all(|(_, status)| *status == 503), "{first:?}");
+    // The mail with the code, and the one in doubt.
+    assert_eq!(replicas.primary().psql("SELECT count(*) FROM mailonce.emails").unwrap(), "2", "nothing is in doubt");
+    let mut shown = send_all(&everything, &both);
+    // A restart ends the waits of all others, and forgets whose commits were in doubt.
+    replicas.primary().restart().unwrap();
+    shown.extend(send_all(&everything, &both));
+    let wrong: Vec<_> = shown.iter().filter(|(_, status)| *status != 503).collect();
+    proof().add(seed(), &[("unconfirmed_answers", shown.len() as u64)], &[]).unwrap();
+    assert!(wrong.is_empty(), "answered before a standby confirmed it: {wrong:?}");
+
+    replicas.return_standby().unwrap();
+    for node in both {
+        for call in &everything {
+            post::until(&call.path, PATIENCE, || matches!(call.send(node.at).status, 200 | 201 | 409)).unwrap();
+        }
+    }
+    let replayed = writes[0].send(nodes[1].at);
+    assert_eq!((replayed.status, &replayed.body["dedupe"]["outcome"]), (200, &json!("replayed")), "{}", replayed.body);
+}
+
+/// Reads events after a cursor until the node answers.
+fn events(at: SocketAddr, after: &str) -> Reply {
+    let mut last = Reply::default();
+    post::until("an answer", PATIENCE, || {
+        last = http::get(at, &format!("/v1/events?limit=1000&after={after}")).unwrap();
+        last.status != 503
+    })
+    .unwrap();
+    last
+}
+
+/// The ids of events.
+fn ids(reply: &Reply) -> Vec<String> {
+    let rows = reply.body["data"].as_array().unwrap_or_else(|| panic!("{}: {}", reply.status, reply.body));
+    rows.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn is_reset(reply: &Reply) -> bool {
+    reply.status == 410 && reply.body["code"] == "cursor_reset"
+}
+
+#[test]
+fn a_reader_from_before_a_failover_begins_anew() {
+    play("standby::a_reader_from_before_a_failover_begins_anew");
+}
+
+pub(crate) fn failed_over() {
+    let (mut replicas, root) = (Replicas::start().unwrap(), folder());
+    let nodes = [node(root.path(), "one", &replicas.url()), node(root.path(), "two", &replicas.url())];
+    let sent = Call::post("/v1/emails", "before", mail(1)).send(nodes[0].at);
+    assert_eq!(sent.status, 202, "{}", sent.body);
+    post::until("the mail", PATIENCE, || ids(&events(nodes[0].at, "0")).len() >= 2).unwrap();
+    let before = events(nodes[0].at, "0");
+    let cursor = before.body["next_cursor"].as_str().unwrap();
+    replicas.fail_over().unwrap();
+    replicas.rejoin().unwrap();
+    for node in &nodes {
+        let after = events(node.at, cursor);
+        assert!(is_reset(&after), "{}: {}", after.status, after.body);
+        let again = events(node.at, "0");
+        assert!(ids(&again).starts_with(&ids(&before)), "events were lost: {}", again.body);
+        let replayed = Call::post("/v1/emails", "before", mail(1)).send(node.at);
+        assert_eq!((replayed.status, &replayed.body["id"]), (200, &sent.body["id"]), "{}", replayed.body);
+    }
+    // Both nodes agree on the epoch.
+    let cursors = nodes.each_ref().map(|node| events(node.at, "0").body["data"][0]["cursor"].clone());
+    assert_eq!(cursors[0], cursors[1]);
+}
+
+#[test]
+fn a_reader_from_before_a_restore_begins_anew() {
+    play("standby::a_reader_from_before_a_restore_begins_anew");
+}
+
+pub(crate) fn restored() {
+    let (first, second, root) = (Cluster::start().unwrap(), Cluster::start().unwrap(), folder());
+    let old = node(root.path(), "old", &first.url());
+    let send = |at, n: usize| Call::post("/v1/emails", &format!("restored-{n}"), mail(n)).send(at);
+    assert_eq!(send(old.at, 1).status, 202);
+    second.restore_dump_of(&first).unwrap();
+    // Told to a reader, and not in the dump.
+    assert_eq!(send(old.at, 2).status, 202);
+    let cursor = events(old.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
+    drop(old);
+    let new = node(root.path(), "new", &second.url());
+    for n in 3..10 {
+        assert_eq!(send(new.at, n).status, 202);
+    }
+    let after = events(new.at, &cursor);
+    assert!(is_reset(&after), "{}: {}", after.status, after.body);
+    let cursor = events(new.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
+    drop(new);
+    // A restart alone is no reason.
+    let again = node(root.path(), "again", &second.url());
+    assert_eq!(events(again.at, &cursor).status, 200);
+}

@@ -1,0 +1,318 @@
+//! No answer from a row whose commit is not proven durable.
+//!
+//! With a synchronous standby configured, a commit whose wait for the standby was cut is visible to every node although
+//! a failover would lose it. So a verb that shows rows and ends without a confirmed commit of its own waits until the
+//! standby has flushed everything that was visible when it ended. A confirmed commit proves all that is before it in
+//! the log, so verbs that commit pay nothing, and nobody pays anything without a synchronous standby.
+//!
+//! Verbs that wait together share one question: how far is the log of the primary flushed, and how far that of the
+//! standbys. Every visible commit of ours lies below the first position, because our sessions flush before they commit.
+
+use mailonce_core::port::store::{Result, StoreError};
+use std::{
+    cell::Cell,
+    future::Future,
+    mem,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    task::JoinHandle,
+};
+use tokio_postgres::{Client, Row, Statement, types::PgLsn};
+
+use super::{
+    Ledger,
+    trouble::{Tried, Trouble},
+};
+
+/// How long an answer waits for its proof. Then the caller gets 503 and tries again.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one question may take: a server that does not answer is asked on another session.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause between two questions while a standby catches up, at first and at most.
+const CATCH_UP: Duration = Duration::from_millis(1);
+const CATCH_UP_MAX: Duration = Duration::from_millis(20);
+/// The pause after a question that failed.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Which run of which server this is, how far its log is flushed, which standbys must confirm, and how far each that
+/// counts has flushed it. The last two are visible only to roles that may read statistics.
+const POSITIONS: &str = "
+    SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, pg_current_wal_flush_lsn(),
+           current_setting('synchronous_standby_names'), pg_has_role('pg_read_all_stats', 'USAGE'),
+           ARRAY(SELECT flush_lsn FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum') AND flush_lsn IS NOT NULL)";
+/// A commit that writes nothing but its own record: confirmed, it proves all that is before it.
+const COMMIT_NOTHING: &str = "SELECT FROM pg_logical_emit_message(true, 'mailonce', '')";
+const COMMIT_TIMEOUT: &str = "SET statement_timeout = '4s'";
+
+tokio::task_local! {
+    /// Whether the last thing that the running verb did was a confirmed commit.
+    static PROVEN: Cell<bool>;
+}
+
+/// Notes that the running verb takes a session: what it reads there is not proven yet.
+pub(super) fn note_read() {
+    // Outside of a verb that shows something nobody wants to know.
+    PROVEN.try_with(|proven| proven.set(false)).ok();
+}
+
+/// Notes that the running verb's commit was confirmed, or that of the group it was part of.
+pub(super) fn note_proven() {
+    PROVEN.try_with(|proven| proven.set(true)).ok();
+}
+
+/// Runs a verb. Its answer, and whether it ended with a confirmed commit.
+pub(super) async fn observe<T>(verb: impl Future<Output = T>) -> (T, bool) {
+    let observed = async {
+        let answer = verb.await;
+        (answer, PROVEN.with(Cell::get))
+    };
+    PROVEN.scope(Cell::new(false), observed).await
+}
+
+/// Those who wait for a proof.
+#[derive(Default)]
+pub(super) struct DurabilityBarrier {
+    waiting: Mutex<Vec<oneshot::Sender<()>>>,
+    arrived: Notify,
+}
+
+impl DurabilityBarrier {
+    /// Waits until everything that is visible now is on the synchronous standbys.
+    async fn pass(&self) -> Result<()> {
+        let (proven, proof) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(proven);
+        self.arrived.notify_one();
+        match tokio::time::timeout(PROOF_TIMEOUT, proof).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_closed)) => Err(StoreError::Unreachable("the store is closed".into())),
+            Err(_late) => Err(StoreError::Unreachable(format!(
+                "no synchronous standby confirmed within {} s what would have been answered",
+                PROOF_TIMEOUT.as_secs()
+            ))),
+        }
+    }
+
+    fn take(&self) -> Vec<oneshot::Sender<()>> {
+        mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Ledger {
+    /// Runs a verb whose answer shows rows, and gives the answer back once those are proven durable.
+    pub(super) async fn shown<T, E>(&self, verb: impl Future<Output = std::result::Result<T, E>>) -> Result<T>
+    where
+        StoreError: From<E>,
+    {
+        let changes = self.link.server.changes();
+        let (answer, proven) = observe(verb).await;
+        let answer = answer?;
+        if proven || !self.link.server.has_standby() {
+            return Ok(answer);
+        }
+        self.barrier.pass().await?;
+        // The proof is about the server that the node knows now.
+        if self.link.server.changes() != changes {
+            return Err(StoreError::Unreachable("the database failed over during the call".into()));
+        }
+        Ok(answer)
+    }
+}
+
+/// A verb that waits, with the position that must be confirmed once that is known.
+struct Waiter {
+    position: Option<u64>,
+    proven: oneshot::Sender<()>,
+}
+
+/// Answers those who wait for a proof until the store closes.
+pub(super) async fn prove(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
+    let mut prover = Prover::default();
+    let (mut waiters, mut pause): (Vec<Waiter>, _) = (Vec::new(), CATCH_UP);
+    loop {
+        if waiters.is_empty() {
+            pause = CATCH_UP;
+            tokio::select! {
+                () = ledger.barrier.arrived.notified() => {}
+                _ = closing.wait_for(|closing| *closing) => break,
+            }
+        } else {
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(CATCH_UP_MAX);
+        }
+        waiters.extend(ledger.barrier.take().into_iter().map(|proven| Waiter { position: None, proven }));
+        waiters.retain(|waiter| !waiter.proven.is_closed());
+        if waiters.is_empty() {
+            continue;
+        }
+        match prover.check(&ledger).await {
+            Ok(Some(reached)) => waiters = release(waiters, reached),
+            // The server that answered is not the one that the others are on, or its standby does not answer.
+            Ok(None) => prover.session = None,
+            Err(trouble) => {
+                tracing::debug!("the standby's position is not known: {trouble:?}");
+                prover.session = None;
+                tokio::time::sleep(RECONNECT_PAUSE).await;
+            }
+        }
+    }
+    drop(ledger.barrier.take());
+}
+
+/// How far the log is flushed, and up to where the standbys confirmed it.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    flushed: u64,
+    confirmed: Option<u64>,
+}
+
+/// Answers those whose position is confirmed, and gives back the others.
+fn release(waiters: Vec<Waiter>, reached: Reached) -> Vec<Waiter> {
+    let mut left = Vec::new();
+    for mut waiter in waiters {
+        let position = *waiter.position.get_or_insert(reached.flushed);
+        if reached.confirmed.is_some_and(|confirmed| confirmed >= position) {
+            // Who gave up meanwhile does not mind.
+            waiter.proven.send(()).ok();
+        } else {
+            left.push(waiter);
+        }
+    }
+    left
+}
+
+/// Asks on a session of its own, so that it never waits behind those that it answers.
+#[derive(Default)]
+struct Prover {
+    session: Option<Session>,
+    warnings: Arc<AtomicU64>,
+}
+
+struct Session {
+    client: Client,
+    positions: Statement,
+    _driver: JoinHandle<()>,
+}
+
+impl Prover {
+    /// How far the log is. `None` when that is no proof.
+    async fn check(&mut self, ledger: &Ledger) -> Tried<Option<Reached>> {
+        let checked = tokio::time::timeout(CHECK_TIMEOUT, self.ask(ledger)).await;
+        checked.unwrap_or_else(|_late| {
+            let why = "the database did not answer in time".to_owned();
+            Err(Trouble::Store(StoreError::Unreachable(why)))
+        })
+    }
+
+    async fn ask(&mut self, ledger: &Ledger) -> Tried<Option<Reached>> {
+        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+            let (client, driver) = ledger.link.separate(&self.warnings).await?;
+            client.batch_execute(COMMIT_TIMEOUT).await?;
+            let positions = client.prepare(POSITIONS).await?;
+            self.session = Some(Session { client, positions, _driver: driver });
+        }
+        let Some(Session { client, positions, .. }) = &self.session else { return Ok(None) };
+        let row = client.query_one(positions, &[]).await?;
+        if !ledger.link.server.is_current(row.try_get(0)?) {
+            return Ok(None);
+        }
+        let (flushed, rule) = (row.try_get::<_, PgLsn>(1)?.into(), StandbyRule::parse(row.try_get(2)?));
+        let confirmed = match rule {
+            // Nobody has to confirm anything any more.
+            None => Some(flushed),
+            Some(rule) if row.try_get(3)? => rule.confirmed(read_positions(&row)?),
+            Some(_) => {
+                let warnings = self.warnings.load(Ordering::SeqCst);
+                client.query(COMMIT_NOTHING, &[]).await?;
+                (self.warnings.load(Ordering::SeqCst) == warnings).then_some(flushed)
+            }
+        };
+        Ok(Some(Reached { flushed, confirmed }))
+    }
+}
+
+fn read_positions(row: &Row) -> Tried<Vec<u64>> {
+    Ok(row.try_get::<_, Vec<PgLsn>>(4)?.into_iter().map(u64::from).collect())
+}
+
+/// What `synchronous_standby_names` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StandbyRule {
+    /// All of so many, which the server chooses by priority and calls `sync`.
+    First(usize),
+    /// Any so many of those that the server calls `quorum`.
+    Any(usize),
+}
+
+impl StandbyRule {
+    /// `None` when there is no synchronous standby.
+    fn parse(names: &str) -> Option<Self> {
+        let names = names.trim();
+        if names.is_empty() {
+            return None;
+        }
+        let count = |text: &str| text.split_once('(').and_then(|(count, _)| count.trim().parse().ok());
+        let word = |word: &str| {
+            let head = names.get(..word.len()).filter(|head| head.eq_ignore_ascii_case(word));
+            head.and_then(|head| count(names.strip_prefix(head)?))
+        };
+        let any = word("ANY").map(Self::Any);
+        Some(any.unwrap_or_else(|| Self::First(word("FIRST").or_else(|| count(names)).unwrap_or(1))))
+    }
+
+    /// Up to where enough of them have flushed the log.
+    fn confirmed(self, mut flushed: Vec<u64>) -> Option<u64> {
+        flushed.sort_unstable_by(|a, b| b.cmp(a));
+        match self {
+            Self::First(count) => flushed.last().copied().filter(|_| flushed.len() >= count),
+            Self::Any(count) => flushed.get(count.checked_sub(1)?).copied(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_of_the_server_is_understood() {
+        for (names, rule) in [
+            ("", None),
+            ("  ", None),
+            ("*", Some(StandbyRule::First(1))),
+            ("a, b", Some(StandbyRule::First(1))),
+            ("anyone", Some(StandbyRule::First(1))),
+            ("2 (a, b)", Some(StandbyRule::First(2))),
+            ("FIRST 2 (a, b, c)", Some(StandbyRule::First(2))),
+            ("any 2(\"x\", b, c)", Some(StandbyRule::Any(2))),
+            ("ANY 1 (*)", Some(StandbyRule::Any(1))),
+        ] {
+            assert_eq!(StandbyRule::parse(names), rule, "{names}");
+        }
+    }
+
+    #[test]
+    fn enough_standbys_must_have_flushed() {
+        assert_eq!(StandbyRule::First(1).confirmed(vec![]), None);
+        assert_eq!(StandbyRule::First(2).confirmed(vec![7]), None);
+        assert_eq!(StandbyRule::First(2).confirmed(vec![7, 9]), Some(7));
+        assert_eq!(StandbyRule::Any(1).confirmed(vec![7, 9]), Some(9));
+        assert_eq!(StandbyRule::Any(2).confirmed(vec![7, 9, 8]), Some(8));
+        assert_eq!(StandbyRule::Any(2).confirmed(vec![7]), None);
+    }
+
+    #[test]
+    fn a_position_is_fixed_by_the_first_question() {
+        let (proven, mut proof) = oneshot::channel();
+        let left = release(vec![Waiter { position: None, proven }], Reached { flushed: 10, confirmed: Some(9) });
+        assert!(proof.try_recv().is_err());
+        // The log grows on, which does not concern this one.
+        assert!(release(left, Reached { flushed: 50, confirmed: Some(10) }).is_empty());
+        assert!(proof.try_recv().is_ok());
+    }
+}

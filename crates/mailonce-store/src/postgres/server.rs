@@ -1,0 +1,290 @@
+//! The server behind the sessions: which history it continues, and whether a synchronous standby is configured.
+//!
+//! Every new session is asked before anybody uses it. A restore or a failover may lose events that readers have seen,
+//! so the epoch, which is part of every cursor, is renewed in the ledger as soon as the system identifier, the timeline
+//! or the identity of the table differs from what the ledger remembers. Nodes agree because the row is shared and the
+//! renewal is a compare-and-set.
+//!
+//! Invariant: a session is used only while the node knows no newer server. Sessions from before a change are refused
+//! when they are taken from the pool, and [`Server::changes`] tells whether one happened during a verb.
+
+use mailonce_core::port::store::StoreError;
+use std::{
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
+use tokio_postgres::{
+    Client, Row,
+    error::SqlState,
+    types::{Oid, PgLsn},
+};
+
+use super::trouble::{Tried, Trouble};
+
+/// How long a new session may take to answer. A renewal waits for the synchronous standby like any other commit.
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a renewal that another node was faster with is tried.
+const RENEW_TRIES: u32 = 3;
+
+macro_rules! facts {
+    ($system:literal) => {
+        concat!(
+            "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+                    current_setting('synchronous_standby_names') <> '', pg_current_wal_flush_lsn(),
+                    left(pg_walfile_name(pg_current_wal_flush_lsn()), 8), 'install'::regclass::oid, ",
+            $system,
+            ", i.epoch, i.history FROM install i"
+        )
+    };
+}
+/// The timeline is read from the log that is being written: the control file lags behind a promotion.
+const FACTS: &str = facts!("(SELECT system_identifier FROM pg_control_system())");
+/// The same for a role that may not read the control file.
+const FACTS_WITHOUT_SYSTEM: &str = facts!("0::bigint");
+
+const PROGRESS: &str = "
+    SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+           current_setting('synchronous_standby_names') <> '', pg_current_wal_flush_lsn()";
+
+/// Adopts a history, under another epoch unless the ledger never had one. Seconds are part of the epoch so that two
+/// histories that begin at the same row, two restores of one backup say, get different ones.
+const RENEW: &str = "
+    UPDATE install
+       SET history = $1,
+           epoch = CASE WHEN history IS NULL THEN epoch
+                        ELSE greatest(epoch + 1, (extract(epoch FROM clock_timestamp())::bigint % 2147483647)::int) END
+     WHERE history IS NOT DISTINCT FROM $2 AND epoch = $3";
+
+/// What a session says about its server.
+#[derive(Clone, Debug)]
+struct Facts {
+    /// When the server process started, in microseconds: tells one run of one server from every other.
+    started: i64,
+    has_standby: bool,
+    flushed: u64,
+    timeline: u32,
+    table: Oid,
+    /// 0 when the role may not read it.
+    system: i64,
+    epoch: i32,
+    /// The history that the ledger's epoch belongs to.
+    remembered: Option<String>,
+}
+
+impl Facts {
+    fn read(row: &Row) -> Tried<Self> {
+        let timeline: &str = row.try_get(3)?;
+        Ok(Self {
+            started: row.try_get(0)?,
+            has_standby: row.try_get(1)?,
+            flushed: row.try_get::<_, PgLsn>(2)?.into(),
+            timeline: u32::from_str_radix(timeline, 16).map_err(|_malformed| Trouble::unreadable("the timeline"))?,
+            table: row.try_get(4)?,
+            system: row.try_get(5)?,
+            epoch: row.try_get(6)?,
+            remembered: row.try_get(7)?,
+        })
+    }
+
+    /// The history that this server continues.
+    fn history(&self) -> String {
+        format!("{}/{}/{}", self.system, self.timeline, self.table)
+    }
+
+    /// Whether the ledger's epoch does not belong to this server's history.
+    fn is_another_history(&self, known: Option<&Self>) -> bool {
+        let history = self.history();
+        // A snapshot of the files that was put back keeps its identity, but its log ends before what we saw.
+        let went_back =
+            |known: &Self| known.history() == history && known.epoch == self.epoch && self.flushed < known.flushed;
+        self.remembered.as_ref() != Some(&history) || known.is_some_and(went_back)
+    }
+}
+
+/// What a node knows about its server. Shared by all of its sessions.
+#[derive(Default)]
+pub(super) struct Server {
+    /// Whether the ledger's tables are there, so that sessions can be asked.
+    ready: AtomicBool,
+    /// The latest facts. Held while a session is asked, so that one at a time renews.
+    known: Mutex<Option<Facts>>,
+    epoch: AtomicU32,
+    has_standby: AtomicBool,
+    /// The run of the server that sessions must belong to.
+    started: AtomicI64,
+    changes: AtomicU64,
+    changed_at: RwLock<Option<Instant>>,
+}
+
+impl Server {
+    /// The epoch of the history that sessions read. 0 before the first one was asked.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.load(SeqCst)
+    }
+
+    /// Whether commits wait for a synchronous standby.
+    pub(super) fn has_standby(&self) -> bool {
+        self.has_standby.load(SeqCst)
+    }
+
+    /// Asks a session of the pool what a reload of the server's settings may have changed, and how far its log is.
+    pub(super) async fn refresh(&self, client: &Client) -> Tried<()> {
+        let row = client.query_one(PROGRESS, &[]).await?;
+        let (started, flushed): (i64, u64) = (row.try_get(0)?, row.try_get::<_, PgLsn>(2)?.into());
+        // Not held during the question: new sessions need it.
+        let mut known = self.known.lock().await;
+        if let Some(known) = known.as_mut().filter(|known| known.started == started) {
+            self.has_standby.store(row.try_get(1)?, SeqCst);
+            known.flushed = known.flushed.max(flushed);
+        }
+        Ok(())
+    }
+
+    /// How often sessions turned out to be on another run of a server.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(SeqCst)
+    }
+
+    /// Whether this run of a server is the one that sessions are on.
+    pub(super) fn is_current(&self, started: i64) -> bool {
+        self.started.load(SeqCst) == started
+    }
+
+    /// Whether a session that was opened then may be on a server that is no longer the one.
+    pub(super) fn is_outdated(&self, opened: Instant) -> bool {
+        let changed_at = self.changed_at.read().unwrap_or_else(PoisonError::into_inner);
+        changed_at.is_some_and(|changed_at| opened < changed_at)
+    }
+
+    /// Asks sessions from now on, this one first.
+    pub(super) async fn begin(&self, client: &Client) -> Tried<()> {
+        self.ready.store(true, SeqCst);
+        self.identify(client).await
+    }
+
+    /// Asks a new session which server it is on, and renews the epoch when that one continues another history.
+    pub(super) async fn identify(&self, client: &Client) -> Tried<()> {
+        if !self.ready.load(SeqCst) {
+            return Ok(());
+        }
+        let asked = tokio::time::timeout(IDENTIFY_TIMEOUT, self.ask_session(client)).await;
+        asked.unwrap_or_else(|_late| {
+            let why = format!("the database did not say who it is within {} s", IDENTIFY_TIMEOUT.as_secs());
+            Err(Trouble::Store(StoreError::Unreachable(why)))
+        })
+    }
+
+    async fn ask_session(&self, client: &Client) -> Tried<()> {
+        let opened = Instant::now();
+        let mut known = self.known.lock().await;
+        let mut facts = read_facts(client).await?;
+        if let Some(known) = known.as_ref().filter(|known| known.system == facts.system) {
+            refuse_older(known.timeline, facts.timeline)?;
+        }
+        for _ in 0..RENEW_TRIES {
+            if !facts.is_another_history(known.as_ref()) {
+                break;
+            }
+            let (history, remembered, epoch) = (facts.history(), facts.remembered.clone(), facts.epoch);
+            let renewed = client.execute(RENEW, &[&history, &remembered, &epoch]).await;
+            let renewed = renewed.map_err(|error| Trouble::at_commit(&error).undone())?;
+            facts = read_facts(client).await?;
+            if renewed > 0 && remembered.is_some() {
+                tracing::warn!(
+                    history,
+                    epoch = facts.epoch,
+                    "the database was restored or failed over: readers of events get 410 cursor_reset"
+                );
+                // What is known of the log belongs to the history before.
+                *known = None;
+            }
+        }
+        if facts.remembered.as_ref() != Some(&facts.history()) {
+            return Err(Trouble::Store(StoreError::Unreachable("the epoch could not be renewed".into())));
+        }
+        self.has_standby.store(facts.has_standby, SeqCst);
+        self.epoch.store(facts.epoch as u32, SeqCst);
+        let before = self.started.load(SeqCst);
+        if before != 0 && before != facts.started {
+            *self.changed_at.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+            // Counted first: whoever sees the new server sees that it is another one.
+            self.changes.fetch_add(1, SeqCst);
+        }
+        self.started.store(facts.started, SeqCst);
+        *known = Some(facts);
+        Ok(())
+    }
+}
+
+/// A server on an older timeline was the primary before a failover and may lack what was acknowledged since.
+fn refuse_older(known: u32, found: u32) -> Tried<()> {
+    if found >= known {
+        return Ok(());
+    }
+    let why = format!(
+        "the database is on timeline {found}, and this node has seen timeline {known}: it is a primary from before a \
+         failover. Restart this node if it was restored on purpose"
+    );
+    Err(Trouble::Store(StoreError::Unreachable(why)))
+}
+
+async fn read_facts(client: &Client) -> Tried<Facts> {
+    let row = match client.query_one(FACTS, &[]).await {
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            client.query_one(FACTS_WITHOUT_SYSTEM, &[]).await
+        }
+        other => other,
+    };
+    Facts::read(&row?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        let facts = Facts {
+            started: 1,
+            has_standby: false,
+            flushed: 100,
+            timeline: 2,
+            table: 3,
+            system: 4,
+            epoch: 5,
+            remembered: None,
+        };
+        Facts { remembered: Some(facts.history()), ..facts }
+    }
+
+    #[test]
+    fn what_changes_the_history() {
+        let known = facts();
+        assert!(!facts().is_another_history(None));
+        assert!(!Facts { flushed: 101, ..facts() }.is_another_history(Some(&known)));
+        for other in [
+            Facts { timeline: 3, ..facts() },
+            Facts { system: 5, ..facts() },
+            Facts { table: 9, ..facts() },
+            Facts { remembered: None, ..facts() },
+        ] {
+            assert!(other.is_another_history(None), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_went_back_is_another_history_until_somebody_renewed_the_epoch() {
+        let known = facts();
+        assert!(Facts { flushed: 99, ..facts() }.is_another_history(Some(&known)));
+        assert!(!Facts { flushed: 99, epoch: 6, ..facts() }.is_another_history(Some(&known)));
+    }
+
+    #[test]
+    fn a_primary_from_before_a_failover_is_refused() {
+        assert!(refuse_older(2, 1).is_err());
+        assert!(refuse_older(2, 2).is_ok() && refuse_older(2, 3).is_ok());
+    }
+}
