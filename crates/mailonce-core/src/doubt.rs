@@ -49,17 +49,15 @@ pub struct Way<'a> {
     pub measured_since: Time,
 }
 
-/// What to do about a handoff in doubt at `now`. `way` is `None` when its transport is no longer configured.
-pub fn next(handoff: &Handoff, on_unknown: OnUnknown, way: Option<Way<'_>>, now: Time) -> Next {
+/// What to do about a handoff in doubt at `now`. Only a process that has its transport may ask: to others it is not known
+/// what the next hop remembers.
+pub fn next(handoff: &Handoff, on_unknown: OnUnknown, way: Way<'_>, now: Time) -> Next {
     let work = &handoff.work;
     if work.puzzling || mutant!("never-looked-at-again") {
         return Next::Wait(None);
     }
     let since = work.doubt_since.unwrap_or(now);
-    let mut looks = [
-        way.and_then(|way| by_transport(handoff, way, since, now)),
-        by_policy(handoff, on_unknown, since, now, way.and_then(|way| way.earlier)),
-    ];
+    let mut looks = [by_transport(handoff, way, since, now), by_policy(handoff, on_unknown, since, now, way.earlier)];
     // A next hop that was asked and knew nothing is not asked for days before the email gets what it wishes.
     if work.asked > 0 && looks == [Some(Next::LookUp), Some(Next::Resend)] {
         looks.reverse();
@@ -172,29 +170,29 @@ mod tests {
 
     #[test]
     fn a_key_is_repeated_while_its_window_is_surely_open() {
-        let look = |ms: i64| next(&lost(), OnUnknown::Hold, Some(way(KEY)), T0.plus(ms));
+        let look = |ms: i64| next(&lost(), OnUnknown::Hold, way(KEY), T0.plus(ms));
         let closes = 24 * HOUR - 30 * MINUTE - 30_000;
         assert_eq!(look(0), Next::Repeat);
         assert_eq!(look(closes - 1), Next::Repeat);
         assert_eq!(look(closes), Next::Wait(None));
         let later = Handoff { due_at: Some(T0.plus(5)), ..lost() };
-        assert_eq!(next(&later, OnUnknown::Hold, Some(way(KEY)), T0), Next::Wait(Some(T0.plus(5))));
+        assert_eq!(next(&later, OnUnknown::Hold, way(KEY), T0), Next::Wait(Some(T0.plus(5))));
     }
 
     #[test]
     fn an_open_window_is_not_given_up_while_time_is_not_sure() {
         let unsure = Way { earlier: None, ..way(KEY) };
-        let look = |ms: i64| next(&lost(), OnUnknown::Hold, Some(unsure), T0.plus(ms));
+        let look = |ms: i64| next(&lost(), OnUnknown::Hold, unsure, T0.plus(ms));
         assert_eq!(look(HOUR), Next::Wait(Some(T0.plus(HOUR + MINUTE))));
         assert_eq!(look(24 * HOUR), Next::Wait(None));
         let set_back = Way { measured_since: T0.plus(1), ..way(KEY) };
-        assert_eq!(next(&lost(), OnUnknown::Hold, Some(set_back), T0.plus(HOUR)), Next::Wait(None));
+        assert_eq!(next(&lost(), OnUnknown::Hold, set_back, T0.plus(HOUR)), Next::Wait(None));
     }
 
     #[test]
     fn a_next_hop_is_asked_after_it_settled_and_for_three_days() {
         let ask = Recovery::LookUp { settle_ms: 5 * MINUTE };
-        let look = |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Hold, Some(way(ask)), T0.plus(ms));
+        let look = |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Hold, way(ask), T0.plus(ms));
         assert_eq!(look(&lost(), 0), Next::Wait(Some(T0.plus(5 * MINUTE))));
         assert_eq!(look(&lost(), 5 * MINUTE), Next::LookUp);
         assert_eq!(look(&lost(), 72 * HOUR), Next::Wait(None));
@@ -205,20 +203,19 @@ mod tests {
 
     #[test]
     fn an_email_that_asks_for_it_is_resent_once_after_ten_minutes() {
-        let look =
-            |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Resend, Some(way(Recovery::None)), T0.plus(ms));
+        let look = |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Resend, way(Recovery::None), T0.plus(ms));
         let due = T0.plus(RESEND_AFTER_MS);
         assert_eq!(look(&lost(), 0), Next::Wait(Some(due)));
         assert_eq!(look(&lost(), RESEND_AFTER_MS), Next::Resend);
         let resent = Handoff { work: Work { resent: true, ..lost().work }, ..lost() };
         assert_eq!(look(&resent, RESEND_AFTER_MS), Next::Wait(None));
-        assert_eq!(next(&lost(), OnUnknown::Hold, Some(way(Recovery::None)), due), Next::Wait(None));
+        assert_eq!(next(&lost(), OnUnknown::Hold, way(Recovery::None), due), Next::Wait(None));
     }
 
     #[test]
     fn a_next_hop_that_knows_nothing_does_not_keep_an_email_from_being_resent() {
         let ask = Recovery::LookUp { settle_ms: MINUTE };
-        let look = |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Resend, Some(way(ask)), T0.plus(ms));
+        let look = |handoff: &Handoff, ms: i64| next(handoff, OnUnknown::Resend, way(ask), T0.plus(ms));
         assert_eq!(look(&lost(), RESEND_AFTER_MS), Next::LookUp, "it is asked at least once before");
         let asked = Handoff { work: Work { asked: 1, ..lost().work }, ..lost() };
         assert_eq!(look_again_at(&asked, OnUnknown::Resend, T0.plus(6 * MINUTE)), T0.plus(RESEND_AFTER_MS));
@@ -258,7 +255,7 @@ mod tests {
                 Way { recovery, patience_ms: patience, account, earlier, later, measured_since: T0.plus(measured) };
             let policy = if wishes { OnUnknown::Resend } else { OnUnknown::Hold };
 
-            match next(&handoff, policy, Some(way), T0.plus(now)) {
+            match next(&handoff, policy, way, T0.plus(now)) {
                 Next::Repeat => {
                     let keyed = matches!(recovery, Recovery::Key { .. });
                     prop_assert!(keyed && same && sure && !puzzling && measured <= 0);

@@ -43,6 +43,10 @@ words! {
         EmailCancelled = "email.cancelled",
         /// The next version of an email was made.
         EmailResent = "email.resent",
+        /// A part of the email waits for a transport that no node has.
+        HandoffOrphaned = "handoff.orphaned",
+        /// An operator moved a part of the email to another transport.
+        HandoffRerouted = "handoff.rerouted",
         /// A message arrived in an inbox.
         MessageReceived = "message.received",
         /// A mail came again and made no message.

@@ -235,6 +235,9 @@ pub struct Work {
     /// Attempts that failed for the transport's own fault. They do not count against the email.
     #[serde(skip_serializing_if = "is_zero")]
     pub faults: u32,
+    /// When its transport was found to exist on no node, if that was reported and no node with the transport took it since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orphaned: Option<Time>,
     /// Why it failed or was put off, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -64,6 +64,9 @@ pub const WORDS_CHARS: usize = 500;
 pub const SECRET_CHARS: usize = 16;
 /// How long a process counts as alive after it was last heard of, in milliseconds.
 pub const ALIVE_MS: i64 = 15_000;
+/// How long no live process must have had a transport before what waits for it counts as orphaned, in milliseconds.
+/// Only where several processes share a ledger: a rolling restart takes less.
+pub const ORPHANED_AFTER_MS: i64 = 5 * 60_000;
 /// The largest mail that comes in, in octets.
 pub const MAIL_BYTES: usize = 35 * 1024 * 1024;
 /// Recipients of one mail that comes in (RFC 5321 asks for 100 at least).

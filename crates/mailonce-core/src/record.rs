@@ -115,12 +115,18 @@ impl Record {
 }
 
 /// What a record of a way out says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayState {
     /// Whether its breaker is open, so that work waits.
     pub rests: bool,
     /// What the next hop said when it opened.
     pub why: Option<String>,
+    /// Since when mail of this team waits for it although no node has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orphaned: Option<Time>,
+    /// The last time an operator of this team moved what waited for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerouted_at: Option<Time>,
 }
 
 /// The answer to a wish for a record.

@@ -22,7 +22,7 @@ impl Engine {
         if is_inner(&view.name) {
             return;
         }
-        let is = WayState { rests: view.breaker != "closed", why: view.why };
+        let is = WayState { rests: view.breaker != "closed", why: view.why, ..WayState::default() };
         if is.rests {
             tracing::warn!(transport = view.name, why = is.why, "the breaker opened");
         }
@@ -40,20 +40,26 @@ impl Engine {
 
     async fn tell_team_of_way(&self, team: TeamId, name: &str, is: &WayState) -> Result<(), StoreError> {
         let (kind, now) = (RecordKind::Transport, self.now());
-        let about = serde_json::to_string(is).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let Some(record) = self.store.record_named(team, kind, name).await? else {
             // Nobody was ever told that it rests, so nobody needs to hear that it works.
             if is.rests {
+                let about = as_json(is)?;
                 let (id, name) = (self.new_id(now), name.to_owned());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, about };
                 let _made_or_raced: Once<Created> = self.store.create_record(record, None).await?;
             }
             return Ok(());
         };
-        let was = serde_json::from_str::<WayState>(&record.about).ok();
-        if was.is_none_or(|was| was.rests != is.rests) {
-            let _changed_or_raced = self.store.change_record(record.edit(about), None, now).await?;
+        let was = serde_json::from_str::<WayState>(&record.about).unwrap_or_default();
+        if was.rests != is.rests {
+            let is = WayState { rests: is.rests, why: is.why.clone(), ..was };
+            let _changed_or_raced = self.store.change_record(record.edit(as_json(&is)?), None, now).await?;
         }
         Ok(())
     }
+}
+
+/// What a record is to say of a transport.
+pub(crate) fn as_json(state: &WayState) -> Result<String, StoreError> {
+    serde_json::to_string(state).map_err(|error| StoreError::Corrupt(error.to_string()))
 }

@@ -45,7 +45,7 @@ impl Engine {
     async fn carry_out(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
         let (Some(decided), Some(email)) = (&escalation.decided, escalation.about.email) else { return Ok(()) };
         // Of a question that an agent asked, or a thread that goes round, nothing waits.
-        if matches!(escalation.reason, Reason::Asked | Reason::Loop | Reason::Unanswered) {
+        if matches!(escalation.reason, Reason::Asked | Reason::Loop | Reason::Unanswered | Reason::Orphaned) {
             return Ok(());
         }
         let team = record.team;

@@ -59,7 +59,7 @@ impl Engine {
     /// Looks after unknown outcomes until `stop` changes.
     pub(crate) async fn look_after_doubts(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
-            match self.store.doubts(AT_ONCE, self.now()).await {
+            match self.store.doubts(&self.ways.accounts(), AT_ONCE, self.now()).await {
                 Ok(doubts) => {
                     for (email, number) in doubts {
                         if !self.is_paused() && self.at_work.begin(email.id, number) {
@@ -97,26 +97,24 @@ impl Engine {
 
     async fn find_out(self: Arc<Self>, email: Email, number: u16) {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
-        let way = self.ways.get(&handoff.transport).cloned();
-        let known = way.as_deref().map(|way| self.doubt_way(way));
-        match (doubt::next(handoff, email.head.on_unknown, known, self.now()), way) {
-            (Next::Repeat, Some(way)) => self.repeat(&way, &email, number).await,
-            (Next::LookUp, Some(way)) => {
+        // A process that does not have the transport decides nothing: it cannot know what the next hop remembers.
+        let Some(way) = self.ways.get(&handoff.transport).cloned() else { return };
+        match doubt::next(handoff, email.head.on_unknown, self.doubt_way(&way), self.now()) {
+            Next::Repeat => self.repeat(&way, &email, number).await,
+            Next::LookUp => {
                 self.look_up(&way, &email, number).await;
             }
-            (Next::Resend, way) => {
+            Next::Resend => {
                 // Nothing is sent again that the next hop may have learnt of by now.
-                if let Some(way) = way.filter(|way| matches!(way.capability().recovery, Recovery::LookUp { .. }))
-                    && self.look_up(&way, &email, number).await
-                {
+                let asks = matches!(way.capability().recovery, Recovery::LookUp { .. });
+                if asks && self.look_up(&way, &email, number).await {
                     return;
                 }
                 self.insist(email.team, email.id, Act::ResendByPolicy { number }).await;
                 self.metrics.resolved("policy");
                 self.ways.wake();
             }
-            (Next::Wait(next), _) => self.wait(&email, number, None, next).await,
-            (Next::Repeat | Next::LookUp, None) => self.wait(&email, number, None, None).await,
+            Next::Wait(next) => self.wait(&email, number, None, next).await,
         }
     }
 

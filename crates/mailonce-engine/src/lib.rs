@@ -48,6 +48,7 @@ pub mod metrics;
 pub mod next;
 pub mod notices;
 pub mod notify;
+pub mod orphans;
 mod outbound_facts;
 mod own;
 mod pack;
@@ -61,6 +62,7 @@ pub mod receive;
 pub mod received;
 pub mod records;
 pub mod reply;
+pub mod reroute;
 mod returned;
 pub mod rules;
 mod seal;
@@ -192,6 +194,8 @@ pub struct Engine {
     window: content_guard::Window,
     /// How far questions for people were looked after.
     rounds: questions::Rounds,
+    /// Transports that are missing, and what waits for them.
+    orphan_watch: orphans::OrphanWatch,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -251,6 +255,7 @@ impl Engine {
             settings_book: settings::SettingsBook::default(),
             window: content_guard::Window::default(),
             rounds: questions::Rounds::default(),
+            orphan_watch: orphans::OrphanWatch::default(),
             metrics: Metrics::default(),
         });
         local.belongs_to(&engine);
@@ -320,7 +325,12 @@ impl Engine {
             tracing::warn!(%error, "counting what is owed to endpoints");
             Vec::new()
         });
-        let mut text = self.metrics.render(&self.store.gauges(), &backlog, &self.way_views(), self.now());
+        let mut text = self.metrics.render(
+            &self.store.gauges(),
+            &backlog,
+            (&self.way_views(), &self.orphaned_transports()),
+            self.now(),
+        );
         metrics::clock_figures(&mut text, self.clock_state());
         metrics::endpoint_figures(&mut text, &endpoints);
         text.push_str(more);

@@ -20,7 +20,7 @@ use prometheus_client::{
 };
 use std::fmt::Write as _;
 
-use crate::{time::ClockState, ways::WayView};
+use crate::{orphans::OrphanedTransport, time::ClockState, ways::WayView};
 
 /// A replay that comes so soon after the first call raced with it.
 const TWIN_MS: i64 = 100;
@@ -348,7 +348,13 @@ impl Metrics {
     }
 
     /// The figures in the text form of Prometheus, the store's own among them, without the end of the document.
-    pub(crate) fn render(&self, gauges: &Gauges, backlog: &Backlog, ways: &[WayView], now: Time) -> String {
+    pub(crate) fn render(
+        &self,
+        gauges: &Gauges,
+        backlog: &Backlog,
+        (ways, orphaned): (&[WayView], &[OrphanedTransport]),
+        now: Time,
+    ) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         encode(&mut text, &self.registry).ok();
@@ -357,6 +363,7 @@ impl Metrics {
         store_figures(&mut text, gauges);
         outbox_figures(&mut text, backlog, now);
         way_figures(&mut text, ways);
+        orphan_figures(&mut text, orphaned);
         text
     }
 }
@@ -429,6 +436,19 @@ fn way_figures(text: &mut String, ways: &[WayView]) {
         .ok();
     for way in ways {
         writeln!(text, "mailonce_handoff_in_flight{{transport=\"{}\"}} {}", way.name, way.in_flight).ok();
+    }
+}
+
+/// What waits for transports that no node has. Their names come from an earlier configuration.
+fn orphan_figures(text: &mut String, orphaned: &[OrphanedTransport]) {
+    writeln!(
+        text,
+        "# HELP mailonce_handoff_orphaned Handoffs that wait or are unknown at a transport that no node has.\n\
+         # TYPE mailonce_handoff_orphaned gauge"
+    )
+    .ok();
+    for one in orphaned {
+        writeln!(text, "mailonce_handoff_orphaned{{transport=\"{}\"}} {}", one.name, one.waiting + one.unknown).ok();
     }
 }
 

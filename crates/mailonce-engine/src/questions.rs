@@ -5,7 +5,7 @@ use mailonce_core::{
     content::{Content, RawContent},
     conversation::escalation::{Decided, Decision, Escalation, EscalationState, Matter, Reason},
     email::{Channel, Email, EmailState},
-    handoff::State,
+    handoff::{Handoff, State},
     id::{ApiKeyId, EmailId, TeamId},
     key::Key,
     message::MessageState,
@@ -56,8 +56,9 @@ fn reason_of(email: &Email) -> Option<Reason> {
         EmailState::Held => email.guard.and_then(Reason::of),
         // While something more is tried by itself, nobody is asked.
         EmailState::Unknown => {
-            let given_up = |state: State, due: Option<Time>| state == State::Unknown && due.is_none();
-            email.handoffs.iter().any(|handoff| given_up(handoff.state, handoff.due_at)).then_some(Reason::Unknown)
+            let given_up = |handoff: &Handoff| handoff.due_at.is_none() || handoff.work.orphaned.is_some();
+            let unknown = email.handoffs.iter().filter(|handoff| handoff.state == State::Unknown);
+            unknown.into_iter().any(given_up).then_some(Reason::Unknown)
         }
         _ => None,
     }
@@ -107,6 +108,7 @@ impl Engine {
             question: None,
             entity: None,
             rule: email.head.held_by.clone().filter(|_| reason == Reason::Approval),
+            ..Matter::default()
         })
     }
 
@@ -233,6 +235,9 @@ impl Engine {
         let about = &escalation.about;
         match (escalation.reason, about.email, about.message) {
             (Reason::Asked | Reason::Loop, _, _) => Ok(false),
+            (Reason::Orphaned, _, _) => {
+                Ok(self.orphaned_since(record.team, about.transport.as_deref()).await? != about.since)
+            }
             (Reason::Unanswered, _, Some(message)) => {
                 let found = self.store.message(record.team, message).await?;
                 Ok(found.is_none_or(|message| message.state == MessageState::Answered))
@@ -288,6 +293,7 @@ impl Engine {
                 format!("Subject: {}", email.head.subject),
             ]);
         }
+        lines.extend(about.transport.as_ref().map(|name| format!("Transport: {name}")));
         lines.extend(about.rule.as_ref().map(|rule| format!("Rule:    {}", rule.name)));
         lines.extend(about.thread.map(|id| format!("Thread:  {id}")));
         lines.extend([String::new(), "Read it:".into(), format!("  mailonce escalations show {id}")]);
@@ -341,6 +347,9 @@ fn why_asked(reason: Reason) -> &'static str {
         Reason::Approval => "An email is held: a rule wants a person to look at it first.",
         Reason::Unknown => "Nobody can tell whether an email arrived, and nothing more is tried by itself.",
         Reason::Loop => "An answer to a machine, or to one of your own agents, was refused.",
+        Reason::Orphaned => {
+            "Mail waits for a transport that no node has. Bring the transport back, or reroute the mail."
+        }
         Reason::Unanswered => "A message was offered to agents again and again, and none answered it.",
         Reason::Asked => "An agent asks.",
     }

@@ -26,6 +26,15 @@ struct About {
     attempt: u32,
 }
 
+/// Whether a report is about one of these recipients. Servers write addresses in a case of their own. A report of delay
+/// that names our only recipient by another address comes from a server that forwards the mail, so it has it.
+fn is_about(fate: &Fate, recipients: &[String]) -> bool {
+    let forwarded = fate.says == hook::Says::Deferred && recipients.len() == 1;
+    let named = Address::parse(&fate.recipient).ok();
+    let same = |to: &String| *to == fate.recipient || (named.is_some() && Address::parse(to).ok() == named);
+    fate.recipient.is_empty() || forwarded || recipients.iter().any(same)
+}
+
 impl Engine {
     /// Reads a mail that came to one of our return paths, whose mark was checked when it came.
     pub(crate) async fn read_bounce(&self, delivery: &Delivery, raw: &[u8]) -> Result<Option<Settle>, StoreError> {
@@ -73,8 +82,7 @@ impl Engine {
         let team = delivery.team;
         let Some(email) = self.store.email(team, about.email).await? else { return Ok(()) };
         let Some(handoff) = email.handoffs.get(usize::from(about.handoff)) else { return Ok(()) };
-        let theirs = |fate: &&Fate| fate.recipient.is_empty() || handoff.recipients.contains(&fate.recipient);
-        for (at, fate) in bounce.recipients.iter().enumerate().filter(|(_, fate)| theirs(fate)) {
+        for (at, fate) in bounce.recipients.iter().enumerate().filter(|(_, fate)| is_about(fate, &handoff.recipients)) {
             let Some(says) = evidence_of(fate.says) else { continue };
             let short = crate::hex(&name[..12]);
             let fact = Evidence {

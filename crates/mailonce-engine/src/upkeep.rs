@@ -33,6 +33,7 @@ impl Engine {
             self.say_alive(name.id).await?;
             name.heard(even);
         }
+        self.store.publish_transports(self.holder.current().id, &self.ways.accounts(), self.now()).await?;
         crate::failpoint!("heartbeat");
         loop {
             let node = self.holder.current().id;
@@ -63,6 +64,7 @@ impl Engine {
         loops.spawn(Arc::clone(&self).keep_running("capture", stop.clone(), Self::capture));
         loops.spawn(Arc::clone(&self).keep_running("doubts", stop.clone(), Self::look_after_doubts));
         loops.spawn(Arc::clone(&self).keep_running("heartbeat", stop.clone(), Self::live));
+        loops.spawn(Arc::clone(&self).keep_running("orphans", stop.clone(), Self::look_after_orphans));
         for way in self.ways.iter() {
             let way = Arc::clone(way);
             let work = move |engine: Arc<Self>, stop| engine.work(Arc::clone(&way), stop);

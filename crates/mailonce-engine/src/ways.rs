@@ -10,7 +10,7 @@ use mailonce_core::{
         collect::Collect,
         net::{Fetch, Names, Offline},
         notify::{Mute, Notify},
-        store::Envelope,
+        store::{Envelope, TransportAccount},
         transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
         wording::{Monoglot, Wording},
     },
@@ -356,6 +356,20 @@ impl Ways {
     /// Every name a caller may say.
     pub(crate) fn names(&self) -> Vec<&str> {
         std::iter::once(SANDBOX).chain(self.all.keys().map(String::as_str).filter(|name| !is_inner(name))).collect()
+    }
+
+    /// Every transport with its account, as the ledger is told of them. The sandbox is inside every process.
+    pub(crate) fn accounts(&self) -> Vec<TransportAccount> {
+        let account = |(name, way): (&String, &Arc<Way>)| TransportAccount {
+            name: name.clone(),
+            account: way.transport.account().to_owned(),
+        };
+        self.all.iter().map(account).collect()
+    }
+
+    /// Every name that this process can hand over by, the parts of the sandbox too.
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        std::iter::once(SANDBOX.to_owned()).chain(self.all.keys().cloned()).collect()
     }
 
     /// Wakes every way: something became due.

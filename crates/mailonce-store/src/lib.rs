@@ -11,6 +11,7 @@
 
 pub mod memory;
 pub mod postgres;
+mod published;
 pub mod sqlite;
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ words! {
         Loop = "loop",
         /// A message was offered to agents too often, and none answered it.
         Unanswered = "unanswered",
+        /// Mail waits for a transport that no node has.
+        Orphaned = "orphaned",
     }
 }
 
@@ -57,6 +59,8 @@ impl Reason {
             Self::Unknown => &[Decision::Sent, Decision::Resend, Decision::Abandon],
             // There is nothing to release: whoever asked reads the reason.
             Self::Asked | Self::Loop | Self::Unanswered => &[Decision::Release, Decision::Reject],
+            // The answer is a transport: it closes by itself when the transport is back or the mail was rerouted.
+            Self::Orphaned => &[Decision::Release],
         }
     }
 }
@@ -143,6 +147,12 @@ pub struct Matter {
     /// The rule that wants a person to look first. It is no part of the question's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
+    /// The transport that no node has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// When that was found: each time it goes missing is a question of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
 }
 
 /// What was decided, by whom.

@@ -7,6 +7,7 @@
 //! Fences refuse commands, never facts: a stale worker may not start anything, but its late answer is always
 //! written down, and proof moves any state to `sent`.
 
+mod orphan;
 mod rules;
 mod steps;
 #[cfg(test)]
@@ -161,6 +162,31 @@ pub enum Act {
         /// Its envelopes from now on.
         envelopes: Vec<Envelope>,
     },
+    /// No node has the transport of a handoff that waits or is unknown. Reported once for each time it goes missing.
+    Orphan {
+        /// The handoff's number.
+        number: u16,
+        /// The transport.
+        transport: String,
+        /// When it was found missing.
+        since: Time,
+    },
+    /// An orphan waited for as long as any handoff is tried.
+    GiveUpOrphan {
+        /// The handoff's number.
+        number: u16,
+        /// The transport.
+        transport: String,
+        /// How long a handoff is tried, in milliseconds.
+        max_age_ms: i64,
+    },
+    /// An operator moves what waits for a transport to another one. Never what is in doubt.
+    Relocate {
+        /// The transport it waits for.
+        from: String,
+        /// The envelopes of the whole email at the other transport.
+        envelopes: Vec<Envelope>,
+    },
 }
 
 impl Act {
@@ -186,9 +212,10 @@ impl Act {
             Self::ResendByPolicy { .. } => &[Step::Retry],
             Self::Fact(_) => &[Step::Evidence, Step::Deliver, Step::Bounce, Step::Complain, Step::Retry],
             Self::Resolve { .. } => &[Step::Evidence, Step::Retry, Step::Abandon],
-            Self::Redirect { .. } => &[Step::Cancel],
+            Self::Redirect { .. } | Self::Relocate { .. } => &[Step::Cancel],
+            Self::GiveUpOrphan { .. } => &[Step::Due, Step::Lease, Step::Mark, Step::Lose, Step::Refuse],
             Self::Release => &[Step::Release],
-            Self::Wait { .. } | Self::Reroute { .. } => &[],
+            Self::Wait { .. } | Self::Reroute { .. } | Self::Orphan { .. } => &[],
         }
     }
 }

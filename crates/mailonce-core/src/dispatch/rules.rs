@@ -28,6 +28,7 @@ impl Email {
         }
         handoff.fence += u64::from(!mutant!("lease-same-fence"));
         handoff.holder = Some(holder);
+        handoff.work.orphaned = None;
         self.rev += 1;
         true
     }
@@ -49,6 +50,11 @@ impl Email {
             Act::Release => self.release(now),
             Act::Reroute { number, from, to } => self.reroute(*number, from, to),
             Act::Redirect { from, envelopes } => self.redirect(from, envelopes, now),
+            Act::Orphan { number, transport, since } => self.orphan(*number, transport, *since, now),
+            Act::GiveUpOrphan { number, transport, max_age_ms } => {
+                self.give_up_orphan(*number, transport, *max_age_ms, now)
+            }
+            Act::Relocate { from, envelopes } => self.relocate(from, envelopes, now),
         }
     }
 
@@ -67,7 +73,7 @@ impl Email {
         effects
     }
 
-    fn handoff(&mut self, number: u16) -> Option<&mut Handoff> {
+    pub(super) fn handoff(&mut self, number: u16) -> Option<&mut Handoff> {
         self.handoffs.get_mut(usize::from(number))
     }
 
@@ -213,6 +219,7 @@ impl Email {
         handoff.fence += 1;
         handoff.holder = Some(holder);
         handoff.work.asked += 1;
+        handoff.work.orphaned = None;
         let detail = "repeated with the same key at the same account while its window is open";
         let evidence = fact(number, Source::Window, Says::Again, detail, now);
         self.rev += 1;
@@ -224,6 +231,8 @@ impl Email {
             return Effects::of(Verdict::Stale);
         };
         handoff.due_at = next;
+        // Only a node that has the transport looks at it.
+        handoff.work.orphaned = None;
         let mut effects = Effects::done();
         if let Some(evidence) = evidence {
             handoff.work.asked += 1;
@@ -311,7 +320,7 @@ impl Email {
     }
 
     /// Takes the email's envelopes back and makes others. The old ones stay, cancelled, with their attempts.
-    fn redirect(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
+    pub(super) fn redirect(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
         let unsent = |h: &Handoff| {
             let waits = matches!(h.state, State::Queued | State::Scheduled) && h.transport == from;
             !h.is_in_doubt() && (waits || h.state.is_surely_unsent())
@@ -321,12 +330,15 @@ impl Email {
             return Effects::of(Verdict::Stale);
         }
         let due = waiting.iter().filter_map(|h| h.due_at).min().unwrap_or(now);
+        // What is scheduled stays so: it is neither early nor beyond a change of its time.
+        let scheduled = waiting.iter().all(|h| h.state == State::Scheduled);
+        let state = if scheduled { State::Scheduled } else { State::Queued };
         for handoff in self.handoffs.iter_mut().filter(|h| !h.state.is_terminal()) {
             handoff.step(Step::Cancel, now).ok();
         }
         let mut effects = Effects::done();
         for envelope in envelopes {
-            let handoff = Handoff::new(self.handoffs.len() as u16, envelope.clone(), State::Queued, Some(due));
+            let handoff = Handoff::new(self.handoffs.len() as u16, envelope.clone(), state, Some(due));
             effects.appended.push(handoff.clone());
             self.handoffs.push(handoff);
         }
@@ -335,7 +347,7 @@ impl Email {
     }
 
     /// The event that tells how a handoff was settled.
-    fn told(&mut self, kind: Option<Kind>, number: u16, reply: &Reply, now: Time) -> NewEvent {
+    pub(super) fn told(&mut self, kind: Option<Kind>, number: u16, reply: &Reply, now: Time) -> NewEvent {
         let mut event = self.changed(kind.unwrap_or(Kind::EmailDeferred), now);
         event.data["handoff"] = number.into();
         event.data["reply"] = json!({ "code": reply.code, "phase": reply.phase.word(), "text": reply.text });

@@ -375,6 +375,28 @@ pub enum Acted {
     Missing,
 }
 
+/// A transport that a process has: its name and a fingerprint of the account behind it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransportAccount {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The account, see [`crate::port::transport::Transport::account`].
+    pub account: String,
+}
+
+/// What waits in a team for a transport that no live process has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphans {
+    /// Whose it is.
+    pub team: TeamId,
+    /// The transport.
+    pub transport: String,
+    /// Handoffs that are due or will be.
+    pub waiting: u64,
+    /// Handoffs whose outcome is unknown.
+    pub unknown: u64,
+}
+
 /// What was taken from processes that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -677,8 +699,22 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
         operation: Option<Operation>,
         now: Time,
     ) -> Result<Once<Acted>>;
-    /// Unknown handoffs that are due to be looked at, the longest due first.
-    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>>;
+    /// Unknown handoffs that are due to be looked at by a process that has these transports, the longest due first. Those
+    /// of other transports are left to who has them, and so are those whose attempts went to another account under the
+    /// same name while a process has had that account of late.
+    async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>>;
+    /// Says which transports a live process has. To be repeated with each heartbeat.
+    async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()>;
+    /// What waits for transports that are not among `known` and that no live process has, by team and transport.
+    async fn orphans(&self, known: &[String], now: Time) -> Result<Vec<Orphans>>;
+    /// Emails of which a handoff waits for a transport, is under way there or unknown, in the order of team and id, after
+    /// one of them.
+    async fn open_at(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Result<Vec<(TeamId, EmailId)>>;
     /// Records that a process lives, and its time. Returns the latest time of all processes and the database's clock.
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat>;
     /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is

@@ -116,7 +116,7 @@ fn of_handoff(size: Size, world: &World, number: u8, all: &mut Vec<Move>) {
         if size.on_unknown == OnUnknown::Resend {
             all.push(Move::Policy(number));
         }
-        let next = doubt::next(&row.unpack(place), OnUnknown::Hold, Some(size.way()), at(world.now));
+        let next = doubt::next(&row.unpack(place), OnUnknown::Hold, size.way(), at(world.now));
         if next == Next::Repeat && is_free {
             all.push(Move::Repeat(number));
         }

@@ -80,6 +80,8 @@ impl Row {
             may_duplicate,
             lapses,
             faults,
+            // Every transport of the model is there.
+            orphaned: _,
             reason: _,
         } = work;
         Self {
@@ -120,6 +122,7 @@ impl Row {
             may_duplicate: self.may_duplicate,
             lapses: u32::from(self.lapses),
             faults: u32::from(self.faults),
+            orphaned: None,
             reason: None,
         };
         handoff

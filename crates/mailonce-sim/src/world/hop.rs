@@ -190,7 +190,7 @@ impl Hop {
         let last = self.shared.pick(&[Says::Delivered, Says::Bounced, Says::Complained, Says::Accepted]);
         self.shared.fault(FaultKind::Reports, vec![parcel.email.to_string()]);
         // Every other mail is reported as delayed first, which says as much: whoever delays it has it.
-        let first = if parcel.email.0.as_u128() % 2 == 0 { Says::Delayed } else { Says::Accepted };
+        let first = if parcel.email.0.as_u128().is_multiple_of(2) { Says::Delayed } else { Says::Accepted };
         for (n, says) in [first, Says::Delivered, last].into_iter().enumerate() {
             for _ in 0..self.shared.below(3) {
                 let due = now + self.shared.pick(&[0, 1_000, 30_000, 600_000]);

@@ -12,8 +12,8 @@ use mailonce_core::{
     mutant,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, DatabaseClock, EmailDetail, EmailQuery, Founded,
-        Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Page,
-        Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Orphans,
+        Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, TransportAccount, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -164,6 +164,7 @@ ledger! {
         fn capture(transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> usize;
         fn note_suppressed(calls: Vec<Suppressed>, now: Time) -> ();
         fn recover(node: NodeId, max: usize, now: Time) -> Recovered;
+        fn publish_transports(node: NodeId, mine: &[TransportAccount], now: Time) -> ();
         fn extend_key(team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> KeyChange;
         fn forget_key(team: TeamId, key: KeyHash, now: Time) -> KeyChange;
         fn create_team(team: Team, key: ApiKey, operation: Option<Operation>) -> Once<Founded>;
@@ -180,7 +181,9 @@ ledger! {
         fn bound(team: TeamId, key: KeyHash, now: Time) -> Option<Bound>;
         fn next_due(transport: &str) -> Option<Time>;
         fn leased(team: TeamId, id: EmailId, number: u16) -> Option<Leased>;
-        fn doubts(max: usize, now: Time) -> Vec<(Email, u16)>;
+        fn doubts(mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)>;
+        fn orphans(known: &[String], now: Time) -> Vec<Orphans>;
+        fn open_at(transport: &str, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<(TeamId, EmailId)>;
         fn by_remote_id(team: TeamId, remote_id: &str) -> Option<(EmailId, u16)>;
         fn backlog() -> Backlog;
         fn email(team: TeamId, id: EmailId) -> Option<Email>;
@@ -257,6 +260,9 @@ fn name_of(act: &Act) -> &'static str {
         Act::Resolve { .. } => "resolve",
         Act::Reroute { .. } => "reroute",
         Act::Redirect { .. } => "redirect",
+        Act::Orphan { .. } => "orphan",
+        Act::GiveUpOrphan { .. } => "give up orphan",
+        Act::Relocate { .. } => "relocate",
         Act::Release => "release",
     }
 }

@@ -9,7 +9,6 @@ use mailonce_sim::crash::{
     round::Round,
     table::{Class, Store},
 };
-use mailonce_core::time::Time;
 use mailonce_sim::proof::history::{Call, End, Verb};
 use mailonce_sim::sink::oracle::receiver::NoticeLine;
 use serde_json::{Value, json};

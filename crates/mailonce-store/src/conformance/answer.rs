@@ -4,7 +4,10 @@ use mailonce_core::{
     dispatch::{Act, Hold, Verdict},
     email::EmailState,
     handoff::{Attempt, AttemptAbout, Outcome, Says, Source, State},
-    port::transport::{Meaning, Phase, Reply},
+    port::{
+        store::TransportAccount,
+        transport::{Meaning, Phase, Reply},
+    },
 };
 
 use super::{
@@ -261,6 +264,10 @@ pub(super) async fn the_policy_resends_once_and_says_so(store: Ledger) {
     assert_eq!(handoff(&store, &job).await.work.doubts, [1, 3]);
 }
 
+pub(super) fn mine() -> Vec<TransportAccount> {
+    vec![TransportAccount { name: SANDBOX.into(), account: "A".into() }]
+}
+
 pub(super) async fn unknown_handoffs_are_looked_at_when_due(store: Ledger) {
     let early = lost(&store, &keyed("early")).await;
     let late = lost(&store, &keyed("late")).await;
@@ -270,14 +277,14 @@ pub(super) async fn unknown_handoffs_are_looked_at_when_due(store: Ledger) {
     let (verdict, email) = act(&store, late.id, wait(Some(T0.plus(900)), Some(noted.clone())), T0).await;
     assert_eq!((verdict, email.rev, email.handoffs[0].work.asked), (Verdict::Done, before.rev, 1));
 
-    let due = store.doubts(10, T0.plus(SECOND)).await.unwrap();
+    let due = store.doubts(&mine(), 10, T0.plus(SECOND)).await.unwrap();
     let ids: Vec<_> = due.iter().map(|(email, number)| (email.id, *number)).collect();
     assert_eq!(ids, [(late.id, 0), (early.id, 0)]);
     assert_eq!(due[0].0, the(&store, late.id).await);
-    assert_eq!(store.doubts(1, T0.plus(SECOND)).await.unwrap().len(), 1);
-    assert_eq!(store.doubts(10, T0.plus(899)).await.unwrap(), []);
+    assert_eq!(store.doubts(&mine(), 1, T0.plus(SECOND)).await.unwrap().len(), 1);
+    assert_eq!(store.doubts(&mine(), 10, T0.plus(899)).await.unwrap(), []);
 
     assert_eq!(act(&store, early.id, wait(None, None), T0).await.0, Verdict::Done);
-    assert_eq!(store.doubts(10, T0.plus(HOUR)).await.unwrap().len(), 1);
+    assert_eq!(store.doubts(&mine(), 10, T0.plus(HOUR)).await.unwrap().len(), 1);
     assert_eq!(detail(&store, late.id).await.evidence, [noted]);
 }

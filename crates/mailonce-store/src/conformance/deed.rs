@@ -5,7 +5,10 @@ use mailonce_core::{
     email::Email,
     handoff::{Evidence, Says},
     id::NodeId,
-    port::{store::LeaseWish, transport::Meaning},
+    port::{
+        store::{Envelope, LeaseWish},
+        transport::Meaning,
+    },
     time::Time,
 };
 use uuid::Uuid;
@@ -55,6 +58,9 @@ pub(super) enum Lesson {
     Crash(u8),
     Reroute,
     Release,
+    Orphan,
+    GiveUp,
+    Relocate,
 }
 
 pub(super) fn node(n: u8) -> NodeId {
@@ -132,7 +138,7 @@ impl Lesson {
             },
             5..=6 => Self::Repeat { node: chance.below(NODES), account: account(chance) },
             7 => Self::Wait(chance.maybe(2, |chance| chance.pick(&[SECOND, DAY])), chance.one_in(2)),
-            8 => chance.pick(&[Self::Policy, Self::Reroute, Self::Release]),
+            8 => chance.pick(&[Self::Policy, Self::Reroute, Self::Release, Self::Orphan, Self::GiveUp, Self::Relocate]),
             _ => Self::Crash(chance.below(NODES)),
         }
     }
@@ -151,6 +157,13 @@ impl Lesson {
             Self::Policy => Act::ResendByPolicy { number },
             Self::Release => Act::Release,
             Self::Crash(n) => Act::Crash { number, holder: node(n) },
+            Self::Orphan => Act::Orphan { number, transport: SANDBOX.into(), since: now },
+            Self::GiveUp => Act::GiveUpOrphan { number, transport: SANDBOX.into(), max_age_ms: MINUTE },
+            Self::Relocate => {
+                let recipients = vec!["user@example.com".into()];
+                let envelopes = vec![Envelope { transport: "relay".into(), recipients }];
+                Act::Relocate { from: SANDBOX.into(), envelopes }
+            }
             Self::Reroute => Act::Reroute { number, from: SANDBOX.into(), to: "relay".into() },
         }
     }

@@ -13,7 +13,9 @@ use mailonce_core::{
 };
 
 use super::{
-    DAY, HOUR, Ledger, MINUTE, OTHER, SECOND, T0, TEAM, accepted, detail, first, given, keyed, kinds, operation, the,
+    DAY, HOUR, Ledger, MINUTE, OTHER, SECOND, T0, TEAM, accepted,
+    answer::mine,
+    detail, first, given, keyed, kinds, operation, the,
     work::{Job, NODE, SECOND_NODE, WIRE, act, answer, fact, handoff, leased, lost, mark, marked, reply, settle, take},
 };
 
@@ -46,7 +48,7 @@ pub(super) async fn a_report_of_delay_proves_that_the_next_hop_has_it(store: Led
     assert!(!email.handoffs[0].is_in_doubt());
     assert_eq!(detail(&store, job.id).await.evidence.last().unwrap().says, Says::Delayed);
     assert_eq!(kinds(&store).await, ["email.accepted", "email.unknown", "email.sent", "email.resolved"]);
-    assert_eq!(store.doubts(10, T0.plus(DAY)).await.unwrap(), []);
+    assert_eq!(store.doubts(&mine(), 10, T0.plus(DAY)).await.unwrap(), []);
     assert_eq!(act(&store, job.id, Act::ResendByPolicy { number: 0 }, T0.plus(HOUR)).await.0, Verdict::Stale);
 }
 

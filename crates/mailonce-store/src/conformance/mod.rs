@@ -35,6 +35,7 @@ mod notices;
 mod offers;
 mod open;
 mod operations;
+mod orphan;
 mod overlap;
 mod play;
 mod post;
@@ -312,6 +313,16 @@ macro_rules! engine {
                 a_refused_repeat_leaves_the_first_in_doubt
                 the_policy_resends_once_and_says_so
                 unknown_handoffs_are_looked_at_when_due
+            ]
+            orphan [
+                only_who_has_a_transport_looks_at_its_unknown_handoffs
+                an_attempt_in_doubt_at_another_account_is_left_to_who_has_it
+                what_waits_for_a_transport_that_nobody_has_is_found
+                emails_that_are_open_at_a_transport_are_paged
+                an_orphan_is_reported_once_for_each_time_its_transport_is_missing
+                an_orphan_is_given_up_in_the_end
+                an_operator_moves_what_waits_and_never_what_is_in_doubt
+                an_email_that_is_moved_is_divided_as_its_new_transport_asks
             ]
             doubt [
                 a_named_fact_counts_once

@@ -12,8 +12,8 @@ use mailonce_core::{
     message::Filed,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, KeyChange, KeyView,
-        LeaseWish, Leased, Once, Operation, Recovered, Resend, Suppressed, SuppressedCall, SuppressedReason, Swept,
-        Wish,
+        LeaseWish, Leased, Once, Operation, Orphans, Recovered, Resend, Suppressed, SuppressedCall, SuppressedReason,
+        Swept, TransportAccount, Wish,
     },
     time::Time,
     ttl::Ttl,
@@ -399,9 +399,27 @@ struct View {
 }
 
 /// What waits, what is due to be looked at, and what is stuck.
-async fn waiting(store: &Ledger, now: Time) -> (Backlog, Vec<(Email, u16)>, Vec<Email>) {
-    let doubts = store.doubts(1_000, now).await.unwrap();
-    (store.backlog().await.unwrap(), doubts, store.stuck(None, 1_000).await.unwrap())
+async fn waiting(store: &Ledger, now: Time) -> Waiting {
+    // The same name at another account, so that both columns decide.
+    let has = |name: &str, account: &str| TransportAccount { name: name.into(), account: account.into() };
+    let mine = [has(SANDBOX, "A"), has("relay", "B")];
+    Waiting {
+        backlog: store.backlog().await.unwrap(),
+        doubts: store.doubts(&mine, 1_000, now).await.unwrap(),
+        stuck: store.stuck(None, 1_000).await.unwrap(),
+        orphans: store.orphans(&["relay".into()], now).await.unwrap(),
+        open: store.open_at(SANDBOX, None, 1_000).await.unwrap(),
+    }
+}
+
+/// See [`waiting`].
+#[derive(Debug, PartialEq)]
+struct Waiting {
+    backlog: Backlog,
+    doubts: Vec<(Email, u16)>,
+    stuck: Vec<Email>,
+    orphans: Vec<Orphans>,
+    open: Vec<(TeamId, EmailId)>,
 }
 
 async fn view(store: &Ledger, team: TeamId, now: Time) -> View {

@@ -6,7 +6,7 @@ use mailonce_core::{
     handoff::{Attempt, State},
     id::{EmailId, NodeId, TeamId},
     limits, mutant,
-    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered},
+    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Orphans, Recovered, TransportAccount},
     time::Time,
 };
 use std::collections::BTreeMap;
@@ -103,17 +103,51 @@ impl World {
         all.sort_by_key(|attempt| (attempt.handoff, attempt.number));
     }
 
-    pub(super) fn doubts(&self, max: usize, now: Time) -> Vec<(Email, u16)> {
+    pub(super) fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)> {
         let mut due: Vec<(Time, EmailId, u16)> = self
             .emails
             .values()
             .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
             .filter(|(_, handoff)| handoff.state == State::Unknown)
+            .filter(|(_, handoff)| self.published.may_decide_about(mine, handoff, now))
             .filter_map(|(id, handoff)| Some((handoff.due_at.filter(|at| *at <= now)?, id, handoff.number)))
             .collect();
         due.sort_unstable();
         due.truncate(max);
         due.into_iter().filter_map(|(_, id, number)| Some((self.emails.get(&id)?.clone(), number))).collect()
+    }
+
+    pub(super) fn orphans(&self, known: &[String], now: Time) -> Vec<Orphans> {
+        let mut found: BTreeMap<(TeamId, &str), (u64, u64)> = BTreeMap::new();
+        for (email, handoff) in self.emails.values().flat_map(|email| email.handoffs.iter().map(move |h| (email, h))) {
+            let name = handoff.transport.as_str();
+            let counted = handoff.is_waiting() || handoff.state == State::Unknown;
+            if !counted || known.iter().any(|known| known == name) || self.published.is_live(name, now) {
+                continue;
+            }
+            let (waiting, unknown) = found.entry((email.team, name)).or_default();
+            *waiting += u64::from(handoff.is_waiting());
+            *unknown += u64::from(!handoff.is_waiting());
+        }
+        let orphans = |((team, name), (waiting, unknown)): ((TeamId, &str), (u64, u64))| Orphans {
+            team,
+            transport: name.to_owned(),
+            waiting,
+            unknown,
+        };
+        found.into_iter().map(orphans).collect()
+    }
+
+    pub(super) fn open_at(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Vec<(TeamId, EmailId)> {
+        let open = |email: &&Email| email.handoffs.iter().any(|handoff| handoff.is_open_at(transport));
+        let mut places: Vec<_> = self.emails.values().filter(open).map(|email| (email.team, email.id)).collect();
+        places.sort_unstable();
+        places.into_iter().filter(|place| after.is_none_or(|after| *place > after)).take(limit).collect()
     }
 
     pub(super) fn recover(&mut self, node: NodeId, max: usize, now: Time) -> (Recovered, Vec<Email>) {

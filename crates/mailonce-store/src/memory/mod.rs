@@ -30,8 +30,8 @@ use mailonce_core::{
         store::{
             Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
             Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once,
-            Operation, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept, Watcher,
-            Wish,
+            Operation, Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept,
+            TransportAccount, Watcher, Wish,
         },
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
@@ -44,6 +44,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use uuid::Uuid;
+
+use crate::published::Published;
 
 /// What one key's row says.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +82,7 @@ struct World {
     records: BTreeMap<Uuid, Record>,
     wires: BTreeMap<(EmailId, String), Vec<u8>>,
     nodes: BTreeMap<NodeId, Time>,
+    published: Published,
     suppressed: BTreeMap<EmailId, Vec<SuppressedCall>>,
     sweep_at: BTreeMap<EmailId, Time>,
     events: BTreeMap<TeamId, Vec<NewEvent>>,
@@ -381,8 +384,26 @@ impl Store for Memory {
         Ok(acted)
     }
 
-    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
-        Ok(self.world().doubts(max, now))
+    async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+        Ok(self.world().doubts(mine, max, now))
+    }
+
+    async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()> {
+        self.world().published.publish(node, mine, now);
+        Ok(())
+    }
+
+    async fn orphans(&self, known: &[String], now: Time) -> Result<Vec<Orphans>> {
+        Ok(self.world().orphans(known, now))
+    }
+
+    async fn open_at(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Result<Vec<(TeamId, EmailId)>> {
+        Ok(self.world().open_at(transport, after, limit))
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {

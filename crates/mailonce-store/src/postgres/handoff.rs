@@ -6,7 +6,10 @@ use mailonce_core::{
     email::Email,
     handoff::Handoff,
     id::{EmailId, NodeId, TeamId},
-    port::store::{Acted, Backlog, Heartbeat, LeaseWish, Leased, Once, Operation, Recovered},
+    limits,
+    port::store::{
+        Acted, Backlog, Heartbeat, LeaseWish, Leased, Once, Operation, Orphans, Recovered, TransportAccount,
+    },
     time::Time,
 };
 use std::{
@@ -41,9 +44,50 @@ const DUE: &str = "
        AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS busy (domain) WHERE strpos(h.recipients, busy.domain) > 0)
      ORDER BY h.due_at, h.email, h.number LIMIT $3
        FOR UPDATE OF e SKIP LOCKED";
+/// What is due at transports that the asking process has. Attempts in doubt at another account under the same name are
+/// left to a process that has had that account of late.
 const DOUBTS: &str = "
-    SELECT team, email, number FROM handoffs WHERE state = 'unknown' AND due_at <= $1
-     ORDER BY due_at, email, number LIMIT $2";
+    SELECT h.team, h.email, h.number
+      FROM unnest($3::text[], $4::text[]) AS mine (name, account)
+      JOIN handoffs h ON h.transport = mine.name
+     WHERE h.state = 'unknown' AND h.due_at <= $1
+       AND NOT EXISTS (SELECT FROM transports t
+            WHERE t.name = h.transport AND t.account <> mine.account AND t.account = h.work::json ->> 'account'
+              AND t.seen_at > now() - $5 * interval '1 millisecond')
+     ORDER BY h.due_at, h.email, h.number LIMIT $2";
+const PUBLISH: &str = "
+    INSERT INTO transports (name, account, seen_at)
+    SELECT name, account, now() FROM unnest($1::text[], $2::text[]) AS mine (name, account) ORDER BY name, account
+        ON CONFLICT (name, account) DO UPDATE SET seen_at = now()";
+const FORGET_TRANSPORTS: &str = "DELETE FROM transports WHERE seen_at < now() - interval '1 day'";
+/// Transports for which something waits are found one by one along the index, so that a long queue costs nothing.
+const UNCLAIMED: &str = "
+    WITH RECURSIVE waiting (name) AS (
+        (SELECT min(transport) FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL)
+        UNION ALL
+        SELECT (SELECT min(transport) FROM handoffs
+                 WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND transport > name)
+          FROM waiting WHERE name IS NOT NULL),
+    doubted (name) AS (
+        (SELECT min(transport) FROM handoffs WHERE state = 'unknown')
+        UNION ALL
+        SELECT (SELECT min(transport) FROM handoffs WHERE state = 'unknown' AND transport > name)
+          FROM doubted WHERE name IS NOT NULL),
+    unclaimed AS (
+        SELECT name FROM waiting UNION SELECT name FROM doubted
+        EXCEPT SELECT unnest($1::text[])
+        EXCEPT SELECT name FROM transports WHERE seen_at > now() - $2 * interval '1 millisecond')
+    SELECT h.team, h.transport, count(*) FILTER (WHERE h.state <> 'unknown'), count(*) FILTER (WHERE h.state = 'unknown')
+      FROM unclaimed u JOIN handoffs h ON h.transport = u.name
+       AND (h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL OR h.state = 'unknown')
+     GROUP BY h.team, h.transport ORDER BY h.team, h.transport COLLATE \"C\"";
+const OPEN_AT: &str = "
+    SELECT DISTINCT team, email FROM (
+        SELECT team, email FROM handoffs
+         WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND transport = $1
+        UNION ALL SELECT team, email FROM handoffs WHERE state IN ('leased', 'sending') AND transport = $1
+        UNION ALL SELECT team, email FROM handoffs WHERE state = 'unknown' AND transport = $1) open
+     WHERE (team, email) > ($2, $3) ORDER BY team, email LIMIT $4";
 const NODES: &str = concat!("SELECT peer.id, ", beat!(), " FROM nodes peer");
 /// Handoffs of processes that are gone.
 const LEFT: &str = concat!(
@@ -187,15 +231,47 @@ impl Ledger {
     }
 
     /// Unknown handoffs that are due to be looked at.
-    pub(super) async fn doubts(&self, max: usize, now: Time) -> Tried<Vec<(Email, u16)>> {
+    pub(super) async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Tried<Vec<(Email, u16)>> {
+        let (names, accounts) = columns(mine);
+        let recent = limits::ORPHANED_AFTER_MS as f64;
         let mut client = self.link.client().await?;
         let tx = client.transaction().await?;
-        let rows = ask(&tx, DOUBTS, &[&now.0, &(max as i64)]).await?;
+        let rows = ask(&tx, DOUBTS, &[&now.0, &(max as i64), &names, &accounts, &recent]).await?;
         let due = rows.iter().map(place).collect::<Tried<Vec<_>>>()?;
         let emails = read_emails(&read_many(&tx, &due.iter().map(|(scoped, _)| *scoped).collect()).await?, 0)?;
         tx.rollback().await?;
         let emails: BTreeMap<EmailId, Email> = emails.into_iter().map(|email| (email.id, email)).collect();
         Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
+    }
+
+    /// Says which transports a live process has.
+    pub(super) async fn publish_transports(&self, mine: &[TransportAccount]) -> Tried<()> {
+        let (names, accounts) = columns(mine);
+        run(&self.link.client().await?, PUBLISH, &[&names, &accounts]).await?;
+        Ok(())
+    }
+
+    /// What waits for transports that no live process has.
+    pub(super) async fn orphans(&self, known: &[String]) -> Tried<Vec<Orphans>> {
+        let alive = limits::ALIVE_MS as f64;
+        let mut found = Vec::new();
+        for row in ask(&self.link.client().await?, UNCLAIMED, &[&known, &alive]).await? {
+            let (waiting, unknown) = (row.try_get::<_, i64>(2)? as u64, row.try_get::<_, i64>(3)? as u64);
+            found.push(Orphans { team: TeamId(row.try_get(0)?), transport: row.try_get(1)?, waiting, unknown });
+        }
+        Ok(found)
+    }
+
+    /// Emails of which something is open at a transport.
+    pub(super) async fn open_at(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Tried<Vec<(TeamId, EmailId)>> {
+        let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
+        let rows = ask(&self.link.client().await?, OPEN_AT, &[&transport, &team, &id, &(limit as i64)]).await?;
+        rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
     }
 
     /// Records that a process lives, and reads the database's clock.
@@ -231,6 +307,7 @@ impl Ledger {
         let mut recovered = Recovered { deliveries, notices, ..Recovered::default() };
         if left.is_empty() {
             run(&tx, FORGET_NODES, &[&gone.old]).await?;
+            run(&tx, FORGET_TRANSPORTS, &[]).await?;
             self.commit(tx, 1).await?;
             return Ok(recovered);
         }
@@ -269,6 +346,11 @@ impl Ledger {
         }
         Ok(backlog)
     }
+}
+
+/// Names and accounts, each as a column.
+fn columns(mine: &[TransportAccount]) -> (Vec<&str>, Vec<&str>) {
+    mine.iter().map(|one| (one.name.as_str(), one.account.as_str())).unzip()
 }
 
 /// Handoffs with what a worker needs to hand them over.

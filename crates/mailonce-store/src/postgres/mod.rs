@@ -56,7 +56,8 @@ use mailonce_core::{
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, DatabaseClock, EmailDetail,
         EmailQuery, EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish,
-        Leased, Once, Operation, Page, Recovered, Resend, Result, Store, Suppressed, Swept, Watcher, Wish,
+        Leased, Once, Operation, Orphans, Page, Recovered, Resend, Result, Store, Suppressed, Swept, TransportAccount,
+        Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -296,8 +297,25 @@ impl Store for Postgres {
         shown!(self, in_time(self.ledger.act((team, id), act, operation.as_ref(), now)).await)
     }
 
-    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
-        told(insist!(self.ledger.doubts(max, now)))
+    async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+        told(insist!(self.ledger.doubts(mine, max, now)))
+    }
+
+    async fn publish_transports(&self, _node: NodeId, mine: &[TransportAccount], _now: Time) -> Result<()> {
+        told(insist!(self.ledger.publish_transports(mine)))
+    }
+
+    async fn orphans(&self, known: &[String], _now: Time) -> Result<Vec<Orphans>> {
+        told(insist!(self.ledger.orphans(known)))
+    }
+
+    async fn open_at(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Result<Vec<(TeamId, EmailId)>> {
+        told(insist!(self.ledger.open_at(transport, after, limit)))
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {

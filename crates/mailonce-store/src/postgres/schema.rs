@@ -16,6 +16,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0005_conversations.sql"),
     include_str!("../../migrations/postgres/0006_notices.sql"),
     include_str!("../../migrations/postgres/0007_history.sql"),
+    include_str!("../../migrations/postgres/0008_transports.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.

@@ -5,7 +5,7 @@ use mailonce_core::{
     email::Email,
     handoff::{Attempt, AttemptAbout, Evidence, Handoff, Outcome, Work},
     id::{EmailId, NodeId, TeamId, ordered_bits},
-    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Recovered, Result},
+    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Orphans, Recovered, Result},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -14,8 +14,20 @@ use super::{accept, answer, change, ledger::Ledger, rows, schema::told};
 
 const DUE: &str = "SELECT team, email, number, state, recipients, due_at FROM handoffs \
      WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 AND transport = ?2 ORDER BY due_at, email, number";
-const DOUBTS: &str = "SELECT team, email, number FROM handoffs WHERE state = 'unknown' AND due_at <= ?1 \
-     ORDER BY due_at, email, number LIMIT ?2";
+const DOUBTS: &str = "SELECT team, email, number, transport, json_extract(work, '$.account') FROM handoffs \
+     WHERE state = 'unknown' AND due_at <= ?1 ORDER BY due_at, email, number";
+// Each half by its own index: the table also holds everything that was ever sent.
+const UNCLAIMED: &str = "SELECT t.id, h.transport, SUM(h.waits), COUNT(*) - SUM(h.waits) FROM ( \
+     SELECT team, transport, 1 AS waits FROM handoffs INDEXED BY handoffs_due WHERE state IN ('queued', 'scheduled') \
+     UNION ALL SELECT team, transport, 0 FROM handoffs INDEXED BY handoffs_doubt WHERE state = 'unknown') h \
+     JOIN teams t ON t.number = h.team GROUP BY t.id, h.transport ORDER BY t.id, h.transport";
+const OPEN_AT: &str = "SELECT DISTINCT t.id, e.email, e.tail FROM ( \
+     SELECT team, email, transport FROM handoffs INDEXED BY handoffs_due WHERE state IN ('queued', 'scheduled') \
+     UNION ALL SELECT team, email, transport FROM handoffs INDEXED BY handoffs_open \
+        WHERE state IN ('leased', 'sending') \
+     UNION ALL SELECT team, email, transport FROM handoffs INDEXED BY handoffs_doubt WHERE state = 'unknown') h \
+     JOIN teams t ON t.number = h.team JOIN emails e ON e.email = h.email \
+     WHERE h.transport = ?1 AND (t.id, e.email) > (?2, ?3) ORDER BY t.id, e.email LIMIT ?4";
 const LEFT: &str = "SELECT team, email, number, holder FROM handoffs WHERE state IN ('leased', 'sending') \
      ORDER BY email, number";
 const WIRE: &str = "SELECT bytes FROM wires WHERE email = ?1 AND transport = ?2";
@@ -174,12 +186,20 @@ pub(super) fn work_json(handoff: &Handoff) -> Option<String> {
 pub(super) fn doubts(
     conn: &Connection,
     team_id: impl Fn(i64) -> Option<TeamId>,
-    max: usize,
-    now: Time,
+    may_decide: impl Fn((&str, Option<&str>)) -> bool,
+    (max, now): (usize, Time),
 ) -> Result<Vec<(Email, u16)>> {
     let mut statement = conn.prepare_cached(DOUBTS).map_err(told)?;
-    let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-    let places: Vec<Place> = rows.and_then(Iterator::collect).map_err(told)?;
+    let mut rows = statement.query(params![now.0]).map_err(told)?;
+    let mut places: Vec<Place> = Vec::new();
+    while places.len() < max
+        && let Some(row) = rows.next().map_err(told)?
+    {
+        let (transport, account): (String, Option<String>) = (row.get(3).map_err(told)?, row.get(4).map_err(told)?);
+        if may_decide((&transport, account.as_deref())) {
+            places.push((row.get(0).map_err(told)?, row.get(1).map_err(told)?, row.get(2).map_err(told)?));
+        }
+    }
     let mut found = Vec::with_capacity(places.len());
     for (team, bits, number) in places {
         let Some(id) = team_id(team) else { continue };
@@ -188,6 +208,35 @@ pub(super) fn doubts(
         }
     }
     Ok(found)
+}
+
+/// What waits for transports that nobody claims.
+pub(super) fn orphans(conn: &Connection, claimed: impl Fn(&str) -> bool) -> Result<Vec<Orphans>> {
+    let mut statement = conn.prepare_cached(UNCLAIMED).map_err(told)?;
+    let rows = statement.query_map([], |row| {
+        let team = TeamId(uuid::Uuid::from_bytes(row.get(0)?));
+        let (waiting, unknown) = (row.get::<_, i64>(2)? as u64, row.get::<_, i64>(3)? as u64);
+        Ok(Orphans { team, transport: row.get(1)?, waiting, unknown })
+    });
+    let all: Vec<Orphans> = rows.and_then(Iterator::collect).map_err(told)?;
+    Ok(all.into_iter().filter(|orphans| !claimed(&orphans.transport)).collect())
+}
+
+/// Emails of which something is open at a transport.
+pub(super) fn open_at(
+    conn: &Connection,
+    transport: &str,
+    after: Option<(TeamId, EmailId)>,
+    limit: usize,
+) -> Result<Vec<(TeamId, EmailId)>> {
+    let team = after.as_ref().map_or(&[][..], |(team, _)| team.0.as_bytes());
+    let bits = after.map_or(i64::MIN, |(_, id)| ordered_bits(id.0));
+    let mut statement = conn.prepare_cached(OPEN_AT).map_err(told)?;
+    let rows = statement.query_map(params![transport, team, bits, limit as i64], |row| {
+        let id = EmailId(mailonce_core::id::from_bits(row.get(1)?, row.get(2)?));
+        Ok((TeamId(uuid::Uuid::from_bytes(row.get(0)?)), id))
+    });
+    rows.and_then(Iterator::collect).map_err(told)
 }
 
 /// Takes handoffs from processes that ended.

@@ -45,7 +45,8 @@ use mailonce_core::{
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
         EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once,
-        Operation, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, Watcher, Wish,
+        Operation, Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, TransportAccount,
+        Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -73,6 +74,8 @@ use record::Shelf;
 use schema::{DirectoryLock, told};
 use writer::{Turn, Writer};
 
+use crate::published::Published;
+
 pub use copy::Contents;
 pub use schema::SCHEMA;
 
@@ -99,6 +102,8 @@ pub struct Sqlite {
     closing: Arc<AtomicBool>,
     /// When each process of this one was last heard of: engines of a test, as a rule one.
     nodes: Mutex<HashMap<NodeId, Time>>,
+    /// Which transports this process has, under each of its names.
+    published: Mutex<Published>,
     /// The time that was last written down.
     seen_at: AtomicI64,
     time: Arc<CommitTime>,
@@ -136,6 +141,7 @@ impl Sqlite {
             threads: Mutex::default(),
             closing: Arc::clone(&closing),
             nodes: Mutex::default(),
+            published: Mutex::default(),
             seen_at: AtomicI64::new(0),
             time: Arc::default(),
             fresh: Arc::default(),
@@ -222,6 +228,10 @@ impl Sqlite {
         let (expired, last) = self.look(move |conn| clear::expired_keys(conn, from.as_ref(), now)).await?;
         *self.swept_key.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(expired)
+    }
+
+    fn published(&self) -> Published {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn number(&self, team: TeamId) -> Option<i64> {
@@ -364,10 +374,33 @@ impl Store for Sqlite {
         self.write(move |ledger| handoff::act(ledger, (team, id), &act, operation.as_ref(), now)).await
     }
 
-    async fn doubts(&self, max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+    async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
         let teams = Arc::clone(&self.teams);
         let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
-        self.look(move |conn| handoff::doubts(conn, team_id, max, now)).await
+        let (published, mine) = (self.published(), mine.to_vec());
+        let may_decide = move |place: (&str, Option<&str>)| published.may_decide(&mine, place, now);
+        self.look(move |conn| handoff::doubts(conn, team_id, may_decide, (max, now))).await
+    }
+
+    async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).publish(node, mine, now);
+        Ok(())
+    }
+
+    async fn orphans(&self, known: &[String], now: Time) -> Result<Vec<Orphans>> {
+        let (published, known) = (self.published(), known.to_vec());
+        let claimed = move |name: &str| known.iter().any(|known| known == name) || published.is_live(name, now);
+        self.look(move |conn| handoff::orphans(conn, claimed)).await
+    }
+
+    async fn open_at(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Result<Vec<(TeamId, EmailId)>> {
+        let transport = transport.to_owned();
+        self.look(move |conn| handoff::open_at(conn, &transport, after, limit)).await
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {

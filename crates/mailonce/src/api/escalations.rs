@@ -42,6 +42,12 @@ pub(super) struct MatterBody {
     /// The rule that wants a person to look first.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<RuleNameBody>,
+    /// The transport that mail waits for although no node has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transport: Option<String>,
+    /// Since when it is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
 }
 
 /// A rule, by the name it had when it spoke.
@@ -172,6 +178,8 @@ impl EscalationBody {
                 question: about.question.clone(),
                 entity: about.entity.clone(),
                 rule: about.rule.as_ref().map(|rule| RuleNameBody { id: rule.id.to_string(), name: rule.name.clone() }),
+                transport: about.transport.clone(),
+                since: about.since.map(|at| at.to_string()),
             },
             expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
             decided: escalation.decided.as_ref().map(DecidedBody::from),

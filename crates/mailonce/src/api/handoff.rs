@@ -6,7 +6,7 @@ use mailonce_core::{
     problem::{FieldError, Problem},
     team::Scope,
 };
-use mailonce_engine::doubts::Resolve;
+use mailonce_engine::{doubts::Resolve, reroute::Rerouted};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -70,10 +70,23 @@ pub(super) struct TransportBody {
     in_flight: usize,
 }
 
+/// A transport that mail waits for although no node has it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct OrphanedBody {
+    /// The name that the mail waits for.
+    name: String,
+    /// Handoffs that wait.
+    waiting: u64,
+    /// Handoffs whose outcome is unknown.
+    unknown: u64,
+}
+
 /// Every way out.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TransportPage {
     data: Vec<TransportBody>,
+    /// Transports that mail waits for although no node has them. `POST /v1/transports/{name}/reroute` moves it.
+    orphaned: Vec<OrphanedBody>,
     /// Always null: there are few.
     next_cursor: Option<String>,
 }
@@ -92,7 +105,48 @@ pub(super) async fn transports(State(app): State<App>, door: Door) -> Answer {
         in_flight: way.in_flight,
     };
     let data = app.engine.way_views().into_iter().map(body).collect();
-    Ok(Json(TransportPage { data, next_cursor: None }).into_response())
+    let orphan = |one: mailonce_engine::orphans::OrphanedTransport| OrphanedBody {
+        name: one.name,
+        waiting: one.waiting,
+        unknown: one.unknown,
+    };
+    let orphaned = app.engine.orphaned_transports().into_iter().map(orphan).collect();
+    Ok(Json(TransportPage { data, orphaned, next_cursor: None }).into_response())
+}
+
+/// Where waiting mail is to go instead.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RerouteBody {
+    /// The name of a transport of the node that is called.
+    to: String,
+}
+
+/// What was moved to another transport.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ReroutedBody {
+    /// The transport that was left.
+    from: String,
+    /// The transport that has it now.
+    to: String,
+    /// Handoffs that were moved.
+    moved: u64,
+    /// Handoffs that stay: under way, unknown, in doubt, or with recipients that the other transport cannot take alone.
+    left: u64,
+    /// Whether to call again, with another key: one call moves about 5,000 handoffs.
+    more: bool,
+}
+
+/// Move what waits for a transport to another one, of every team. What is in doubt stays.
+#[utoipa::path(post, path = "/v1/transports/{name}/reroute", tag = "handoff", params(("name" = String, Path)), request_body = RerouteBody,
+    responses((status = 200, description = "What was moved", body = ReroutedBody),
+        (status = 422, description = "`to` is no other transport of this node", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn reroute(State(app): State<App>, door: Door, PathOf(name): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Operator)?;
+    let asked = door.asked("reroute", &name, &body.0);
+    let RerouteBody { to } = body.parse()?;
+    let Rerouted { from, to, moved, left, more } = app.engine.reroute(&door.caller, &name, &to, asked).await?;
+    Ok(Json(ReroutedBody { from, to, moved, left, more }).into_response())
 }
 
 /// Whether mail is handed on, and whether time can be trusted.

@@ -173,6 +173,7 @@ fn managing() -> OpenApiRouter<App> {
         .routes(routes!(access::create_team, access::list_teams))
         .routes(routes!(access::change_team))
         .routes(routes!(handoff::transports))
+        .routes(routes!(handoff::reroute))
         .routes(routes!(handoff::pause))
         .routes(routes!(handoff::resume))
         .routes(routes!(handoff::confirm_clock))

@@ -66,6 +66,13 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
     if app.engine.is_paused() {
         health.notes.push("hand-off is paused".into());
     }
+    for orphaned in app.engine.orphaned_transports() {
+        let (name, waiting, unknown) = (orphaned.name, orphaned.waiting, orphaned.unknown);
+        health.notes.push(format!(
+            "no node has the transport `{name}`: {waiting} handoffs wait for it, {unknown} are unknown; \
+             configure it again or POST /v1/transports/{name}/reroute"
+        ));
+    }
     let (store, clock) = (Some(health.engine), Some(ClockBody::of(clock)));
     Ok(Json(HealthBody { status: "ready", store, notes: health.notes, clock }).into_response())
 }

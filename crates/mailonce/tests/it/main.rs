@@ -78,6 +78,7 @@ mod meaning;
 mod mismatch;
 mod notices;
 mod operations;
+mod orphans;
 mod overlap;
 mod packages;
 mod panics;

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_core::dispatch::Verdict;
+use mailonce_core::{dispatch::Verdict, port::store::TransportAccount};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -165,7 +165,9 @@ over_every_engine! {
         let facts: Vec<&Value> = shown["evidence"].as_array().unwrap().iter().map(|fact| &fact["says"]).collect();
         assert_eq!(facts, ["lost", "delayed"]);
         told.wired.world.pass(11 * MINUTE);
-        let doubts = told.wired.world.engine.store().doubts(10, told.wired.world.engine.now()).await.unwrap();
+        let engine = &told.wired.world.engine;
+        let mine = [TransportAccount { name: "relay".into(), account: "relay".into() }];
+        let doubts = engine.store().doubts(&mine, 10, engine.now()).await.unwrap();
         assert_eq!(doubts, [], "nothing is left for the policy to resend");
     }
 

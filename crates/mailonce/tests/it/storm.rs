@@ -85,7 +85,7 @@ async fn send_while_capturing(world: &World) -> BTreeSet<String> {
     let capturing = tokio::spawn(async move {
         let mut captured = 0;
         while captured < 400 {
-            captured += engine.store().capture(SANDBOX, 64, engine.now()).await.unwrap();
+            captured += engine.store().capture(SANDBOX, 64, None, engine.now()).await.unwrap();
         }
     });
     let mut calls = JoinSet::new();

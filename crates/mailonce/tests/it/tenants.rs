@@ -33,6 +33,7 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("post", "/v1/emails/{id}/resend", Kind::Named),
     ("post", "/v1/emails/{id}/resolve", Kind::Named),
     ("get", "/v1/transports", Kind::Own),
+    ("post", "/v1/transports/{name}/reroute", Kind::Operator),
     ("post", "/v1/handoff/pause", Kind::Operator),
     ("post", "/v1/handoff/resume", Kind::Operator),
     ("post", "/v1/clock/confirm", Kind::Operator),

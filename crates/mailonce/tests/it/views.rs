@@ -1,10 +1,18 @@
 //! What is shown of a message that arrived, to whom, and what a bounce means.
 
+use mailonce_core::{
+    dispatch::{Act, Hold},
+    email::Email,
+    id::NodeId,
+    port::store::LeaseWish,
+};
+use mailonce_engine::SANDBOX;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::{
     call::get,
-    world::{World, incoming},
+    world::{World, incoming, mail_with},
 };
 
 const CODE: &str = "From: Shop <no-reply@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\n\
@@ -62,14 +70,7 @@ over_memory_and_sqlite! {
         world.hand_over().await;
         let email = world.engine.store().emails(team_of(&world).await, query()).await.unwrap().rows.remove(0);
         let path = world.engine.return_path(&email, 0, 1).0;
-        let report = format!(
-            "From: MAILER-DAEMON@mx.test\nTo: {path}\nSubject: Undelivered\nMIME-Version: 1.0\n\
-             Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nsorry\n--b\n\
-             Content-Type: message/delivery-status\n\nReporting-MTA: dns; mx.test\n\n\
-             Final-Recipient: rfc822; {to}\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 no such user\n\
-             --b--\n",
-            to = email.handoffs[0].recipients[0]
-        );
+        let report = report(&path, &email.handoffs[0].recipients[0], "failed", "5.1.1");
         let mut mail = incoming(&[path.as_str()], &report);
         mail.sender = Some(String::new());
         for _ in 0..3 {
@@ -83,6 +84,46 @@ over_memory_and_sqlite! {
         let forged = path.replacen(char::is_alphanumeric, "x", 30);
         assert!(world.engine.take_mail(incoming(&[&forged], &report)).await.unwrap().is_empty());
     }
+
+    async fn a_delay_notification_settles_what_was_unknown(world) {
+        let world = world.with_inboxes().await;
+        for (key, named) in [("k1", "User@Example.COM"), ("k2", "user@forwarded.test")] {
+            let sent = world.send(key, &mail_with(json!({ "on_unknown": "resend" }))).await.is(202).word("id");
+            let lost = lost(&world).await;
+            assert_eq!(world.email(&sent).await["state"], "unknown");
+            let path = world.engine.return_path(&lost, 0, 1).0;
+            let mut mail = incoming(&[path.as_str()], &report(&path, named, "delayed", "4.4.1"));
+            mail.sender = Some(String::new());
+            world.engine.take_mail(mail).await.unwrap();
+            world.engine.read_waiting().await.unwrap();
+            let email = world.email(&sent).await;
+            assert_eq!(email["state"], "sent", "{named}: {email}");
+        }
+    }
+}
+
+/// The only email that is due, after its worker ended behind the marker.
+async fn lost(world: &World) -> Email {
+    let (store, now, node) = (world.engine.store(), world.engine.now(), NodeId(Uuid::from_u128(1)));
+    let wish = LeaseWish { transport: SANDBOX.into(), node, max: 10, but: Vec::new(), scheduled_by: None };
+    let leased = store.lease(wish, now).await.unwrap().remove(0).email;
+    let (fence, transport) = (leased.handoffs[0].fence, SANDBOX.to_owned());
+    let mark = Act::Mark { hold: Hold { number: 0, fence, transport, account: "A".into() }, wire: None };
+    for act in [mark, Act::Crash { number: 0, holder: node }] {
+        let _done = store.act(leased.team, leased.id, act, None, now).await.unwrap();
+    }
+    leased
+}
+
+/// A report on the delivery of a mail with this return path.
+fn report(path: &str, to: &str, action: &str, status: &str) -> String {
+    format!(
+        "From: MAILER-DAEMON@mx.test\nTo: {path}\nSubject: Undelivered\nMIME-Version: 1.0\n\
+         Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nsorry\n--b\n\
+         Content-Type: message/delivery-status\n\nReporting-MTA: dns; mx.test\n\n\
+         Final-Recipient: rfc822; {to}\nAction: {action}\nStatus: {status}\nDiagnostic-Code: smtp; {status} sorry\n\
+         --b--\n"
+    )
 }
 
 async fn team_of(world: &World) -> mailonce_core::id::TeamId {

@@ -176,6 +176,13 @@ impl World {
         (mailonce::api::router(engine, false), self.secret.clone())
     }
 
+    /// Another node over the same ledger and under the same clock, wired as given.
+    pub(crate) async fn node(&self, outside: Outside) -> Arc<Engine> {
+        let chance = Arc::new(SeededChance(AtomicU64::new(88)));
+        let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
+        Engine::new(store, clock, chance, outside).await.unwrap()
+    }
+
     /// Moves the clock.
     pub(crate) fn pass(&self, ms: i64) {
         self.clock.0.fetch_add(ms, Ordering::SeqCst);

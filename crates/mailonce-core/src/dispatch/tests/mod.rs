@@ -186,6 +186,63 @@ fn only_what_was_not_begun_takes_another_way() {
 }
 
 #[test]
+fn only_what_waits_is_moved_or_given_up_and_only_what_is_open_is_reported() {
+    use State as S;
+    let people = vec!["u0@example.com".into()];
+    let envelopes = vec![Envelope { transport: "other".into(), recipients: people }];
+    let relocate = |_: &Email| Act::Relocate { from: "relay".into(), envelopes: envelopes.clone() };
+    let waits = [(S::Queued, S::Queued), (S::Scheduled, S::Scheduled)];
+    holds_in("relocate", relocate, &waits, Verdict::Stale);
+
+    let orphan = |_: &Email| Act::Orphan { number: 0, transport: "relay".into(), since: T0 };
+    let open = [(S::Queued, S::Queued), (S::Scheduled, S::Scheduled), (S::Unknown, S::Unknown)];
+    holds_in("orphan", orphan, &open, Verdict::Stale);
+
+    for from in State::ALL {
+        let mut email = in_state(*from);
+        email.handoffs[0].work.orphaned = Some(T0.plus(-9));
+        let act = Act::GiveUpOrphan { number: 0, transport: "relay".into(), max_age_ms: 9 };
+        let verdict = email.act(&act, T0.plus(2_000)).verdict;
+        let waits = matches!(from, S::Queued | S::Scheduled);
+        assert_eq!(verdict == Verdict::Done, waits, "{}", from.word());
+        let end = if waits { S::Failed } else { *from };
+        assert_eq!(email.handoffs[0].state, end, "{}", from.word());
+    }
+}
+
+#[test]
+fn who_has_the_transport_takes_an_orphan_as_any_other() {
+    let orphan = || Act::Orphan { number: 0, transport: "relay".into(), since: T0 };
+    let mut queued = in_state(State::Queued);
+    drop(queued.act(&orphan(), T0));
+    assert!(queued.lease(0, NODE, T0));
+    assert_eq!(queued.handoffs[0].work.orphaned, None);
+    for act in [
+        Act::Repeat { number: 0, holder: NODE, account: "A".into() },
+        Act::Wait { number: 0, evidence: None, next: None },
+    ] {
+        let mut unknown = in_state(State::Unknown);
+        drop(unknown.act(&orphan(), T0));
+        assert_eq!(unknown.handoffs[0].work.orphaned, Some(T0));
+        drop(unknown.act(&act, T0));
+        assert_eq!(unknown.handoffs[0].work.orphaned, None, "{act:?}");
+    }
+}
+
+#[test]
+fn an_orphan_that_may_have_left_is_unknown_in_the_end_and_stays_where_it_is() {
+    let mut email = in_state(State::Unknown);
+    drop(email.act(&resolve(&email, Choice::Resend), T0));
+    drop(email.act(&Act::Orphan { number: 0, transport: "relay".into(), since: T0 }, T0));
+    let envelopes = vec![Envelope { transport: "other".into(), recipients: email.handoffs[0].recipients.clone() }];
+    assert_eq!(email.act(&Act::Relocate { from: "relay".into(), envelopes }, T0).verdict, Verdict::Stale);
+    let give_up = Act::GiveUpOrphan { number: 0, transport: "relay".into(), max_age_ms: 0 };
+    let effects = email.act(&give_up, T0);
+    assert_eq!((effects.verdict, email.handoffs[0].state), (Verdict::Done, State::Unknown));
+    assert_eq!(effects.events[0].kind, Kind::EmailUnknown);
+}
+
+#[test]
 fn proof_moves_any_state_to_sent() {
     for from in State::ALL {
         for proof in [Says::Accepted, Says::Delayed, Says::Delivered, Says::Bounced, Says::Complained] {

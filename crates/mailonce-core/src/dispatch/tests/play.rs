@@ -222,7 +222,8 @@ fn check_cancel(before: &Email, after: &Email, played: &Played) -> Result<(), Te
     };
     let refused = matches!(played.verdict, Verdict::Refused(_));
     prop_assert_eq!(refused, before.handoffs.iter().any(late));
-    prop_assert!(if refused { before == after } else { after.handoffs.iter().all(|h| h.state.is_surely_unsent()) });
+    let kept = if refused { before == after } else { after.handoffs.iter().all(|h| h.state.is_surely_unsent()) };
+    prop_assert!(kept);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use mailonce_core::{
     dispatch::{Act, Hold, Verdict},
     email::EmailState,
     id::{EmailId, NodeId},
-    port::store::{Acted, LeaseWish, Once, Recovered, Store},
+    port::store::{Acted, LeaseWish, Once, Recovered, Store, TransportAccount},
     time::Time,
 };
 use std::time::Duration;
@@ -137,4 +137,42 @@ async fn an_email_that_another_node_works_on_is_passed_over() {
         store.recover(THIRD, 10, NOW).await.unwrap(),
         Recovered { queued: 0, unknown: 1, ..Recovered::default() }
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transport_is_missing_once_its_nodes_fell_silent() {
+    let fresh = Fresh::make().await;
+    let (store, session) = (fresh.node().await, fresh.session().await);
+    let _accepted = store.accept(wish(None), NOW).await.unwrap();
+    let has = |account: &str| [TransportAccount { name: "sandbox".into(), account: account.into() }];
+    store.publish_transports(FIRST, &has("A"), NOW).await.unwrap();
+    let silent_for = async |ago: &str| {
+        let sql = format!("UPDATE transports SET seen_at = now() - interval '{ago}'");
+        assert_eq!(session.execute(&sql, &[]).await.unwrap(), 1);
+    };
+
+    // The time that nodes tell plays no part.
+    assert_eq!(store.orphans(&[], NOW.plus(86_400_000)).await.unwrap(), []);
+    silent_for("13 seconds").await;
+    assert_eq!(store.orphans(&[], NOW).await.unwrap(), []);
+    silent_for("15 seconds").await;
+    assert_eq!(store.orphans(&[], NOW).await.unwrap().len(), 1);
+    store.publish_transports(FIRST, &has("A"), NOW).await.unwrap();
+    assert_eq!(store.orphans(&[], NOW).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_in_doubt_is_left_to_its_account_for_five_minutes() {
+    let fresh = Fresh::make().await;
+    let (store, session) = (fresh.node().await, fresh.session().await);
+    held(&store, FIRST, true).await;
+    let _unknown = store.recover(THIRD, 10, NOW).await.unwrap();
+    let has = |account: &str| [TransportAccount { name: "sandbox".into(), account: account.into() }];
+    store.publish_transports(FIRST, &has("A"), NOW).await.unwrap();
+    let later = NOW.plus(60_000);
+    for (ago, found) in [("0 seconds", 0), ("4 minutes", 0), ("5 minutes", 1)] {
+        let sql = format!("UPDATE transports SET seen_at = now() - interval '{ago}'");
+        session.execute(&sql, &[]).await.unwrap();
+        assert_eq!(store.doubts(&has("B"), 10, later).await.unwrap().len(), found, "{ago}");
+    }
 }

@@ -4,7 +4,7 @@ use mailonce_core::{
     port::store::{Backlog, Health},
     time::Time,
 };
-use mailonce_engine::Engine;
+use mailonce_engine::{Engine, orphans::OrphanedTransport};
 use mailonce_store::{
     postgres::Postgres,
     sqlite::{SCHEMA, Sqlite},
@@ -101,7 +101,22 @@ async fn read(engine: &Engine, config: &Config, schema: Option<i64>) -> Ledger {
         Ok(backlog) => ledger.checks.push(Waiting::of(&backlog, engine.now()).check(rests)),
         Err(error) => ledger.checks.push(Check::warn("hand-off", error.to_string(), "look at the ledger")),
     }
+    match engine.missing_transports().await {
+        Ok(missing) => ledger.checks.extend(missing.iter().map(orphaned)),
+        Err(error) => ledger.checks.push(Check::warn("hand-off", error.to_string(), "look at the ledger")),
+    }
     ledger
+}
+
+/// Mail waits for a transport that nobody has.
+fn orphaned(missing: &OrphanedTransport) -> Check {
+    let OrphanedTransport { name, waiting, unknown } = missing;
+    let found = format!("no node has the transport `{name}`: {waiting} handoffs wait for it, {unknown} are unknown");
+    Check::warn("transport", found, reroute_hint(name))
+}
+
+fn reroute_hint(name: &str) -> String {
+    format!("add `{name}` to mailonce.toml again, or move the mail with POST /v1/transports/{name}/reroute")
 }
 
 fn of_schema(engine: &str, schema: Option<i64>) -> Check {
@@ -258,6 +273,9 @@ fn ready_checks(url: &str, ready: &Value) -> Vec<Check> {
             Check::fail("clock", note, "let a time service keep the clocks of both machines")
         } else if note.contains("clock") {
             Check::warn("clock", note, "let a time service keep the machine's clock, or POST /v1/clock/confirm")
+        } else if let Some(name) = missing_transport(note) {
+            let found = note.split_once("; ").map_or(note, |(found, _)| found);
+            Check::warn("transport", found, reroute_hint(name))
         } else if note.contains("lose") || note.contains("lost") || note.contains("damage") {
             Check::fail("durability", note, "give the database its durable settings back")
         } else {
@@ -267,9 +285,22 @@ fn ready_checks(url: &str, ready: &Value) -> Vec<Check> {
     checks
 }
 
+/// The transport that a note of `/readyz` calls missing.
+fn missing_transport(note: &str) -> Option<&str> {
+    note.strip_prefix("no node has the transport `")?.split('`').next()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transport_that_a_running_server_misses_is_a_warning_with_what_to_do() {
+        let note = "no node has the transport `lost`: 3 handoffs wait for it, 1 are unknown; configure it again";
+        let told = ready_checks("http://x", &serde_json::json!({ "notes": [note] }));
+        assert_eq!((told[1].name, told[1].level), ("transport", super::super::Level::Warn));
+        assert!(told[1].found.ends_with("1 are unknown") && told[1].next.contains("/v1/transports/lost/reroute"));
+    }
 
     #[test]
     fn every_way_to_lose_what_was_acknowledged_fails_with_what_to_set() {

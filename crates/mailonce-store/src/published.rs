@@ -1,0 +1,44 @@
+//! Which transports live processes say they have, for engines whose processes share this memory.
+
+use mailonce_core::{handoff::Handoff, id::NodeId, limits, port::store::TransportAccount, time::Time};
+use std::collections::BTreeMap;
+
+/// What each process said last, and when.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Published(BTreeMap<NodeId, (Vec<TransportAccount>, Time)>);
+
+impl Published {
+    pub(crate) fn publish(&mut self, node: NodeId, mine: &[TransportAccount], now: Time) {
+        self.0.retain(|_, (_, at)| now.since(*at) < limits::ORPHANED_AFTER_MS);
+        self.0.insert(node, (mine.to_vec(), now));
+    }
+
+    fn within(&self, ms: i64, now: Time) -> impl Iterator<Item = &TransportAccount> {
+        self.0.values().filter(move |(_, at)| now.since(*at) < ms).flat_map(|(all, _)| all)
+    }
+
+    /// Whether a live process has a transport of this name.
+    pub(crate) fn is_live(&self, name: &str, now: Time) -> bool {
+        self.within(limits::ALIVE_MS, now).any(|one| one.name == name)
+    }
+
+    /// Whether a process that has these transports may decide about an unknown handoff.
+    pub(crate) fn may_decide(
+        &self,
+        mine: &[TransportAccount],
+        (transport, account): (&str, Option<&str>),
+        now: Time,
+    ) -> bool {
+        let Some(own) = mine.iter().find(|own| own.name == transport) else { return false };
+        let theirs = |account: &str| {
+            let had = |one: &TransportAccount| one.name == transport && one.account == account;
+            own.account != account && self.within(limits::ORPHANED_AFTER_MS, now).any(had)
+        };
+        !account.is_some_and(theirs)
+    }
+
+    /// The same about a handoff that is in hand.
+    pub(crate) fn may_decide_about(&self, mine: &[TransportAccount], handoff: &Handoff, now: Time) -> bool {
+        self.may_decide(mine, (&handoff.transport, handoff.work.account.as_deref()), now)
+    }
+}
