@@ -1,12 +1,13 @@
 //! The end of a round: everything is healed, what was never answered is asked for again, and all of it is judged.
 
+use super::client::Team;
 use super::judge::{Judgement, Opinion, Record};
-use super::read::{deliveries, event_ids, fetch, in_state};
+use super::read::{deliveries, events, fetch, in_state};
 use super::round::{Live, TOLD};
 use super::table::Class;
 use crate::rig::drive::until;
 use crate::sink::oracle::journal::Journal;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -70,12 +71,19 @@ impl Live<'_> {
                 moving.extend(in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
             }
         }
-        let told: BTreeSet<String> = self.world.notices()?.into_iter().map(|line| line.event).collect();
-        if let Some(team) = teams.iter().find(|team| team.name == TOLD) {
-            let untold = event_ids(at, team)?.into_iter().filter(|id| !told.contains(id));
-            moving.extend(untold.map(|id| (id, "untold")));
-        }
         Ok(moving)
+    }
+
+    /// The number up to which every event is owed to the endpoint by now. Waits until it has them, or for too long. Late
+    /// hooks make events beyond it, which nobody judges.
+    fn owed(&self, at: SocketAddr, teams: &[Team]) -> Result<u64> {
+        let team = teams.iter().find(|team| team.name == TOLD).context("a round without its first team")?;
+        let events = events(at, team)?;
+        until(SETTLES, || {
+            let told: BTreeSet<String> = self.world.notices()?.into_iter().map(|line| line.event).collect();
+            Ok(events.iter().all(|event| told.contains(&event.id)))
+        })?;
+        Ok(events.last().map_or(0, |event| event.seq))
     }
 
     /// Reads everything and has it judged, twice where there is a second judge. The two must agree.
@@ -83,19 +91,23 @@ impl Live<'_> {
         let teams = self.callers.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
         // One look at the history after the other: whoever looks holds it until the statement ends.
         let mail = self.callers.client.mail();
+        let owed = self.owed(at, &teams)?;
+        let mut api = fetch(at, &teams)?;
+        api[TOLD]["owed"] = owed.into();
         let record = Record {
             calls: self.callers.client.history().calls.clone(),
             mail,
             lines: Journal::read(&self.world.journal())?,
             notices: self.world.notices()?,
             mishaps: self.mishaps.clone(),
-            api: fetch(at, &teams)?,
+            api,
         };
         record.write(self.world.root())?;
         let mut judgement = record.judge(self.round.class);
         if let Some(program) = self.world.judge() {
             let credentials = teams.iter().map(|team| format!("--team={}={}", team.name, team.credential));
-            let api: Vec<String> = credentials.chain([format!("--url=http://{at}")]).collect();
+            let api = [format!("--url=http://{at}"), format!("--owed={TOLD}={owed}")];
+            let api: Vec<String> = credentials.chain(api).collect();
             let Opinion { holds, broken, words } = Opinion::ask(program, self.world.root(), &api)?;
             self.board.count(|counts| {
                 counts.judged_twice += 1;

@@ -122,15 +122,15 @@ impl Record {
         }
     }
 
-    /// What endpoints were told, and which teams have one.
+    /// What endpoints were told, and what they are owed.
     fn webhooks(&self) -> Webhooks {
         let teams = self.api.as_object().into_iter().flatten();
-        let with_endpoint = teams.filter(|(_, shown)| shown["endpoints"].as_array().is_some_and(|all| !all.is_empty()));
+        let owed = teams.filter_map(|(team, shown)| Some((team.clone(), shown["owed"].as_u64()?)));
         let came = self.notices.iter().cloned().map(|line| {
             let NoticeLine { team, id, event, about, seq, signed, .. } = line;
             Webhook { team, id, event, about, seq, signed }
         });
-        Webhooks { teams: with_endpoint.map(|(team, _)| team.clone()).collect(), came: came.collect() }
+        Webhooks { owed: owed.collect(), came: came.collect() }
     }
 
     /// The API does not tell how often a key was bound. One that may be forgotten is bound anew by each of its emails.

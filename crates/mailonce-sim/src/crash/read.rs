@@ -73,13 +73,13 @@ pub fn deliveries(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<String
     Ok(ids)
 }
 
-/// The ids of a team's events.
-pub fn event_ids(at: SocketAddr, team: &Team) -> Result<Vec<String>> {
-    let events = pages(&mut Reader::new(at, team)?, "/v1/events?limit=1000", "after")?;
-    Ok(events.iter().map(|event| text(&event["id"])).collect())
+/// A team's events, in order.
+pub fn events(at: SocketAddr, team: &Team) -> Result<Vec<Event>> {
+    let rows = pages(&mut Reader::new(at, team)?, "/v1/events?limit=1000", "after")?;
+    Ok(rows.iter().map(|row| event(&team.name, row)).collect())
 }
 
-/// Everything that these teams are shown, in the words of the API: `{team: {emails, events, transports, endpoints}}`.
+/// Everything that these teams are shown, in the words of the API: `{team: {emails, events, transports}}`.
 pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
     let mut all = Map::new();
     for team in teams {
@@ -89,9 +89,7 @@ pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
         let emails = rows.iter().map(detail).collect::<Result<Vec<Value>>>()?;
         let events = pages(&mut reader, "/v1/events?limit=1000", "after")?;
         let transports = reader.get("/v1/transports")?["data"].take();
-        let endpoints = pages(&mut reader, "/v1/endpoints?limit=100", "cursor")?;
         let mut shown = inbound::fetch(&mut reader)?;
-        shown.insert("endpoints".to_owned(), endpoints.into());
         shown.extend([("emails".to_owned(), emails.into()), ("events".to_owned(), events.into())]);
         shown.insert("transports".to_owned(), transports);
         all.insert(team.name.clone(), shown.into());

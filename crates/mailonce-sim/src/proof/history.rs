@@ -196,8 +196,8 @@ pub struct Move {
 /// What endpoints were told.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Webhooks {
-    /// Teams with an endpoint that is owed every event. Those of other teams are not judged.
-    pub teams: Vec<String>,
+    /// Teams with an endpoint, and the number up to which it is owed every event. What lies beyond is not judged.
+    pub owed: BTreeMap<String, u64>,
     /// What came, in order.
     pub came: Vec<Webhook>,
 }

@@ -9,17 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
     let webhooks = &view.history.webhooks;
-    for team in &webhooks.teams {
-        let told: Vec<&Webhook> = webhooks.came.iter().filter(|one| one.team == *team).collect();
-        check_complete(view, team, &told, found);
+    for (team, until) in &webhooks.owed {
+        let own = |one: &&Webhook| one.team == *team && one.seq <= *until;
+        let told: Vec<&Webhook> = webhooks.came.iter().filter(own).collect();
+        check_complete(view, (team, *until), &told, found);
         check_names(view, &told, found);
         check_order(view, &told, found);
     }
 }
 
 /// Everything that happened is told, and nothing else, each with a signature that holds.
-fn check_complete(view: &View<'_>, team: &str, told: &[&Webhook], found: &mut Vec<Violation>) {
-    let owed = view.history.events.iter().filter(|event| event.team == *team);
+fn check_complete(view: &View<'_>, (team, until): (&str, u64), told: &[&Webhook], found: &mut Vec<Violation>) {
+    let owed = view.history.events.iter().filter(|event| event.team == *team && event.seq <= until);
     let owed: BTreeMap<&str, &str> = owed.map(|event| (event.id.as_str(), event.about.as_str())).collect();
     let came: BTreeSet<&str> = told.iter().map(|one| one.event.as_str()).collect();
     if view.history.healed {

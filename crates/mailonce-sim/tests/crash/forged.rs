@@ -225,8 +225,8 @@ const FORGERIES: [Forgery; 20] = [
 
 /// Two webhooks about one subject, each the only one of its event, in the order in which they came.
 fn in_order(record: &Record) -> Option<(usize, usize)> {
-    let came = &record.notices;
-    let once = |n: &usize| came.iter().filter(|line| line.event == came[*n].event).count() == 1;
+    let (came, owed) = (&record.notices, record.api["a"]["owed"].as_u64().unwrap());
+    let once = |n: &usize| came.iter().filter(|line| line.event == came[*n].event).count() == 1 && came[*n].seq <= owed;
     let next = |n: usize| (n + 1..came.len()).filter(once).find(|m| came[*m].about == came[n].about);
     (0..came.len()).filter(once).find_map(|n| Some((n, next(n)?)))
 }

@@ -1,12 +1,66 @@
 //! P11: forged, lost, repeated and rewritten events.
 
 use crate::honest::{PLAIN, Scribe, convicted, honest};
-use mailonce_sim::proof::history::Evidence;
+use mailonce_sim::proof::history::{Evidence, Webhook, Webhooks};
 use mailonce_sim::proof::{Rule, check_reread};
 
 /// The rules that are forged here.
-pub(crate) const FORGED: &[Rule] =
-    &[Rule::Gap, Rule::Births, Rule::Told, Rule::Untold, Rule::Ghost, Rule::CountedTwice, Rule::Rewritten];
+pub(crate) const FORGED: &[Rule] = &[
+    Rule::Gap,
+    Rule::Births,
+    Rule::Told,
+    Rule::Untold,
+    Rule::Ghost,
+    Rule::CountedTwice,
+    Rule::Rewritten,
+    Rule::NoticeLost,
+    Rule::NoticeRenamed,
+    Rule::NoticeOrder,
+    Rule::NoticeForged,
+];
+
+/// An endpoint of our team that was told everything, and then what the forger made of it.
+fn told(forge: impl Fn(&mut Vec<Webhook>)) -> Vec<Rule> {
+    convicted(|scribe| {
+        let own = scribe.history.events.iter().filter(|event| event.team == "ours");
+        let mut came: Vec<Webhook> = own
+            .map(|event| Webhook {
+                team: event.team.clone(),
+                id: format!("n{}", event.seq),
+                event: event.id.clone(),
+                about: event.about.clone(),
+                seq: event.seq,
+                signed: true,
+            })
+            .collect();
+        let last = came.last().map_or(0, |one| one.seq);
+        forge(&mut came);
+        scribe.history.webhooks = Webhooks { owed: [("ours".to_owned(), last)].into(), came };
+    })
+}
+
+#[test]
+fn webhooks_that_are_lost_renamed_out_of_order_or_forged_are_convicted() {
+    assert_eq!(told(|_| {}), []);
+    assert_eq!(told(|came| came.push(came[0].clone())), [], "once more under the same id is allowed");
+    let late = |came: &mut Vec<Webhook>| came.push(Webhook { event: "later".into(), seq: 999, ..came[0].clone() });
+    assert_eq!(told(late), [], "what is not owed yet is not judged");
+    assert_eq!(told(|came| drop(came.pop())), [Rule::NoticeLost]);
+    let renamed = |came: &mut Vec<Webhook>| came.push(Webhook { id: "other".into(), ..came[0].clone() });
+    assert_eq!(told(renamed), [Rule::NoticeRenamed]);
+    assert_eq!(told(|came| came[1].id = came[0].id.clone()), [Rule::NoticeRenamed]);
+    let swapped = |came: &mut Vec<Webhook>| {
+        let next = (1..came.len()).find(|n| came[*n].about == came[0].about).unwrap();
+        came.swap(0, next);
+    };
+    assert_eq!(told(swapped), [Rule::NoticeOrder]);
+    assert_eq!(told(|came| came[0].signed = false), [Rule::NoticeForged]);
+    let invented = |came: &mut Vec<Webhook>| {
+        let (id, event, about) = ("new".into(), "invented".into(), "x".into());
+        came.push(Webhook { id, event, about, ..came[0].clone() });
+    };
+    assert_eq!(told(invented), [Rule::NoticeForged]);
+}
 
 #[test]
 fn gaps_and_repeats_in_the_numbers_are_convicted() {
