@@ -60,9 +60,6 @@ pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
     if config.clock_trusted == Some(true) {
         engine.confirm_time();
     }
-    if let Some(note) = engine.clock_state().note() {
-        tracing::warn!("{note}");
-    }
     Ok(engine)
 }
 
@@ -119,6 +116,9 @@ pub async fn serve(
     echo: bool,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    if let Some(note) = engine.clock_state().note() {
+        tracing::warn!("{note}");
+    }
     let lanes = Lanes::open().context("starting a thread for each core")?;
     let (ending, ended) = watch::channel(false);
     let upkeep = Arc::clone(&engine).keep_running("upkeep", ended.clone(), Engine::keep_up);
