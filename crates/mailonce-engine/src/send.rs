@@ -355,7 +355,11 @@ impl Engine {
             first_wins: named.on_mismatch == OnMismatch::FirstWins,
             ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
             envelopes: self.ways.envelopes(transport, content),
-            due: content.scheduled_at.as_ref().map(|schedule| schedule.due(now)),
+            due: content
+                .scheduled_at
+                .as_ref()
+                .map(|schedule| schedule.due(now))
+                .filter(|due| *due > self.schedules_by(now)),
             body: pack::pack(content).into(),
             care: Care::default(),
         }

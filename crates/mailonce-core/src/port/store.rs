@@ -109,7 +109,7 @@ pub struct Wish {
     pub ttl: Ttl,
     /// Its envelopes.
     pub envelopes: Vec<Envelope>,
-    /// When it is due, if later.
+    /// When it is due, if that is later by the clock that schedules follow.
     pub due: Option<Time>,
     /// The packed content.
     pub body: Arc<[u8]>,
@@ -144,9 +144,9 @@ impl Wish {
 
     /// The email it becomes when it is the first of its key.
     pub fn become_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
-        let due = self.due.filter(|due| *due > now);
-        let state = if due.is_some() { State::Scheduled } else { State::Queued };
-        let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due.or(Some(now)));
+        let state = if self.due.is_some() { State::Scheduled } else { State::Queued };
+        let due = self.due.or(Some(now));
+        let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due);
         let mut email = Email {
             id: self.id,
             team: self.team,
