@@ -293,12 +293,6 @@ impl Engine {
         self.time.clock_state()
     }
 
-    /// The time by which schedules are due: the earlier of this node's clock and the database's. Ledger time while the
-    /// time is not sure.
-    fn schedules_by(&self, now: Time) -> Time {
-        self.time.earlier().unwrap_or(now)
-    }
-
     /// An operator says that the wall clock is right.
     pub fn confirm_time(&self) {
         self.time.confirm(ConfirmedBy::Operator);

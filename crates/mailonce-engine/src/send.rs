@@ -359,7 +359,7 @@ impl Engine {
                 .scheduled_at
                 .as_ref()
                 .map(|schedule| schedule.due(now))
-                .filter(|due| *due > self.schedules_by(now)),
+                .filter(|due| *due > self.time.schedules_by()),
             body: pack::pack(content).into(),
             care: Care::default(),
         }

@@ -240,6 +240,18 @@ impl Timekeeper {
         Some(Time(told.min(wall).min(state.database.map_or(i64::MAX, |database| boot + database.low))))
     }
 
+    /// Mail that is scheduled for later than this waits. While the time is not sure, ledger time may follow a peer that is
+    /// some seconds ahead, so the database's clock counts then, too.
+    pub(crate) fn schedules_by(&self) -> Time {
+        if let Some(earlier) = self.earlier() {
+            return earlier;
+        }
+        let mut state = self.state();
+        let told = self.tell(&mut state);
+        let boot = self.clock.even();
+        Time(told.min(state.database.map_or(i64::MAX, |database| boot + database.low)))
+    }
+
     /// The later of ledger time and database: a window or a link is open only if it is open at this time.
     pub(crate) fn later(&self) -> Time {
         let mut state = self.state();

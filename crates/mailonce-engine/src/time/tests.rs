@@ -248,6 +248,15 @@ fn a_node_that_is_off_goes_by_the_databases_clock_and_decides_nothing() {
 }
 
 #[test]
+fn a_node_that_is_off_and_follows_a_peer_schedules_by_the_database() {
+    let (hands, time) = beside(-23 * HOUR, true);
+    time.heard(Time(START - 23 * HOUR + 20_000), None, (BOOT, BOOT));
+    hands.pass(5, 5);
+    assert_eq!(time.now(), Time(START - 23 * HOUR + 20_005));
+    assert_eq!(time.schedules_by(), Time(START - 23 * HOUR + 5));
+}
+
+#[test]
 fn a_database_that_goes_wrong_stops_every_decision_and_changes_no_date() {
     let (hands, time) = beside(0, true);
     assert_eq!(time.now(), Time(START));

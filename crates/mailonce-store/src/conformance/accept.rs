@@ -108,10 +108,10 @@ pub(super) async fn a_wish_for_later_is_scheduled(store: Ledger) {
     assert_eq!(the(&store, email.id).await, email);
 }
 
-pub(super) async fn a_wish_for_the_past_is_queued(store: Ledger) {
-    for (key, due) in [("k1", T0.plus(-HOUR)), ("k2", T0)] {
+pub(super) async fn a_due_time_makes_a_wish_scheduled_whatever_ledger_time_says(store: Ledger) {
+    for (key, due) in [("k1", T0.plus(-HOUR)), ("k2", T0), ("k3", T0.plus(HOUR))] {
         let email = accepted(&store, &keyed(key).due(due), T0).await;
-        assert_eq!((email.state(), email.handoffs[0].due_at), (EmailState::Queued, Some(T0)), "{key}");
+        assert_eq!((email.state(), email.handoffs[0].due_at), (EmailState::Scheduled, Some(due)), "{key}");
     }
 }
 

@@ -82,7 +82,7 @@ macro_rules! engine {
                 each_envelope_becomes_a_handoff_in_order
                 a_replay_shows_the_current_state
                 a_wish_for_later_is_scheduled
-                a_wish_for_the_past_is_queued
+                a_due_time_makes_a_wish_scheduled_whatever_ledger_time_says
                 times_keep_their_milliseconds
                 a_long_body_and_an_empty_one_are_kept
                 an_unknown_id_is_nobody
