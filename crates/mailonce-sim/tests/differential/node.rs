@@ -1,0 +1,127 @@
+//! One node: an engine over a store with its own clock and transports, its background loops, and the HTTP handlers.
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Method, Request},
+};
+use http_body_util::BodyExt as _;
+use mailonce::{api, serve};
+use mailonce_core::{
+    port::{store::Store, transport::Transport},
+    team::Scope,
+};
+use mailonce_engine::{
+    Engine,
+    ways::{Outside, Routing},
+};
+use serde_json::Value;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio::{
+    sync::{Mutex, watch},
+    task::JoinSet,
+};
+use tower::ServiceExt as _;
+
+use crate::clock::{NodeClock, SeededEntropy};
+
+/// The domain of the inboxes.
+pub(crate) const DOMAIN: &str = "agents.test";
+const API_KEY: &str = "differential-key-0123456789";
+/// How long a call may take. PostgreSQL without its standby lets calls wait.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An answer to a call. Status 0 when there was none in time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.body[name].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn rows(&self) -> &[Value] {
+        self.body["data"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) engine: Arc<Engine>,
+    /// The names of its transports.
+    pub(crate) transports: BTreeSet<String>,
+    router: Router,
+    stop: watch::Sender<bool>,
+    loops: Mutex<JoinSet<()>>,
+}
+
+impl Node {
+    pub(crate) async fn start(
+        store: Arc<dyn Store>,
+        clock: NodeClock,
+        transports: Vec<Arc<dyn Transport>>,
+        seed: u64,
+    ) -> Self {
+        let names = transports.iter().map(|transport| transport.name().to_owned()).collect();
+        let outside = Outside {
+            transports,
+            routing: Routing { rules: Vec::new(), default: vec!["relay".into()] },
+            max_attempts: 100,
+            local_domains: vec![DOMAIN.into()],
+            bounce_domain: Some(DOMAIN.into()),
+            ..Outside::default()
+        };
+        let engine = Engine::new(store, Arc::new(clock), Arc::new(SeededEntropy::new(seed)), outside).await.unwrap();
+        engine.confirm_time();
+        engine.learn_inbox_domains().await.unwrap();
+        engine.recover().await.unwrap();
+        let about = serve::about("differential", Scope::ALL.to_vec());
+        engine.first_api_key("default", about, Some(API_KEY.into())).await.unwrap();
+        let router = api::router(Arc::clone(&engine), false);
+        let (stop, stopped) = watch::channel(false);
+        let mut loops = JoinSet::new();
+        loops.spawn(Arc::clone(&engine).hand_off(stopped.clone()));
+        loops.spawn(Arc::clone(&engine).keep_up(stopped.clone()));
+        loops.spawn(Arc::clone(&engine).read_mail(stopped.clone()));
+        loops.spawn(Arc::clone(&engine).notify(stopped));
+        Self { engine, transports: names, router, stop, loops: Mutex::new(loops) }
+    }
+
+    /// Lets its loops finish what they are doing. The store stays open.
+    pub(crate) async fn stop(&self) -> Arc<dyn Store> {
+        self.stop.send_replace(true);
+        let mut loops = self.loops.lock().await;
+        while loops.join_next().await.is_some() {}
+        Arc::clone(self.engine.store())
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, None, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, key: Option<&str>, body: &Value) -> Answer {
+        self.call(Method::POST, path, key, Some(body)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.call(Method::DELETE, path, None, None).await
+    }
+
+    async fn call(&self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header("authorization", format!("Bearer {API_KEY}"));
+        request = request.header("content-type", "application/json");
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let request = request.body(body.map_or_else(Body::empty, |body| Body::from(body.to_string()))).unwrap();
+        let answer = async {
+            let (head, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+            let bytes = body.collect().await.unwrap().to_bytes();
+            Answer { status: head.status.as_u16(), body: serde_json::from_slice(&bytes).unwrap_or_default() }
+        };
+        tokio::time::timeout(CALL_TIMEOUT, answer).await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,276 @@
+//! What a seed asks for: emails, and steps with calls about them. Calls of one step concern different emails and different
+//! people, so that their order within the step does not matter.
+
+use mailonce_core::time::Time;
+use mailonce_sim::rig::chance::Chance;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+use crate::installation::Config;
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+/// People who get emails with an intent, so that versions of the same intent meet.
+const PEOPLE: u64 = 6;
+/// Calls of a step at the most.
+const CALLS: u64 = 14;
+/// How near to the end of a key's life no call is made: whether it is over depends on the moment then.
+const MARGIN_MS: i64 = 2 * MINUTE;
+
+/// An email as the test asked for it, and what became of it on each installation.
+#[derive(Debug)]
+pub(crate) struct Email {
+    pub(crate) number: usize,
+    /// Its idempotency key. `None` when its intent makes the key.
+    pub(crate) key: Option<String>,
+    pub(crate) body: Value,
+    /// Whoever must not appear twice in a step: the intent's entity.
+    person: Option<u64>,
+    pub(crate) transport: &'static str,
+    pub(crate) recipients: Vec<String>,
+    pub(crate) due_ms: Option<i64>,
+    ttl_ms: Option<i64>,
+    pub(crate) sent_at_ms: i64,
+    /// Its ids on memory, SQLite and PostgreSQL. More than one when its key expired and was used again.
+    pub(crate) ids: [Vec<String>; 3],
+    /// When memory settled it last, as far as the test saw.
+    pub(crate) settled_ms: Option<i64>,
+}
+
+impl Email {
+    /// Whether a retry at this time is surely a replay (`Some(true)`) or surely a new email (`Some(false)`).
+    fn is_replay_at(&self, now_ms: i64) -> Option<bool> {
+        let Some(ttl_ms) = self.ttl_ms else { return Some(true) };
+        let Some(settled_ms) = self.settled_ms else { return Some(true) };
+        if now_ms + MARGIN_MS < self.sent_at_ms + ttl_ms {
+            return Some(true);
+        }
+        (now_ms - MARGIN_MS > settled_ms + ttl_ms).then_some(false)
+    }
+
+    /// Whether a retry at this time is surely a replay.
+    pub(crate) fn surely_replays(&self, now_ms: i64) -> bool {
+        self.is_replay_at(now_ms) == Some(true)
+    }
+
+    /// Whether the relay keeps deferring one of its recipients.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.recipients.iter().any(|to| to.starts_with("deferred-"))
+    }
+
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.ids.iter().all(|ids| !ids.is_empty())
+    }
+}
+
+/// One call. Emails are named by their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Send(usize),
+    /// The same call again, which must be a replay.
+    Retry(usize),
+    /// The same call again after the key expired, which must make a new email.
+    SendAnew(usize),
+    /// Another body under the same key.
+    Mismatch(usize),
+    Cancel(usize),
+    /// A person says that an unknown email was sent.
+    ResolveAsSent(usize),
+}
+
+impl Call {
+    pub(crate) fn email(self) -> usize {
+        match self {
+            Self::Send(n)
+            | Self::Retry(n)
+            | Self::SendAnew(n)
+            | Self::Mismatch(n)
+            | Self::Cancel(n)
+            | Self::ResolveAsSent(n) => n,
+        }
+    }
+}
+
+/// What happens to PostgreSQL while the calls of a step run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// The standby goes away, commits stop waiting for it, and it comes back.
+    StandbyAway,
+    /// The primary is lost and the standby promoted.
+    Failover,
+    /// The same after commits that only the primary has.
+    LossyFailover,
+}
+
+/// One mail that comes in.
+#[derive(Debug, Clone)]
+pub(crate) struct Incoming {
+    pub(crate) number: usize,
+    /// Names of inboxes.
+    pub(crate) recipients: Vec<String>,
+    /// The inbox that is deleted after `RCPT`.
+    pub(crate) deleted: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Calls(Vec<Call>, Fault),
+    Incoming(Incoming),
+    Pass(i64),
+    Restart(Config),
+}
+
+/// Draws steps.
+pub(crate) struct Plan {
+    pub(crate) chance: Chance,
+    pub(crate) emails: Vec<Email>,
+    /// The inboxes that there are.
+    pub(crate) inboxes: Vec<String>,
+    inboxes_made: usize,
+    incoming: usize,
+    pub(crate) config: Config,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut chance = Chance::at(seed, &[4]);
+        let config = draw_config(&mut chance);
+        Self { chance, emails: Vec::new(), inboxes: Vec::new(), inboxes_made: 0, incoming: 0, config }
+    }
+
+    /// A name for a new inbox.
+    pub(crate) fn new_inbox(&mut self) -> String {
+        self.inboxes_made += 1;
+        let name = format!("inbox{}", self.inboxes_made);
+        self.inboxes.push(name.clone());
+        name
+    }
+
+    pub(crate) fn step(&mut self, now_ms: i64) -> Step {
+        match self.chance.below(20) {
+            0..=8 => Step::Calls(self.calls(now_ms), Fault::None),
+            9 => Step::Calls(self.calls(now_ms), Fault::StandbyAway),
+            10 => Step::Calls(self.calls(now_ms), Fault::Failover),
+            11 => Step::Calls(self.calls(now_ms), Fault::LossyFailover),
+            12..=14 => self.incoming(),
+            15..=17 => {
+                let spans = [11 * MINUTE, 31 * MINUTE, 61 * MINUTE];
+                Step::Pass(spans[self.chance.below(3) as usize])
+            }
+            _ => {
+                self.config = draw_config(&mut self.chance);
+                Step::Restart(self.config.clone())
+            }
+        }
+    }
+
+    fn incoming(&mut self) -> Step {
+        self.incoming += 1;
+        let mut recipients = self.inboxes.clone();
+        let wanted = self.chance.between(1, 2) as usize;
+        while recipients.len() > wanted {
+            recipients.remove(self.chance.below(recipients.len() as u64) as usize);
+        }
+        let deleted = (self.chance.below(2) == 0).then(|| recipients[0].clone());
+        Step::Incoming(Incoming { number: self.incoming, recipients, deleted })
+    }
+
+    fn calls(&mut self, now_ms: i64) -> Vec<Call> {
+        let (mut calls, mut people, mut numbers) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        for _ in 0..self.chance.between(4, CALLS) {
+            let Some(call) = self.call(now_ms) else { continue };
+            let email = &self.emails[call.email()];
+            let free = email.person.is_none_or(|person| people.insert(person));
+            if free && numbers.insert(email.number) {
+                calls.push(call);
+            } else if let Call::Send(number) = call {
+                // It was drawn a moment ago and is the last one.
+                self.emails.truncate(number);
+            }
+        }
+        calls
+    }
+
+    fn call(&mut self, now_ms: i64) -> Option<Call> {
+        let roll = self.chance.below(10);
+        if roll < 5 || self.emails.is_empty() {
+            let email = self.draw_email(now_ms);
+            self.emails.push(email);
+            return Some(Call::Send(self.emails.len() - 1));
+        }
+        let n = self.chance.below(self.emails.len() as u64) as usize;
+        let email = &self.emails[n];
+        if !email.is_accepted() {
+            return None;
+        }
+        let is_replay = email.is_replay_at(now_ms);
+        match roll {
+            5 | 6 if is_replay == Some(true) => Some(Call::Retry(n)),
+            5 | 6 if is_replay == Some(false) && email.due_ms.is_none() => Some(Call::SendAnew(n)),
+            7 if is_replay == Some(true) && email.key.is_some() => Some(Call::Mismatch(n)),
+            8 => Some(Call::Cancel(n)),
+            9 if email.transport == "silent" => Some(Call::ResolveAsSent(n)),
+            _ => None,
+        }
+    }
+
+    fn draw_email(&mut self, now_ms: i64) -> Email {
+        let number = self.emails.len();
+        let transport = match self.chance.below(8) {
+            0 | 1 => "silent",
+            2 if self.config.has_keyed() => "keyed",
+            _ => "relay",
+        };
+        let person = (self.chance.below(4) == 0 && transport == "relay").then(|| self.chance.below(PEOPLE));
+        let recipients = match person {
+            Some(person) => vec![format!("person{person}@example.org")],
+            None => self.draw_recipients(number, transport),
+        };
+        let due_ms = (self.chance.below(6) == 0).then(|| now_ms + self.chance.between(5, 120) as i64 * MINUTE);
+        let ttl_ms = (self.chance.below(5) == 0 && person.is_none()).then_some(if number.is_multiple_of(2) {
+            HOUR / 2
+        } else {
+            2 * HOUR
+        });
+        let mut body = json!({
+            "from": "agent@example.com",
+            "to": recipients,
+            "subject": format!("Email {number}"),
+            "text": format!("The text of email {number}, which no other email has."),
+            "transport": transport,
+        });
+        if let Some(person) = person {
+            let version = self.chance.between(1, 3);
+            body["intent"] = json!({"type": "order.update", "entity": format!("person{person}"), "version": version});
+        }
+        if let Some(due_ms) = due_ms {
+            body["scheduled_at"] = json!(Time(due_ms).to_string());
+        }
+        if let Some(ttl_ms) = ttl_ms {
+            body["ttl"] = json!(format!("{}s", ttl_ms / 1000));
+        }
+        let key = person.is_none().then(|| format!("key-{number}"));
+        let ids = Default::default();
+        let (sent_at_ms, settled_ms) = (now_ms, None);
+        Email { number, key, body, person, transport, recipients, due_ms, ttl_ms, sent_at_ms, ids, settled_ms }
+    }
+
+    /// Names that tell the relay what to answer.
+    fn draw_recipients(&mut self, number: usize, transport: &str) -> Vec<String> {
+        let kinds: &[&str] = if transport == "relay" { &["taken", "taken", "refused", "deferred"] } else { &["taken"] };
+        let count = if transport == "relay" { self.chance.between(1, 2) } else { 1 };
+        let mut draw = |n: u64| {
+            let kind = kinds[self.chance.below(kinds.len() as u64) as usize];
+            format!("{kind}-{number}-{n}@example.org")
+        };
+        (0..count).map(&mut draw).collect()
+    }
+}
+
+fn draw_config(chance: &mut Chance) -> Config {
+    let keyed = [(false, false), (true, false), (false, true), (true, true)][chance.below(4) as usize];
+    let most = [0, 20_000, HOUR, 23 * HOUR, 48 * HOUR][chance.below(5) as usize];
+    let offset_ms = if most == 0 { 0 } else { chance.below(2 * most as u64) as i64 - most };
+    Config { keyed: [keyed.0, keyed.1], offset_ms }
+}
