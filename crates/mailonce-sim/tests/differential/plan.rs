@@ -215,6 +215,17 @@ impl Plan {
         }
     }
 
+    /// Adds an email that fits.
+    pub(crate) fn add_email(&mut self, now_ms: i64, fits: impl Fn(&Email) -> bool) -> usize {
+        loop {
+            let email = self.draw_email(now_ms);
+            if fits(&email) {
+                self.emails.push(email);
+                return self.emails.len() - 1;
+            }
+        }
+    }
+
     fn draw_email(&mut self, now_ms: i64) -> Email {
         let number = self.emails.len();
         let transport = match self.chance.below(8) {
