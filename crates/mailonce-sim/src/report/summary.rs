@@ -14,7 +14,8 @@ use std::{
 use mailonce_core::time::Time;
 
 /// Every rig that may leave figures.
-pub const RIGS: &[&str] = &["kills", "judge", "worlds", "mutants", "faults", "failovers", "model", "fuzz"];
+pub const RIGS: &[&str] =
+    &["kills", "judge", "worlds", "mutants", "faults", "failovers", "clocks", "differential", "model", "fuzz"];
 
 /// What one run of a rig found.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -45,20 +45,31 @@ mod scenario;
 
 #[cfg(test)]
 mod tests {
-    use mailonce_sim::rig::chance::{number, seed};
+    use mailonce_sim::rig::{
+        chance::{number, seed},
+        proof::Proof,
+    };
+    use std::path::Path;
 
     use crate::scenario::Scenario;
 
     /// Steps of a seed in the short and in the long form.
-    const STEPS: (usize, usize) = (24, 60);
+    const STEPS: (usize, usize) = (14, 60);
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn memory_sqlite_and_postgresql_agree() {
-        let (seeds, steps) = number("MAILONCE_DIFFERENTIAL").map_or((1, STEPS.0), |seeds| (seeds, STEPS.1));
-        let first = seed();
+        let long = number("MAILONCE_DIFFERENTIAL");
+        let (seeds, steps) = long.map_or((1, STEPS.0), |seeds| (seeds, STEPS.1));
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let command = format!("MAILONCE_DIFFERENTIAL={seeds} cargo test -p mailonce-sim --test differential");
+        let (proof, first) = (Proof::new(target, "differential", &command), seed());
         for seed in first..first + seeds {
             let counts = Box::pin(Scenario::run(seed, steps)).await;
             println!("seed {seed}: {counts:?}, 0 violations");
+            if long.is_some() {
+                let counts: Vec<(&str, u64)> = counts.iter().map(|(name, count)| (*name, *count as u64)).collect();
+                proof.add(seed, &counts, &[]).unwrap();
+            }
         }
     }
 }
