@@ -41,6 +41,7 @@ pub mod handoff;
 pub mod id;
 pub mod inbox;
 pub mod intent;
+pub mod json_limits;
 pub mod key;
 pub mod limits;
 pub mod list;

@@ -2,6 +2,18 @@
 
 /// Bytes of one HTTP request body.
 pub const BODY_BYTES: usize = 40 * 1024 * 1024;
+/// Objects and lists of a JSON body inside each other.
+pub const JSON_DEPTH: usize = 64;
+/// Members of one JSON object.
+pub const JSON_MEMBERS: usize = 1_000;
+/// Bytes of the name of a JSON member, as it is written.
+pub const JSON_NAME_BYTES: usize = 4_096;
+/// Values of a JSON body in all.
+pub const JSON_VALUES: usize = 500_000;
+/// Characters of a wrong name for which a similar one is searched. The search is quadratic.
+pub const SUGGESTION_CHARS: usize = 64;
+/// Characters of a value that an error message shows.
+pub const SHOWN_CHARS: usize = 200;
 /// Characters of a Key given by a caller.
 pub const KEY_CHARS: usize = 256;
 /// Recipients of one email: to, cc and bcc together.

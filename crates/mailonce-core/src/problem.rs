@@ -3,8 +3,9 @@
 //! Each [`Code`] has a page in `docs/errors/` of the same name.
 
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
-use crate::retry::Retry;
+use crate::{limits, retry::Retry};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $word:literal, $status:literal, $retry:ident, $title:literal, $next:literal;)*) => {
@@ -236,8 +237,19 @@ impl From<Vec<FieldError>> for Problem {
     }
 }
 
-/// The nearest of some names to one that is not among them.
+/// The beginning of a value from outside, so that an error message stays short whatever it was given.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(limits::SHOWN_CHARS) {
+        None => text.into(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+    }
+}
+
+/// The nearest of some names to one that is not among them. A long name gets none: comparing costs the product of lengths.
 pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if wrong.chars().nth(limits::SUGGESTION_CHARS).is_some() {
+        return None;
+    }
     let score = |name: &str| strsim::damerau_levenshtein(wrong, name);
     right.into_iter().min_by_key(|name| score(name)).filter(|name| score(name) <= wrong.len().max(3) / 2)
 }
@@ -258,5 +270,15 @@ mod tests {
     fn the_nearest_name_is_near() {
         assert_eq!(nearest("subjct", ["from", "subject", "to"]), Some("subject"));
         assert_eq!(nearest("zzzzzzzz", ["from", "subject", "to"]), None);
+    }
+
+    #[test]
+    fn a_long_name_is_compared_with_nothing_and_shown_in_part() {
+        let (most, more) = ("n".repeat(limits::SUGGESTION_CHARS), "n".repeat(limits::SUGGESTION_CHARS + 1));
+        assert_eq!(nearest(&most, [most.as_str()]), Some(most.as_str()));
+        assert_eq!(nearest(&more, [more.as_str()]), None);
+        let long = "é".repeat(limits::SHOWN_CHARS + 1);
+        assert_eq!(shortened(&long).chars().count(), limits::SHOWN_CHARS + 1);
+        assert_eq!(shortened("short"), "short");
     }
 }

@@ -9,12 +9,13 @@ use serde::{
 use serde_json::{Map, Value};
 use std::fmt;
 
-use mailonce_core::time::Time;
+use mailonce_core::{json_limits, time::Time};
 
 use super::{MAX_EVENTS, Unreadable};
 
-/// Reads a document. Depth is bounded by serde_json at 128.
+/// Reads a document, within the limits on depth, members, names and values.
 pub(super) fn parse(body: &[u8]) -> Result<Value, Unreadable> {
+    json_limits::check(body).map_err(|excess| Unreadable::json(&format!("the body {excess}")))?;
     match serde_json::from_slice::<Strict>(body) {
         Ok(Strict(value)) => Ok(value),
         Err(why) => Err(Unreadable::json(&why.to_string())),

@@ -9,9 +9,10 @@ use mailonce_core::{
     call::{self, CallMark},
     digest,
     email::Channel,
+    json_limits,
     key::{Key, KeyName},
     limits,
-    problem::{Code, Problem, nearest},
+    problem::{Code, Problem, nearest, shortened},
 };
 use mailonce_engine::{Asked, Caller, endpoints::WIRE_VERSION};
 use serde::de::DeserializeOwned;
@@ -182,6 +183,7 @@ impl RawBody {
 
     /// Reads the body as JSON of a shape that borrows from it.
     pub(crate) fn parse_borrowed<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        check_shape(&self.0)?;
         serde_json::from_slice(&self.0).map_err(|error| fault(String::new(), &error))
     }
 
@@ -198,12 +200,18 @@ impl RawBody {
     }
 }
 
+/// Refuses JSON that would cost more to read than any call needs, before it is read.
+pub(crate) fn check_shape(bytes: &[u8]) -> Result<(), Problem> {
+    json_limits::check(bytes).map_err(|excess| Problem::new(Code::TooLarge, format!("the body {excess}")))
+}
+
 /// Reads JSON of a shape. Only a fault pays for the search of its path.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // Derived readers take a list of values for an object; callers mean objects.
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return Err(Problem::new(Code::InvalidType, "a list where an object is expected"));
     }
+    check_shape(bytes)?;
     serde_json::from_slice(bytes).map_err(|first| {
         let mut json = serde_json::Deserializer::from_slice(bytes);
         match serde_path_to_error::deserialize::<_, T>(&mut json) {
@@ -217,7 +225,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 fn fault(path: String, error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     if !error.is_data() || text.starts_with("duplicate") {
-        return Problem::new(Code::InvalidJson, text);
+        return Problem::new(Code::InvalidJson, shortened(&text));
     }
     let path = if path == "." { String::new() } else { path };
     let named = |text: &str| text.split('`').nth(1).map(str::to_owned);
@@ -227,7 +235,8 @@ fn fault(path: String, error: &serde_json::Error) -> Problem {
         let hint = nearest(&wrong, right).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         // The path names the unknown member itself, where serde knows it.
         let path = if path.ends_with(&wrong) && !path.is_empty() { path } else { join(&path, &wrong) };
-        return Problem::field(Code::UnknownField, path, format!("there is no field `{wrong}`{hint}"));
+        let detail = format!("there is no field `{}`{hint}", shortened(&wrong));
+        return Problem::field(Code::UnknownField, shortened(&path), detail);
     }
     let path = if text.starts_with("missing field") { join(&path, &named(&text).unwrap_or_default()) } else { path };
     let place = text.find(" at line").unwrap_or(text.len());

@@ -38,7 +38,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, post},
 };
-use mailonce_core::problem::{Code, Problem, nearest};
+use mailonce_core::problem::{Code, Problem, nearest, shortened};
 use mailonce_engine::{Engine, send::SendRequest};
 use serde::de::DeserializeOwned;
 use std::{
@@ -247,11 +247,12 @@ async fn no_such_path(request: Request) -> Refused {
     let path = request.uri().path().to_owned();
     let near = nearest(&path, openapi().paths.paths.keys().map(String::as_str));
     let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-    Refused(Problem::new(Code::NotFound, format!("there is no path {path}{hint}")))
+    Refused(Problem::new(Code::NotFound, format!("there is no path {}{hint}", shortened(&path))))
 }
 
 async fn no_such_method(request: Request) -> Refused {
-    let detail = format!("{} does not take {}", request.uri().path(), request.method());
+    let (path, method) = (shortened(request.uri().path()), shortened(request.method().as_str()));
+    let detail = format!("{path} does not take {method}");
     Refused(Problem::new(Code::MethodNotAllowed, detail))
 }
 
@@ -308,9 +309,10 @@ fn bad_query(text: &str) -> Problem {
             let hint = nearest(wrong, right.iter().copied())
                 .map(|near| format!("; did you mean `{near}`?"))
                 .unwrap_or_default();
-            Problem::field(Code::InvalidQuery, *wrong, format!("there is no parameter `{wrong}`{hint}"))
+            let wrong = shortened(wrong);
+            Problem::field(Code::InvalidQuery, wrong.as_ref(), format!("there is no parameter `{wrong}`{hint}"))
         }
-        None => Problem::field(Code::InvalidQuery, "", text),
+        None => Problem::field(Code::InvalidQuery, "", shortened(text)),
     }
 }
 

@@ -15,7 +15,11 @@ use mailonce_engine::{
     view::Sent,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
-use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    marker::PhantomData,
+};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, Type},
@@ -106,9 +110,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
                 f.write_str("an object")
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Pairs<T>, A::Error> {
-                let mut pairs: Vec<(String, T)> = Vec::new();
+                let (mut pairs, mut names): (Vec<(String, T)>, HashSet<String>) = Default::default();
                 while let Some((name, value)) = map.next_entry::<String, T>()? {
-                    if pairs.iter().any(|(known, _)| *known == name) {
+                    if !names.insert(name.clone()) {
                         return Err(de::Error::custom(format!("duplicate field `{name}`")));
                     }
                     pairs.push((name, value));

@@ -1,5 +1,6 @@
 //! JSON-RPC 2.0 as MCP uses it: one message at a time, ids that are texts or whole numbers.
 
+use mailonce_core::json_limits;
 use serde_json::{Map, Value, json};
 
 /// The codes of JSON-RPC, and those that MCP added.
@@ -87,6 +88,7 @@ pub(super) fn result(id: &Value, result: &Value) -> Value {
 
 /// Reads one message.
 pub(super) fn read(bytes: &[u8]) -> Result<Incoming, Fault> {
+    json_limits::check(bytes).map_err(|excess| Fault::new(PARSE, format!("the message {excess}")))?;
     let value: Value =
         serde_json::from_slice(bytes).map_err(|error| Fault::new(PARSE, format!("this is not JSON: {error}")))?;
     let invalid = |why: &str| Fault::new(INVALID_REQUEST, why.to_owned());

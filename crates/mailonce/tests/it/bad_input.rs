@@ -53,9 +53,43 @@ over_memory_and_sqlite! {
         let bytes = b"{\"from\":\"a@x.test\",\"to\":\"b@x.test\",\"text\":\"\xff\"}".to_vec();
         refuses(&world, "latin", post("/v1/emails").text(bytes), (400, "invalid_json", None)).await;
         let deep = format!("{{\"metadata\":{}", "[".repeat(100_000));
-        let answer = world.call(post("/v1/emails").key("k").text(deep)).await.is(400);
-        answer.is_problem();
+        refuses(&world, "deep", post("/v1/emails").text(deep), (413, "too_large", None)).await;
         nothing_happened(&world).await;
+    }
+
+    async fn json_that_is_dear_to_read_is_refused_before_it_is_read(world) {
+        let object = |members: usize| {
+            let members: Vec<String> = (0..members).map(|n| format!(r#""X-{n}":"v""#)).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let email = |member: &str| format!(r#"{{"from":"a@x.test","to":"b@x.test","text":"t",{member}}}"#);
+        let costly = [
+            email(&format!(r#""headers":{}"#, object(200_000))),
+            email(&format!(r#""metadata":{}"#, object(200_000))),
+            email(&format!(r#""{}":1"#, "n".repeat(6_000_000))),
+            email(&format!(r#""to":[{}""]"#, r#""","#.repeat(1_000_000))),
+        ];
+        for body in costly {
+            for path in ["/v1/emails", "/v1/emails/batch", "/compat/resend/emails", "/compat/usesend/api/v1/emails", "/mcp"] {
+                let answer = world.call(post(path).text(body.clone())).await;
+                assert!((400..500).contains(&answer.status), "{path}: {}", answer.text);
+                assert!(answer.text.len() < 2_000, "{path} answers with {} bytes", answer.text.len());
+            }
+            refuses(&world, "costly", post("/v1/emails").text(body), (413, "too_large", None)).await;
+        }
+        nothing_happened(&world).await;
+    }
+
+    async fn a_long_wrong_name_is_compared_with_nothing_and_shown_in_part(world) {
+        let long = "a".repeat(60_000);
+        let answer = world.get(&format!("/{long}")).await.refused(404, "not_found");
+        assert!(answer.text.len() < 1_000 && !answer.text.contains("did you mean"), "{}", answer.text);
+        let answer = world.get(&format!("/v1/emails?{long}=1")).await.refused(400, "invalid_query");
+        assert!(answer.text.len() < 1_500, "{}", answer.text.len());
+        let body = format!(r#"{{"from":"a@x.test","{}":1}}"#, "s".repeat(4_000));
+        let answer = world.call(post("/v1/emails").text(body)).await;
+        assert_eq!(answer["code"], "unknown_field");
+        assert!(answer.text.len() < 2_000, "{}", answer.text);
     }
 
     async fn a_body_that_is_no_object_is_refused(world) {

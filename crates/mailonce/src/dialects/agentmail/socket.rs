@@ -11,6 +11,7 @@ use mailonce_core::{
     email::Channel,
     event::Kind,
     id::{EmailId, InboxId, MessageId, ThreadId},
+    json_limits,
     problem::{Code, FieldError, Problem},
     team::Scope,
     time::Time,
@@ -140,6 +141,7 @@ impl Session {
     }
 
     async fn subscribe(&mut self, text: &str) -> Result<Value, Problem> {
+        json_limits::check(text.as_bytes()).map_err(|excess| wrong("a frame", &excess.to_string()))?;
         let body: SubscribeBody =
             serde_json::from_str(text).map_err(|error| wrong("a frame", &format!("cannot be read: {error}")))?;
         if body.kind != "subscribe" {

@@ -1,0 +1,155 @@
+//! Limits on the shape of JSON, enforced in one pass over the bytes before anything is built from them.
+//!
+//! A parser pays for every member and every name before a handler can count them. This scanner allocates nothing, reads each
+//! byte once and stops at the first excess. It is no validator: whatever it lets through, the parser judges.
+
+use crate::limits;
+use memchr::memchr2;
+
+/// A limit that JSON exceeds, in words that read on after "the body".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonExcess {
+    /// Objects and lists inside each other.
+    #[error("nests objects and lists deeper than {}", limits::JSON_DEPTH)]
+    Depth,
+    /// Members of one object.
+    #[error("has an object with more than {} members", limits::JSON_MEMBERS)]
+    Members,
+    /// The length of a member's name.
+    #[error("has a field name longer than {} bytes", limits::JSON_NAME_BYTES)]
+    Name,
+    /// Values in all.
+    #[error("has more than {} values", limits::JSON_VALUES)]
+    Values,
+}
+
+/// An object or a list that is open.
+#[derive(Clone, Copy, Default)]
+struct Container {
+    is_object: bool,
+    members: usize,
+}
+
+struct Scanner {
+    open: [Container; limits::JSON_DEPTH],
+    depth: usize,
+    values: usize,
+    /// The length of the last string, which a colon makes a name.
+    last_string: usize,
+}
+
+impl Scanner {
+    fn enter(&mut self, is_object: bool) -> Result<(), JsonExcess> {
+        let slot = self.open.get_mut(self.depth).ok_or(JsonExcess::Depth)?;
+        *slot = Container { is_object, members: 0 };
+        self.depth += 1;
+        self.count_value()
+    }
+
+    fn count_value(&mut self) -> Result<(), JsonExcess> {
+        self.values += 1;
+        if self.values > limits::JSON_VALUES { Err(JsonExcess::Values) } else { Ok(()) }
+    }
+
+    /// A colon ends the name of a member.
+    fn count_member(&mut self) -> Result<(), JsonExcess> {
+        if self.last_string > limits::JSON_NAME_BYTES {
+            return Err(JsonExcess::Name);
+        }
+        if let Some(container) = self.depth.checked_sub(1).and_then(|top| self.open.get_mut(top))
+            && container.is_object
+        {
+            container.members += 1;
+            if container.members > limits::JSON_MEMBERS {
+                return Err(JsonExcess::Members);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks depth, members, names and the number of values.
+pub fn check(bytes: &[u8]) -> Result<(), JsonExcess> {
+    let mut scanner = Scanner { open: [Container::default(); limits::JSON_DEPTH], depth: 0, values: 0, last_string: 0 };
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => {
+                let length = string_length(bytes.get(at..).unwrap_or_default());
+                scanner.last_string = length;
+                at += length + 1;
+            }
+            b'{' => scanner.enter(true)?,
+            b'[' => scanner.enter(false)?,
+            b'}' | b']' => scanner.depth = scanner.depth.saturating_sub(1),
+            b':' => scanner.count_member()?,
+            b',' => scanner.count_value()?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The length of a string up to its closing quote, or to the end of the bytes.
+fn string_length(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if bytes.get(at) == Some(&b'"') {
+            return at;
+        }
+        // A backslash and whatever it escapes.
+        at += 2;
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(members: usize) -> String {
+        let members: Vec<String> = (0..members).map(|n| format!(r#""m{n}":{n}"#)).collect();
+        format!("{{{}}}", members.join(","))
+    }
+
+    #[test]
+    fn every_limit_is_allowed_and_one_more_is_not() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let named = |length: usize| format!(r#"{{"{}":1}}"#, "n".repeat(length));
+        let list = |values: usize| format!("[{}]", vec!["0"; values].join(","));
+        for (fits, exceeds, excess) in [
+            (nested(limits::JSON_DEPTH), nested(limits::JSON_DEPTH + 1), JsonExcess::Depth),
+            (object(limits::JSON_MEMBERS), object(limits::JSON_MEMBERS + 1), JsonExcess::Members),
+            (named(limits::JSON_NAME_BYTES), named(limits::JSON_NAME_BYTES + 1), JsonExcess::Name),
+            (list(limits::JSON_VALUES), list(limits::JSON_VALUES + 2), JsonExcess::Values),
+        ] {
+            assert_eq!(check(fits.as_bytes()), Ok(()), "{excess:?}");
+            assert_eq!(check(exceeds.as_bytes()), Err(excess));
+        }
+    }
+
+    #[test]
+    fn what_is_inside_a_string_is_not_counted() {
+        let text = format!(r#"{{"text":"{}"}}"#, r#"[{\":,\\"#.repeat(limits::JSON_MEMBERS * 2));
+        assert_eq!(check(text.as_bytes()), Ok(()));
+        // A name that is escaped is still a name.
+        let long = format!(r#"{{"{}":1}}"#, r#"\""#.repeat(limits::JSON_NAME_BYTES));
+        assert_eq!(check(long.as_bytes()), Err(JsonExcess::Name));
+    }
+
+    #[test]
+    fn broken_json_is_left_to_the_parser() {
+        for text in ["", "}", "]]]]", "\"", "\"\\", "{\"a\"", ":::", "[,,,", "\u{1F600}"] {
+            assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn members_of_nested_objects_are_counted_by_object() {
+        let inner = object(limits::JSON_MEMBERS);
+        let text = format!(r#"{{"a":{inner},"b":[{inner},{inner}]}}"#);
+        assert_eq!(check(text.as_bytes()), Ok(()));
+    }
+}
