@@ -14,6 +14,7 @@ use super::wishes::Wish;
 use crate::proof;
 use crate::proof::{Rule, Violation};
 use mailonce_core::dispatch::Choice;
+use mailonce_core::limits;
 use mailonce_core::port::store::StoreError;
 use mailonce_engine::Engine;
 use mailonce_engine::failpoint;
@@ -25,6 +26,8 @@ use std::time::Duration;
 const ROUNDS: usize = 48;
 /// How long one round lasts, in milliseconds of the runtime's own time.
 const ROUND_MS: u64 = 620;
+/// After so many rounds in which something is due and nobody does it, the time passes in which a former account lapses.
+const LAPSE_ROUNDS: usize = 8;
 /// How long a process counts as alive after it was last heard of, and some.
 const UNHEARD_MS: i64 = 16_000;
 /// A stretch after which a node may be thought dead, in milliseconds.
@@ -216,6 +219,10 @@ async fn settle(town: &mut Town, clients: &Clients, agents: &Agents, wishes: &[W
         match rest {
             reading::Rest::Over if round > 2 => break,
             reading::Rest::Over => {}
+            // Nobody decides about a former account's handoffs before that account has lapsed.
+            reading::Rest::At(due) if due <= town.shared.now() && (round + 1).is_multiple_of(LAPSE_ROUNDS) => {
+                skip(town, limits::ORPHANED_AFTER_MS);
+            }
             // Time stands still in the ledger until a clock that was fast has caught up.
             reading::Rest::At(due) => skip(town, (due - town.shared.now()).clamp(0, LONGEST_MS) + 1),
             reading::Rest::Held => {
