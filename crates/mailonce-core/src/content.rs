@@ -240,28 +240,35 @@ fn body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>) -> Optio
     Some(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
 }
 
-/// Headers that mailonce writes itself, or that have a field of their own.
+/// Headers that mailonce or a mail server writes, or that have a field of their own. Some of them add recipients, claim that a
+/// sender was authenticated, or change how the whole mail is shown.
 fn reserved(name: &str) -> bool {
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 19] = [
         "message-id",
         "date",
         "auto-submitted",
-        "dkim-signature",
         "return-path",
         "from",
         "sender",
         "to",
         "cc",
         "bcc",
+        "apparently-to",
         "subject",
         "reply-to",
         "mime-version",
         "received",
-        "content-type",
-        "content-transfer-encoding",
+        "received-spf",
+        "authentication-results",
+        "domainkey-signature",
+        "delivered-to",
+        "envelope-to",
     ];
+    const PREFIXES: [&str; 5] = ["resent-", "arc-", "dkim-", "content-", "x-mailonce-"];
     let name = name.to_ascii_lowercase();
-    NAMES.contains(&name.as_str()) || name.starts_with("x-mailonce-") || name.ends_with("idempotency-key")
+    NAMES.contains(&name.as_str())
+        || (PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name != "content-language")
+        || name.ends_with("idempotency-key")
 }
 
 fn headers(list: Vec<(String, String)>, faults: &mut Vec<FieldError>) -> Vec<(String, String)> {
