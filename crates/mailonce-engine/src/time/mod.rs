@@ -108,6 +108,11 @@ impl DatabaseOffset {
         Self { low: clock.now.0 - after, high: clock.now.0 - before, other_host: clock.other_host }
     }
 
+    /// Whether reading it took so long that it proves nothing about clocks, as when the machine was suspended meanwhile.
+    fn is_vague(self) -> bool {
+        self.high - self.low > JUMP_MS
+    }
+
     /// How far a wall clock is ahead of it, at least. Zero while it may be the same time.
     fn ahead(self, wall: i64, boot: i64) -> i64 {
         let (low, high) = (wall - boot - self.high, wall - boot - self.low);
@@ -180,7 +185,8 @@ impl Timekeeper {
         let strange = |last: i64| wall < last - JUMP_MS || wall > last + DAY_MS;
         let jumped = last.is_some_and(|last| strange(last) || clock.was_set());
         let database = database.map(|database| DatabaseOffset::new(database, reading));
-        let off = database.is_some_and(|database| database.ahead(wall, boot).abs() > JUMP_MS);
+        // A vague reading leaves the node unsure until a heartbeat brings a better one.
+        let off = database.is_some_and(|database| database.is_vague() || database.ahead(wall, boot).abs() > JUMP_MS);
         // While it is not sure, time goes on from where it stood, and by the database's clock rather than by ours.
         let start = match database.filter(|_| off) {
             Some(database) => last.unwrap_or(i64::MIN).max(boot + database.low),
@@ -257,7 +263,8 @@ impl Timekeeper {
         let mut state = self.state();
         let told = self.tell(&mut state);
         let boot = self.clock.even();
-        Time(told.max(state.database.map_or(i64::MIN, |database| boot + database.high)))
+        let database = state.database.filter(|database| !database.is_vague());
+        Time(told.max(database.map_or(i64::MIN, |database| boot + database.high)))
     }
 
     /// What expired by then may be forgotten. `None` while this process may forget nothing.
@@ -277,6 +284,9 @@ impl Timekeeper {
     }
 
     fn compare(&self, database: DatabaseOffset) {
+        if database.is_vague() {
+            return;
+        }
         let (wall, boot) = read(&*self.clock);
         let ahead = database.ahead(wall, boot);
         let mut state = self.state();
