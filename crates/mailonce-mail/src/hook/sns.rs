@@ -185,6 +185,48 @@ fn on_sns(url: &str) -> Option<&str> {
     }
     let (host, path) = url.strip_prefix("https://")?.split_once('/')?;
     let region = host.strip_prefix("sns.")?.strip_suffix(".amazonaws.com")?;
-    let plain = region.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    (plain && (3..=32).contains(&region.len())).then_some(path)
+    is_region(region).then_some(path)
+}
+
+/// Whether this is a region, such as `eu-west-1` or `us-gov-east-1`. Anyone can have a bucket at `sns.s3-eu-west-1.amazonaws.com`.
+fn is_region(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let letters = |part: &&str| (2..=12).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_lowercase());
+    match parts.as_slice() {
+        [area, middle @ .., number] => {
+            area.len() == 2
+                && letters(area)
+                && (1..=2).contains(&middle.len())
+                && middle.iter().all(letters)
+                && (1..=2).contains(&number.len())
+                && number.bytes().all(|b| b.is_ascii_digit())
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_sns;
+
+    #[test]
+    fn only_hosts_of_sns_itself_are_asked_for_certificates() {
+        for region in ["eu-west-1", "us-east-2", "ap-southeast-4", "us-gov-west-1", "me-central-1", "il-central-1"] {
+            assert_eq!(on_sns(&format!("https://sns.{region}.amazonaws.com/cert.pem")), Some("cert.pem"), "{region}");
+        }
+        for host in [
+            "sns.s3-eu-west-1.amazonaws.com",
+            "sns.s3.amazonaws.com",
+            "sns.s3-accelerate.amazonaws.com",
+            "sns.s3-website-eu-west-1.amazonaws.com",
+            "sns.execute-api.eu-west-1.amazonaws.com",
+            "sns.eu-west-1.amazonaws.com.evil.test",
+            "sns.eu-west-1.amazonaws.com:444",
+            "evil.sns.eu-west-1.amazonaws.com",
+            "sns.eu-west-.amazonaws.com",
+            "sns.1.amazonaws.com",
+        ] {
+            assert_eq!(on_sns(&format!("https://{host}/cert.pem")), None, "{host}");
+        }
+    }
 }
