@@ -3,7 +3,7 @@
 /// Bytes of one HTTP request body.
 pub const BODY_BYTES: usize = 40 * 1024 * 1024;
 /// Objects and lists of a JSON body inside each other.
-pub const JSON_DEPTH: usize = 64;
+pub const JSON_DEPTH: usize = 120;
 /// Members of one JSON object.
 pub const JSON_MEMBERS: usize = 1_000;
 /// Bytes of the name of a JSON member, as it is written.
