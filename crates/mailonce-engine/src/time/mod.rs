@@ -137,6 +137,8 @@ struct State {
     confirmed_by: Option<ConfirmedBy>,
     /// The boot clock at the start or the last jump.
     since: i64,
+    /// What the wall clock was ahead of the boot clock when it was last read.
+    seen: i64,
     database: Option<DatabaseOffset>,
     /// Whether the database was too far away at the last heartbeat.
     off: bool,
@@ -199,6 +201,7 @@ impl Timekeeper {
             jumped,
             confirmed_by: None,
             since: boot,
+            seen: wall - boot,
             database,
             off,
             unmeasured: i64::MIN,
@@ -221,6 +224,11 @@ impl Timekeeper {
     fn tell(&self, state: &mut State) -> i64 {
         let (wall, boot) = read(&*self.clock);
         let expected = boot + state.offset;
+        // A clock that jumps again while it is not believed has to run evenly for a whole day anew.
+        if (wall - boot - state.seen).abs() > JUMP_MS {
+            (state.confirmed_by, state.since) = (None, boot);
+        }
+        state.seen = wall - boot;
         let target = if !state.is_sure() {
             expected
         } else if (wall - expected).abs() > JUMP_MS && !mutant!("jump-followed") {
@@ -316,7 +324,9 @@ impl Timekeeper {
     fn look_for_confirmation(&self) {
         let boot = self.clock.even();
         let by = {
-            let state = self.state();
+            let mut state = self.state();
+            // A jump that nobody has seen yet must not be confirmed with the rest.
+            self.tell(&mut state);
             if state.off || (state.confirmed_by.is_some() && !state.jumped) {
                 return;
             }
@@ -377,7 +387,7 @@ impl Timekeeper {
         if !state.off {
             state.offset = wall - boot;
         }
-        (state.jumped, state.confirmed_by, state.since) = (false, Some(by), boot);
+        (state.jumped, state.confirmed_by, state.since, state.seen) = (false, Some(by), boot, wall - boot);
     }
 }
 

@@ -224,6 +224,29 @@ fn a_day_of_the_boot_clock_confirms_the_time() {
 }
 
 #[test]
+fn a_clock_that_jumps_again_has_to_run_evenly_for_a_day_anew() {
+    let (hands, time) = keeper(None);
+    hands.pass(90_000, 0);
+    time.now();
+    assert!(!time.is_sure());
+    // A day passes, and the clock is set back in the same moment.
+    hands.pass(25 * HOUR - 2 * HOUR, 25 * HOUR);
+    time.heard(Time(0), None, (0, 0));
+    assert!(!time.is_sure(), "a clock that nobody vouches for was believed");
+    hands.pass(25 * HOUR, 25 * HOUR);
+    time.heard(Time(0), None, (0, 0));
+    assert!(time.is_sure());
+}
+
+#[test]
+fn a_jump_that_nobody_saw_is_not_confirmed_by_the_day_before_it() {
+    let (hands, time) = keeper(None);
+    hands.pass(25 * HOUR + HOUR, 25 * HOUR);
+    time.heard(Time(0), None, (0, 0));
+    assert!(!time.is_sure() && time.clock_state().confirmed_by.is_none());
+}
+
+#[test]
 fn a_database_confirms_the_time_only_from_another_host() {
     assert_eq!(beside(10, true).1.clock_state().confirmed_by, Some(ConfirmedBy::Database));
     assert_eq!(beside(10, false).1.clock_state().confirmed_by, None);
