@@ -100,6 +100,8 @@ words! {
         Overlaps = "overlaps",
         /// A rule wants a person to look first.
         Approval = "approval",
+        /// The message asks for its answer at another organization than its sender's, or failed authentication.
+        ReplyTo = "reply_to",
     }
 }
 

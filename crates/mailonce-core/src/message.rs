@@ -31,6 +31,18 @@ words! {
 }
 
 words! {
+    /// What to do about an answer that would go to somebody for whom the sender does not vouch.
+    ReplyToPolicy {
+        /// Send it.
+        Allow = "allow",
+        /// Send it and say so.
+        Flag = "flag",
+        /// Refuse it.
+        Refuse = "refuse",
+    }
+}
+
+words! {
     /// What is odd about a message.
     MessageFlag {
         /// Another message of the inbox has the same Message-ID and other content.
@@ -43,6 +55,9 @@ words! {
         Cut = "cut",
         /// What it holds is not sure: several values look alike.
         Ambiguous = "ambiguous",
+        /// A header field that occurs once in every proper mail occurs twice, so that its signature may cover another
+        /// one than people see.
+        DuplicateHeader = "duplicate_header",
     }
 }
 
@@ -293,6 +308,8 @@ pub struct MessageQuery {
     pub message_id: Option<String>,
     /// Only authenticated ones.
     pub authenticated: bool,
+    /// With `from`: not those that failed authentication, because anybody may have written that address.
+    pub unforged: bool,
     /// Where the page begins, and in which direction it goes.
     pub place: MessagePlace,
     /// At most so many.
@@ -333,6 +350,7 @@ impl MessageQuery {
             && self.label.as_ref().is_none_or(|label| message.marks.labels.contains(label))
             && self.message_id.as_ref().is_none_or(|id| head.message_id.as_ref() == Some(id))
             && (!self.authenticated || head.auth.is_pass())
+            && (!self.unforged || self.from.is_none() || !head.auth.is_fail())
     }
 }
 

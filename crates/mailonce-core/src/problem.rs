@@ -100,6 +100,12 @@ codes! {
     /// The name belongs to something else.
     NameTaken = "name_taken", 409, Never, "This name is taken",
         "Take another name, or change the one that is there.";
+    /// The message wants its answer at an address that its sender does not vouch for.
+    ReplyTo = "reply_to", 409, Never, "The answer would go to somebody else",
+        "Ask a person whether the address in `to` is meant. `settings.reply_to` decides; nothing was stored.";
+    /// The address means the domain itself.
+    AddressReserved = "address_reserved", 409, Never, "This address is reserved",
+        "Take another address, or let an operator create the inbox; `smtp.reserved` lists the names.";
     /// Another team has the name.
     TeamExists = "team_exists", 409, Never, "A team of this name exists already",
         "Take another name, or make another key for that team with `mailonce keys create --team NAME`.";

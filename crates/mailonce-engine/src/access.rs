@@ -21,7 +21,10 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-use crate::{Asked, Caller, Engine, change::taken, fault, operation, records::Made, unavailable};
+use crate::{
+    Asked, Caller, Engine, change::taken, fault, open_keys::key_refused, operation, records::Made, ties::Ties,
+    unavailable,
+};
 
 /// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
 const SHARED_MS: i64 = 2_000;
@@ -33,6 +36,7 @@ const REMEMBERED: usize = 10_000;
 struct Known {
     key: Arc<ApiKey>,
     team: Arc<Team>,
+    ties: Option<Arc<Ties>>,
     read_at: Time,
     used_at: AtomicI64,
 }
@@ -61,9 +65,10 @@ impl Access {
         known.get(hash).filter(|known| now.since(known.read_at) < self.trusted_ms).cloned()
     }
 
-    fn put(&self, hash: [u8; 32], key: ApiKey, team: Team, now: Time) -> Arc<Known> {
+    fn put(&self, hash: [u8; 32], (key, team): (ApiKey, Team), ties: Option<Ties>, now: Time) -> Arc<Known> {
         let used_at = AtomicI64::new(key.last_used_at.unwrap_or_default().0);
-        let entry = Arc::new(Known { key: Arc::new(key), team: Arc::new(team), read_at: now, used_at });
+        let (key, team, ties) = (Arc::new(key), Arc::new(team), ties.map(Arc::new));
+        let entry = Arc::new(Known { key, team, ties, read_at: now, used_at });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.clear();
@@ -72,7 +77,7 @@ impl Access {
         entry
     }
 
-    fn forget_all(&self) {
+    pub(crate) fn forget_all(&self) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -114,11 +119,13 @@ pub struct NewApiKey {
     pub created_at: Time,
 }
 
+/// Whether a key with these inboxes reaches no further than one that is tied to `own`. An empty list means every inbox.
+fn is_within(own: &[String], inboxes: &[String]) -> bool {
+    own.is_empty() || (!inboxes.is_empty() && inboxes.iter().all(|inbox| own.contains(inbox)))
+}
+
 /// A restricted credential makes only credentials that are restricted at least as much.
 fn check_restrictions(key: &ApiKey, about: &AboutApiKey) -> Result<(), Problem> {
-    let within = |own: &[String], new: &[String]| {
-        own.is_empty() || (!new.is_empty() && new.iter().all(|rule| own.contains(rule)))
-    };
     let senders = about.senders.iter().all(|rule| key.may_send_from(rule)) && !about.senders.is_empty();
     if !key.about.senders.is_empty() && !senders {
         return Err(Problem::field(
@@ -129,7 +136,7 @@ fn check_restrictions(key: &ApiKey, about: &AboutApiKey) -> Result<(), Problem> 
     }
     let ends = key.about.expires_at.is_none_or(|own| about.expires_at.is_some_and(|new| new <= own));
     let pace = key.about.rate_per_s.is_none_or(|own| about.rate_per_s.is_some_and(|new| new <= own));
-    if !within(&key.about.inboxes, &about.inboxes) || !ends || !pace {
+    if !is_within(&key.about.inboxes, &about.inboxes) || !ends || !pace {
         let detail = "the new key would be less restricted than this one: give it inboxes, expires_at and rate_per_s within its own";
         return Err(Problem::new(Code::WrongScope, detail));
     }
@@ -187,18 +194,18 @@ impl Engine {
     /// Who brings this credential. Unknown, revoked and expired ones are told apart by nobody.
     pub async fn authenticate(&self, credential: &str, channel: Channel) -> Result<Caller, Problem> {
         let now = self.now();
-        let refused = || Problem::new(Code::Unauthorized, "the API key is not known, or no longer valid");
         let hash = hash(&self.secret, credential);
         let known = if let Some(known) = self.access.get(&hash, now) {
             known
         } else {
             let found = self.store.api_key_by_hash(hash).await.map_err(unavailable)?;
-            let (key, team) = found.ok_or_else(refused)?;
-            self.access.put(hash, key, team, now)
+            let found = found.ok_or_else(key_refused)?;
+            let ties = self.ties_of(&found.0).await.map_err(unavailable)?;
+            self.access.put(hash, found, ties, now)
         };
         let same: bool = known.key.hash.ct_eq(&hash).into();
         if !same || !known.key.is_live(now) {
-            return Err(refused());
+            return Err(key_refused());
         }
         // To the minute, and never before it was made.
         let minute = (now.0 - now.0 % 60_000).max(known.key.created_at.0);
@@ -209,7 +216,8 @@ impl Engine {
                 Problem::new(Code::RateLimited, format!("try again in {seconds} s")).with("retry_after", seconds)
             );
         }
-        Ok(Caller { key: Arc::clone(&known.key), team: Arc::clone(&known.team), channel, call: None })
+        let (key, team, ties) = (Arc::clone(&known.key), Arc::clone(&known.team), known.ties.clone());
+        Ok(Caller { key, team, channel, call: None, ties })
     }
 
     /// A fresh secret: `mo_` and 43 random letters, about 256 bits.
@@ -310,14 +318,21 @@ impl Engine {
 
     /// The credentials of the caller's team, newest first.
     pub async fn api_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>, Problem> {
-        self.store.api_keys(caller.team.id).await.map_err(unavailable)
+        let mut keys = self.store.api_keys(caller.team.id).await.map_err(unavailable)?;
+        keys.retain(|key| is_within(&caller.key.about.inboxes, &key.about.inboxes));
+        Ok(keys)
     }
 
-    /// Takes a credential back. Other nodes follow within two seconds.
+    /// Takes a credential back. Other nodes follow within two seconds; what is open under it ends within one.
     pub async fn revoke_api_key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKey, Problem> {
+        let missing = || Problem::new(Code::NotFound, format!("there is no API key {id}"));
+        if caller.ties.is_some() && !self.api_keys(caller).await?.iter().any(|key| key.id == id) {
+            return Err(missing());
+        }
         let revoked = self.store.revoke_api_key(caller.team.id, id, self.now()).await.map_err(unavailable)?;
         self.access.forget_all();
-        revoked.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no API key {id}")))
+        self.check_open_keys().await;
+        revoked.ok_or_else(missing)
     }
 
     /// Every team.

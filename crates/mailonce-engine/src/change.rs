@@ -23,6 +23,7 @@ type HeldBy = (Option<RuleName>, Option<Guard>);
 impl Engine {
     /// Takes an email back, if nothing can have left yet. Not the first when its key did so before.
     pub async fn cancel(&self, caller: &Caller, id: EmailId, asked: Option<Asked>) -> Result<Made<Email>, Problem> {
+        self.check_own_email(caller, id).await?;
         let now = self.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
@@ -45,6 +46,7 @@ impl Engine {
         if !schedule.fits(now) {
             return Err(Problem::field(Code::InvalidField, "scheduled_at", "scheduled_at is too far ahead"));
         }
+        self.check_own_email(caller, id).await?;
         let change = self.store.reschedule(caller.team.id, id, schedule.due(now), now).await.map_err(unavailable)?;
         self.ways.wake();
         changed(change)
@@ -60,7 +62,8 @@ impl Engine {
     ) -> Result<Sent, Problem> {
         let now = self.now();
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
-        let detail = detail.ok_or_else(|| missing(id))?;
+        let own = detail.filter(|detail| caller.may_see_from(&detail.email.head.from));
+        let detail = own.ok_or_else(|| missing(id))?;
         if detail.email.resent_as.is_none() {
             let head = &detail.email.head;
             Self::may_send_from(caller, &head.from)?;

@@ -229,6 +229,10 @@ impl Engine {
 
     /// Whether a caller may send from an address.
     pub(crate) fn may_send_from(caller: &Caller, address: &str) -> Result<(), Problem> {
+        if !caller.may_see_from(address) {
+            let detail = format!("this API key is tied to inboxes, and {address} is the address of none of them");
+            return Err(Problem::field(mailonce_core::problem::Code::SenderNotAllowed, "from", detail));
+        }
         if caller.key.may_send_from(address) {
             return Ok(());
         }

@@ -172,6 +172,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Made<Domain>, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let (team, kind) = (caller.team.id, RecordKind::Domain);
         // Keys are dear to make: a repeat is answered before it comes to that.
         let again = self.was_asked(caller, asked.as_ref()).await?;
@@ -237,6 +238,7 @@ impl Engine {
         limit: usize,
     ) -> Result<Listed<Domain>, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         self.own_records(caller, RecordKind::Domain, before, limit, view).await
     }
 
@@ -260,12 +262,14 @@ impl Engine {
     /// One domain.
     pub async fn domain(&self, caller: &Caller, id: DomainId) -> Result<Domain, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         view(&self.own_record(caller, RecordKind::Domain, id.0).await?)
     }
 
     /// Removes a domain with its keys. Mail from it is no longer signed.
     pub async fn remove_domain(&self, caller: &Caller, id: DomainId) -> Result<Domain, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::Domain, id.0).await.map_err(unavailable)?;
         self.signers.forget(caller.team.id);
         view(&removed.ok_or_else(|| records::missing(RecordKind::Domain, &id.to_string()))?)
@@ -275,6 +279,7 @@ impl Engine {
     /// asked changes nothing.
     pub async fn verify_domain(&self, caller: &Caller, id: DomainId, asked: Option<Asked>) -> Result<Domain, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let mut record = self.own_record(caller, RecordKind::Domain, id.0).await?;
         if self.was_asked(caller, asked.as_ref()).await? {
             return view(&record);

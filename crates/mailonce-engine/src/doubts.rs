@@ -222,6 +222,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Email, Problem> {
         caller.need(Scope::Admin)?;
+        self.check_own_email(caller, id).await?;
         let now = self.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let act = Act::Resolve {
@@ -252,11 +253,13 @@ impl Engine {
     }
 
     /// The email once it is settled, or as it is when the time is up.
-    pub async fn settled(&self, team: TeamId, id: EmailId, patience: Duration) -> Result<Option<Email>, Problem> {
+    pub async fn settled(&self, caller: &Caller, id: EmailId, patience: Duration) -> Result<Option<Email>, Problem> {
+        let key = self.watch_key(caller);
         let deadline = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(5);
         loop {
-            let email = self.store.email(team, id).await.map_err(unavailable)?;
+            key.check()?;
+            let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
             let over = |email: &Email| {
                 email.state().is_terminal() || matches!(email.state(), EmailState::Unknown | EmailState::Held)
             };

@@ -204,7 +204,9 @@ impl Engine {
     /// Drafts of the caller's team, newest first, sent ones too.
     pub async fn drafts(&self, caller: &Caller, before: Option<Uuid>, limit: usize) -> Result<Listed<Draft>, Problem> {
         caller.need(Scope::Read)?;
-        self.own_records(caller, RecordKind::Draft, before, limit, view).await
+        let mut page = self.own_records(caller, RecordKind::Draft, before, limit, view).await?;
+        page.rows.retain(|draft| caller.covers(&[draft.about.inbox]));
+        Ok(page)
     }
 
     /// Makes of a draft what it is to say, if it is still as it was seen. The key of a call is bound with it; true when

@@ -118,6 +118,22 @@ fn inboxes(words: &[String]) -> Result<Vec<InboxId>, Problem> {
     words.iter().map(|word| word.parse().map_err(|_not_an_id| fault("inboxes", "holds ids of inboxes"))).collect()
 }
 
+/// The inboxes whose events an endpoint gets; empty for those of the whole team.
+fn reach(about: &AboutEndpoint) -> &[InboxId] {
+    match &about.tongue {
+        Some(tongue) if about.inboxes.is_empty() => &tongue.inboxes,
+        _ => &about.inboxes,
+    }
+}
+
+/// Refuses an endpoint that would get events of inboxes that the caller is not tied to.
+fn need_own_inboxes(caller: &Caller, about: &AboutEndpoint) -> Result<(), Problem> {
+    if caller.covers(reach(about)) {
+        return Ok(());
+    }
+    Err(fault("inboxes", "must name inboxes that this API key is tied to, and no others"))
+}
+
 /// Refuses headers that would say something else than what we say, or break the request.
 fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
     const RESERVED: [&str; 14] = [
@@ -200,6 +216,7 @@ impl Engine {
             return Err(fault("url", "is missing"));
         }
         self.apply(&mut about, wish, (team, id))?;
+        need_own_inboxes(caller, &about)?;
         let kept = self.sealed(asked.as_ref(), &Kept { id, secret: secret.clone() });
         let operation = operation(caller, asked.as_ref(), kept, now);
         let endpoint = Endpoint::new(id, team, about, now);
@@ -315,7 +332,7 @@ impl Engine {
     /// One endpoint.
     pub async fn endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
         let found = self.store.endpoint(caller.team.id, id).await.map_err(unavailable)?;
-        found.ok_or_else(|| missing(id))
+        found.filter(|endpoint| caller.covers(reach(&endpoint.about))).ok_or_else(|| missing(id))
     }
 
     /// The caller's endpoints, newest first, and where to go on.
@@ -330,6 +347,7 @@ impl Engine {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|endpoint| endpoint.id.0);
+        rows.retain(|endpoint| caller.covers(reach(&endpoint.about)));
         Ok((rows, next))
     }
 
@@ -348,6 +366,7 @@ impl Engine {
             }
             let mut about = endpoint.about.clone();
             self.apply(&mut about, wish.clone(), (endpoint.team, endpoint.id))?;
+            need_own_inboxes(caller, &about)?;
             Ok((about, endpoint.state))
         };
         Ok(self.edit_endpoint(caller, id, (None, Vec::new()), change).await?.0)
@@ -420,6 +439,7 @@ impl Engine {
     /// Removes an endpoint and everything that is owed to it.
     pub async fn remove_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
         caller.need(Scope::Admin)?;
+        self.endpoint(caller, id).await?;
         let removed = self.store.remove_endpoint(caller.team.id, id).await.map_err(unavailable)?;
         removed.ok_or_else(|| missing(id))
     }

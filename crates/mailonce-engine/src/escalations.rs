@@ -18,9 +18,8 @@ use crate::{
     Asked, Caller, Engine,
     change::taken,
     content_guard::likeness_of,
-    diff, fault,
-    inboxes::may_use,
-    operation, pack,
+    diff, fault, operation, pack,
+    preview::Preview,
     records::{self, Listed, Made},
     unavailable,
 };
@@ -82,6 +81,8 @@ pub struct Verdict {
     pub edit: Option<Edit>,
     /// Why.
     pub reason: Option<String>,
+    /// The digest of the preview that was shown, when the decision is bound to one.
+    pub shown: Option<String>,
 }
 
 fn view(record: &Record) -> Result<EscalationView, Problem> {
@@ -119,12 +120,12 @@ impl Engine {
 
     /// Whether a caller may see a question: one tied to inboxes sees theirs and its own.
     async fn may_see_question(&self, caller: &Caller, escalation: &Escalation) -> bool {
-        if caller.key.about.inboxes.is_empty() || escalation.asked_by == Some(caller.key.id) {
+        if escalation.asked_by == Some(caller.key.id) {
             return true;
         }
-        let Some(inbox) = escalation.about.inbox else { return false };
-        let found = self.store.inbox(caller.team.id, inbox).await;
-        found.ok().flatten().is_some_and(|inbox| may_use(caller, &inbox))
+        let Some(ties) = &caller.ties else { return true };
+        let about = (escalation.about.inbox, escalation.about.email);
+        self.concerns(ties, caller.team.id, about).await.unwrap_or(false)
     }
 
     /// Questions, newest first.
@@ -184,7 +185,8 @@ impl Engine {
         let content = detail.body.as_deref().and_then(pack::unpack);
         if let Some(content) = &content {
             let earlier = self.earlier_of(shown.escalation.reason, &detail.email, content).await;
-            shown.alike = earlier.map_err(unavailable)?;
+            let own = |(email, _): &(Email, Vec<String>)| caller.may_see_from(&email.head.from);
+            shown.alike = earlier.map_err(unavailable)?.filter(own);
         }
         shown.draft = Some((detail.email, content));
         Ok(shown)
@@ -248,7 +250,9 @@ impl Engine {
                 by: Some(caller.key.id),
                 reason: verdict.reason,
                 edit: verdict.edit.map(Edit::without_blanks),
+                shown: verdict.shown,
             };
+            self.check_shown(caller, &record, decided.shown.as_deref()).await?;
             let escalation = self.decided(&record, verdict.rev, decided).await?;
             let edit = record.edit(records::write(&escalation)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
@@ -262,6 +266,21 @@ impl Engine {
         let record = self.own_record(caller, kind, id).await?;
         self.finish(&record).await.map_err(unavailable)?;
         self.shown_question(caller, id).await
+    }
+
+    /// Refuses a decision about something else than what would be sent.
+    async fn check_shown(&self, caller: &Caller, record: &Record, shown: Option<&str>) -> Result<(), Problem> {
+        let Some(shown) = shown else { return Ok(()) };
+        let escalation: Escalation = records::read(record)?;
+        let Some(id) = escalation.about.email else { return Err(fault("digest", "belongs to no email")) };
+        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let content = detail.and_then(|detail| detail.body.as_deref().and_then(pack::unpack));
+        let now = content.map(|content| Preview::of(&content).digest(id));
+        if now.as_deref() == Some(shown) {
+            return Ok(());
+        }
+        let detail = "the email is not what was shown: read the escalation again before you decide";
+        Err(Problem::new(Code::StaleRev, detail).with("rev", record.rev))
     }
 
     /// The question with this answer, or why it cannot be.

@@ -23,9 +23,6 @@ use crate::{
     unavailable,
 };
 
-/// Names at a shared domain that mean the domain itself to the rest of the world.
-const RESERVED: &[&str] =
-    &["abuse", "admin", "administrator", "hostmaster", "mailer-daemon", "postmaster", "root", "security", "webmaster"];
 /// Letters of a random address, without those that people mix up.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// Letters in a random address.
@@ -178,13 +175,17 @@ impl Engine {
         caller.need(Scope::Read)?;
         need_untied(caller)?;
         // An agent that could loosen its own guards would have none.
-        if new.about.catch_all || new.about.caps.is_some() || new.about.answers_soft {
+        let about = &new.about;
+        if about.catch_all || about.caps.is_some() || about.answers_soft || !about.link_domains.is_empty() {
             caller.need(Scope::Admin)?;
         }
         let again = self.was_asked(caller, asked.as_ref()).await?;
         let chosen = new.address.is_some() || new.username.is_some();
         for _ in 0..TRIES {
             let address = self.address_for(caller, &new, again).await?;
+            if new.about.catch_all {
+                self.check_catch_all(caller, address.domain())?;
+            }
             match self.make_inbox(caller, &new, address, asked.as_ref()).await? {
                 Some(made) => return Ok(made),
                 None if chosen => return Err(address_taken()),
@@ -220,6 +221,7 @@ impl Engine {
         match self.store.create_inbox(inbox, operation).await.map_err(unavailable)? {
             Once::Done(InboxMade::Made(inbox)) => {
                 self.inbound.inbox_domains.learn(inbox.domain());
+                self.access.forget_all();
                 Ok(Some(Made { thing: inbox, first: true }))
             }
             Once::Done(InboxMade::Before(inbox)) => Ok(Some(Made { thing: inbox, first: false })),
@@ -257,11 +259,9 @@ impl Engine {
                 "has a + or * before the @, which inboxes do not have: mail to name+tag@ reaches name@",
             ));
         }
-        let shared = self.inbound.domains.iter().any(|domain| domain == address.domain());
-        let reserved =
-            RESERVED.contains(&local) || mailonce_mail::return_path::Tag::from_return_path(address.as_str()).is_some();
-        if shared && reserved && !caller.key.may(Scope::Admin) {
-            return Err(fault(field, format!("{local} is reserved at {}", address.domain())));
+        let shared = self.is_shared(address.domain());
+        if shared {
+            self.check_reserved(caller, field, &address)?;
         }
         if !shared && !again && !self.may_read_at(caller, address.domain()).await? {
             let detail = format!(
@@ -272,6 +272,33 @@ impl Engine {
             return Err(fault(if new.address.is_some() { "address" } else { "domain" }, detail));
         }
         Ok(address)
+    }
+
+    /// Whether every team may have inboxes at a domain.
+    fn is_shared(&self, domain: &str) -> bool {
+        self.inbound.domains.iter().any(|own| own == domain)
+    }
+
+    /// Refuses an address that stands for a shared domain itself to all but operators. Whoever reads its mail can obtain
+    /// a certificate for the domain.
+    fn check_reserved(&self, caller: &Caller, field: &str, address: &Address) -> Result<(), Problem> {
+        let local = address.as_str().split('@').next().unwrap_or_default();
+        let is_return_path = mailonce_mail::return_path::Tag::from_return_path(address.as_str()).is_some();
+        let reserved = is_return_path || self.outside.reserved_names.iter().any(|name| name == local);
+        if !reserved || caller.need(Scope::Operator).is_ok() {
+            return Ok(());
+        }
+        let detail = format!("{local} is reserved at {}, a domain that all teams share", address.domain());
+        Err(Problem::field(Code::AddressReserved, field, detail))
+    }
+
+    /// Refuses an inbox that would get all other mail of a shared domain to all but operators.
+    fn check_catch_all(&self, caller: &Caller, domain: &str) -> Result<(), Problem> {
+        if !self.is_shared(domain) || caller.need(Scope::Operator).is_ok() {
+            return Ok(());
+        }
+        let detail = format!("{domain} is a domain that all teams share, where only an operator may have a catch-all");
+        Err(Problem::field(Code::AddressReserved, "catch_all", detail))
     }
 
     /// Whether a team may have inboxes at a domain that is not the installation's own.
@@ -328,12 +355,20 @@ impl Engine {
         rev: Option<u32>,
     ) -> Result<Inbox, Problem> {
         need_untied(caller)?;
-        let loosens = patch.caps.is_some() || patch.answers_soft.is_some() || patch.says_automatic.is_some();
+        let loosens = patch.caps.is_some()
+            || patch.answers_soft.is_some()
+            || patch.says_automatic.is_some()
+            || patch.link_domains.is_some();
         if loosens || patch.catch_all == Some(true) {
             caller.need(Scope::Admin)?;
         }
-        self.edit_inbox(caller, id, rev, None, |inbox| Ok((inbox.address.clone(), patch.clone().on(&inbox.about))))
-            .await
+        let change = |inbox: &Inbox| {
+            if patch.catch_all == Some(true) {
+                self.check_catch_all(caller, inbox.domain())?;
+            }
+            Ok((inbox.address.clone(), patch.clone().on(&inbox.about)))
+        };
+        self.edit_inbox(caller, id, rev, None, change).await
     }
 
     /// Gives an inbox a new random address at its domain. The old one reaches nobody any more.
@@ -363,7 +398,10 @@ impl Engine {
             let edit = InboxEdit { team: inbox.team, id, rev: inbox.rev, address, about };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_inbox(edit, operation, now).await.map_err(unavailable)? {
-                Once::Done(InboxChange::Changed(inbox)) => return Ok(inbox),
+                Once::Done(InboxChange::Changed(inbox)) => {
+                    self.access.forget_all();
+                    return Ok(inbox);
+                }
                 Once::Done(InboxChange::Stale(now)) => inbox = now,
                 Once::Done(InboxChange::Taken) => return Err(address_taken()),
                 Once::Done(InboxChange::Missing) => return Err(missing(id)),
@@ -380,6 +418,7 @@ impl Engine {
         caller.need(Scope::Admin)?;
         need_untied(caller)?;
         let removed = self.store.remove_inbox(caller.team.id, id, self.now()).await.map_err(unavailable)?;
+        self.access.forget_all();
         removed.ok_or_else(|| missing(id))
     }
 }

@@ -15,7 +15,7 @@ impl Engine {
     pub async fn key(&self, caller: &Caller, key: &Key) -> Result<KeyView, Problem> {
         let hash = KeyName::Given(key.clone()).hash(caller.team.id);
         let view = self.store.key(caller.team.id, hash, self.now()).await.map_err(unavailable)?;
-        view.ok_or_else(|| never_bound(key))
+        view.filter(|view| may_see(caller, view)).ok_or_else(|| never_bound(key))
     }
 
     /// Gives a key a longer memory. A shorter one would forget it without a word, and that has a call of its own.
@@ -34,9 +34,18 @@ impl Engine {
 
     /// Forgets a key now. The next call with it is a new wish.
     pub async fn forget_key(&self, caller: &Caller, key: &Key) -> Result<Email, Problem> {
+        self.key(caller, key).await?;
         let hash = KeyName::Given(key.clone()).hash(caller.team.id);
         let change = self.store.forget_key(caller.team.id, hash, self.now()).await.map_err(unavailable)?;
         told(change, key)
+    }
+}
+
+/// Whether a key is the caller's to see. Whose operation or forgotten email it was, the ledger does not say.
+fn may_see(caller: &Caller, view: &KeyView) -> bool {
+    match &view.bound {
+        Some(Bound::Email(email)) => caller.may_see_from(&email.head.from),
+        Some(Bound::Operation { .. }) | None => caller.ties.is_none(),
     }
 }
 

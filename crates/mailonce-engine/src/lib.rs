@@ -48,12 +48,14 @@ pub mod metrics;
 pub mod next;
 pub mod notices;
 pub mod notify;
+pub mod open_keys;
 pub mod orphans;
 mod outbound_facts;
 mod own;
 mod pack;
 mod panics;
 mod poll;
+pub mod preview;
 mod proofs;
 mod questions;
 mod quote;
@@ -75,6 +77,7 @@ mod suppressed;
 pub mod suppressions;
 pub mod tail;
 pub mod threads;
+pub mod ties;
 pub mod time;
 pub mod told;
 pub mod upkeep;
@@ -130,11 +133,16 @@ pub struct Caller {
     pub channel: Channel,
     /// What the caller calls this call.
     pub call: Option<CallMark>,
+    /// The inboxes that the API key is tied to; `None` for a key of the whole team.
+    pub ties: Option<Arc<ties::Ties>>,
 }
 
 impl Caller {
     /// Refuses a caller that lacks a scope.
     pub fn need(&self, scope: Scope) -> Result<(), Problem> {
+        if scope == Scope::Operator {
+            self.need_whole_team()?;
+        }
         if self.key.may(scope) {
             return Ok(());
         }
@@ -171,6 +179,8 @@ pub struct Engine {
     alone: bool,
     suppressions: Suppressions,
     access: access::Access,
+    /// API keys under which streams and waits are open.
+    open_keys: open_keys::OpenKeys,
     /// Addresses that are not written to.
     stop_list: suppressions::StopList,
     /// Domains that sign.
@@ -240,6 +250,7 @@ impl Engine {
             alone,
             suppressions: Suppressions::default(),
             access: access::Access::new(alone),
+            open_keys: open_keys::OpenKeys::default(),
             stop_list: suppressions::StopList::default(),
             signers: signers::Signers::default(),
             making_keys: tokio::sync::Mutex::default(),

@@ -5,7 +5,10 @@ use mailonce_core::{
     id::{InboxId, TeamId},
     inbox::Inbox,
     list::{ListDirection, ListEntry, ListName, entry_form, stopped},
-    port::store::{Once, StoreError},
+    port::{
+        authenticate::Auth,
+        store::{Once, StoreError},
+    },
     problem::{Code, Problem},
     record::{Created, Record, RecordKind},
     team::Scope,
@@ -23,6 +26,14 @@ fn missing(entry: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no entry {entry} on this list"))
 }
 
+/// Refuses a key that is tied to inboxes on every list but those of its inboxes.
+fn need_inbox_of(caller: &Caller, list: &ListName) -> Result<(), Problem> {
+    match &list.inbox {
+        Some((inbox, _)) if caller.covers(&[*inbox]) => Ok(()),
+        _ => caller.need_whole_team(),
+    }
+}
+
 impl Engine {
     /// Puts somebody on a list.
     pub async fn add_to_list(
@@ -33,6 +44,7 @@ impl Engine {
         reason: Option<String>,
     ) -> Result<Made<ListEntry>, Problem> {
         caller.need(Scope::Admin)?;
+        need_inbox_of(caller, &list)?;
         let entry = entry_form(entry).ok_or_else(|| fault("entry", "is an address or a domain"))?;
         // It would be taken for an address, at which nobody is.
         if entry.contains('*') {
@@ -65,6 +77,7 @@ impl Engine {
     /// Who is on a list, in the order of their names.
     pub async fn list_entries(&self, caller: &Caller, list: &ListName) -> Result<Vec<ListEntry>, Problem> {
         caller.need(Scope::Read)?;
+        need_inbox_of(caller, list)?;
         let all = self.lists_of(caller.team.id).await.map_err(unavailable)?;
         let mut entries: Vec<ListEntry> = all.iter().filter(|entry| entry.list == *list).cloned().collect();
         entries.sort_by(|one, other| one.entry.cmp(&other.entry));
@@ -74,6 +87,7 @@ impl Engine {
     /// One entry of a list.
     pub async fn list_entry(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<ListEntry, Problem> {
         caller.need(Scope::Read)?;
+        need_inbox_of(caller, list)?;
         records::read(&self.entry_record(caller, list, entry).await?)
     }
 
@@ -87,6 +101,7 @@ impl Engine {
     /// Takes somebody off a list.
     pub async fn remove_from_list(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<ListEntry, Problem> {
         caller.need(Scope::Admin)?;
+        need_inbox_of(caller, list)?;
         let record = self.entry_record(caller, list, entry).await?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::ListEntry, record.id).await;
         self.list_book.forget(caller.team.id);
@@ -117,13 +132,15 @@ impl Engine {
     pub(crate) async fn lists_stop_arrival(
         &self,
         inbox: &Inbox,
-        from: Option<&str>,
+        (from, auth): (Option<&str>, &Auth),
         answers_ours: bool,
     ) -> Result<bool, StoreError> {
         let entries = self.lists_of(inbox.team).await?;
         let direction = if answers_ours { ListDirection::Reply } else { ListDirection::Receive };
         let is_inbox = |(id, _): &(InboxId, String)| *id == inbox.id;
-        Ok(stopped(&entries, direction, is_inbox, from.unwrap_or_default()).is_some())
+        let stops = |sender: &str| stopped(&entries, direction, is_inbox, sender).is_some();
+        // Whoever forged the address of somebody on an allow-list is nobody on it.
+        Ok(stops(from.unwrap_or_default()) || (auth.is_fail() && stops("")))
     }
 
     /// Refuses a mail to somebody whom a list stops.

@@ -29,21 +29,22 @@ pub struct EmailView {
 impl Engine {
     /// One email.
     pub async fn email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
-        let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
-        email.ok_or_else(|| missing(id))
+        self.own_email(caller, id).await
     }
 
     /// Everything about one email.
     pub async fn email_view(&self, caller: &Caller, id: EmailId) -> Result<EmailView, Problem> {
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
-        let detail = detail.ok_or_else(|| missing(id))?;
+        let own = detail.filter(|detail| caller.may_see_from(&detail.email.head.from));
+        let detail = own.ok_or_else(|| missing(id))?;
         let content = detail.body.as_deref().and_then(pack::unpack);
         Ok(EmailView { detail, content })
     }
 
     /// Emails, newest first.
     pub async fn emails(&self, caller: &Caller, query: EmailQuery) -> Result<Page<Email>, Problem> {
-        self.store.emails(caller.team.id, query).await.map_err(unavailable)
+        let from = caller.ties.as_ref().map(|ties| ties.addresses());
+        self.store.emails(caller.team.id, EmailQuery { from, ..query }).await.map_err(unavailable)
     }
 
     /// How many emails were accepted in a span of time.
@@ -58,6 +59,9 @@ impl Engine {
         let from = since.map_or(EmailId(Uuid::nil()), |at| id(at.plus(AROUND_MS)));
         let to = until.map_or(EmailId(Uuid::max()), |at| id(at.plus(-AROUND_MS)));
         let query = EmailQuery { since, until, ..EmailQuery::default() };
+        if caller.ties.is_some() {
+            return self.count_between(caller, (EmailId(Uuid::nil()), EmailId(Uuid::max())), query).await;
+        }
         let Some((since, until)) = since.zip(until).filter(|_| from >= to) else {
             let mut count = self.store.count_emails(caller.team.id, from, to).await.map_err(unavailable)?;
             if let Some(since) = since {
@@ -111,12 +115,19 @@ impl Engine {
         let (team, begin) = (caller.team.id, self.seq_of(after)?);
         let (mut after, mut found) = (begin, Vec::new());
         while found.len() < limit && after - begin < limits::SCAN_ROWS as u64 {
-            let want = (limit - found.len()).max(if wish.is_everything() { 1 } else { limits::EVENT_ROWS });
+            let want = (limit - found.len()).max(if wish.is_everything() && caller.ties.is_none() {
+                1
+            } else {
+                limits::EVENT_ROWS
+            });
             let page = self.store.events(team, after, want).await.map_err(unavailable)?;
             let Some(last) = page.last() else { break };
             let (page_end, whole) = (last.seq, page.len() == want);
-            let room = limit - found.len();
-            found.extend(page.into_iter().filter(|event| wish.wants_event(event)).take(room));
+            for event in page.into_iter().filter(|event| wish.wants_event(event)) {
+                if found.len() < limit && self.may_see_event(caller, &event).await? {
+                    found.push(event);
+                }
+            }
             after = if found.len() == limit { found.last().map_or(page_end, |event| event.seq) } else { page_end };
             if !whole {
                 break;

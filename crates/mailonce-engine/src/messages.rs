@@ -211,7 +211,10 @@ impl Engine {
             Some(inbox) => {
                 self.inbox(caller, inbox).await?;
             }
-            None => caller.need(Scope::Admin)?,
+            None => {
+                caller.need(Scope::Admin)?;
+                caller.need_whole_team()?;
+            }
         }
         self.store.deliveries(caller.team.id, query).await.map_err(unavailable)
     }
@@ -226,7 +229,10 @@ impl Engine {
             Some(inbox) => {
                 self.inbox(caller, inbox).await.map_err(|_not_theirs| missing())?;
             }
-            None => caller.need(Scope::Admin)?,
+            None => {
+                caller.need(Scope::Admin)?;
+                caller.need_whole_team().map_err(|_not_theirs| missing())?;
+            }
         }
         Ok(delivery)
     }

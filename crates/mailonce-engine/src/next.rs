@@ -22,6 +22,7 @@ use crate::{
     Asked, Caller, Engine,
     change::taken,
     inboxes::{may_use, missing},
+    open_keys::key_refused,
     operation,
     reply::{leased, token_hash},
     threads::{LeaseView, shown},
@@ -86,6 +87,7 @@ impl Engine {
         found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| missing(inbox))?;
         let deadline = Instant::now() + request.wait;
         let waiting = self.inbound.waiters.at(inbox);
+        let mut key = self.watch_key(caller);
         loop {
             let woken = waiting.notify.notified();
             tokio::pin!(woken);
@@ -97,6 +99,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = woken => {}
+                () = key.over() => return Err(key_refused()),
                 () = tokio::time::sleep_until(deadline.min(Instant::now() + ASK_EVERY)) => {}
             }
         }

@@ -40,7 +40,9 @@ impl Engine {
 
     async fn own_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
         let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
-        found.ok_or_else(|| missing_notice(id))
+        let notice = found.ok_or_else(|| missing_notice(id))?;
+        self.endpoint(caller, notice.endpoint).await.map_err(|_not_theirs| missing_notice(id))?;
+        Ok(notice)
     }
 
     /// What a notice says in the words of its endpoint's dialect; `None` when that has no word for it, or the event is
@@ -57,6 +59,7 @@ impl Engine {
     pub async fn replay_notice(&self, caller: &Caller, id: NoticeId, asked: Option<Asked>) -> Result<Notice, Problem> {
         caller.need(Scope::Admin)?;
         let now = self.now();
+        self.own_notice(caller, id).await?;
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let replayed = self.store.replay_notice(caller.team.id, id, operation, now).await.map_err(unavailable)?;
         self.news.notify_one();
@@ -76,6 +79,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Option<Recovering>, Problem> {
         caller.need(Scope::Admin)?;
+        self.endpoint(caller, id).await?;
         let (team, now) = (caller.team.id, self.now());
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let recovering = self.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;

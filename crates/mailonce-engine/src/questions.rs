@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 use crate::{
-    Caller, Engine,
+    Caller, Engine, pack,
+    preview::Preview,
     records::Made,
     send::{SendRequest, name},
     settings::Notify,
@@ -28,6 +29,8 @@ use crate::{
 
 /// Stuck emails, and questions, that are looked at in one round.
 const AT_ONCE: usize = 200;
+/// Characters of an email that the mail about a question shows.
+const NOTICE_CHARS: usize = 20_000;
 
 /// Where the rounds stand, so that each goes on where the last one ended.
 #[derive(Default)]
@@ -61,6 +64,16 @@ fn reason_of(email: &Email) -> Option<Reason> {
             unknown.into_iter().any(given_up).then_some(Reason::Unknown)
         }
         _ => None,
+    }
+}
+
+/// The preview as far as it fits into a notice. What is cut off is said to be.
+fn cut(shown: &str) -> String {
+    match shown.char_indices().nth(NOTICE_CHARS) {
+        Some((end, _)) => {
+            format!("{}\n[…] The email is longer than this notice. Read all of it before you decide.", &shown[..end])
+        }
+        None => shown.to_owned(),
     }
 }
 
@@ -212,7 +225,7 @@ impl Engine {
         if self.is_moot(record, &escalation).await? {
             escalation.state = EscalationState::Moot;
         } else if let Some((_, decision)) = escalation.expiry.filter(|(at, _)| due_by.is_some_and(|by| *at <= by)) {
-            escalation.decide(Decided { decision, at: now, by: None, reason: None, edit: None });
+            escalation.decide(Decided { decision, at: now, by: None, reason: None, edit: None, shown: None });
         } else {
             return Ok(());
         }
@@ -284,14 +297,13 @@ impl Engine {
         let why = about.question.clone().unwrap_or_else(|| why_asked(escalation.reason).to_owned());
         let mut lines = vec![why, String::new()];
         if let Some(id) = about.email
-            && let Some(email) = self.store.email(record.team, id).await?
+            && let Some(detail) = self.store.email_detail(record.team, id).await?
         {
-            let to = email.head.to.join(", ");
-            lines.extend([
-                format!("Email:   {id}"),
-                format!("To:      {to}"),
-                format!("Subject: {}", email.head.subject),
-            ]);
+            lines.push(format!("Email:    {id}"));
+            match detail.body.as_deref().and_then(pack::unpack) {
+                Some(content) => lines.push(cut(&Preview::of(&content).shown())),
+                None => lines.push(format!("Subject:  {}", detail.email.head.subject)),
+            }
         }
         lines.extend(about.transport.as_ref().map(|name| format!("Transport: {name}")));
         lines.extend(about.rule.as_ref().map(|rule| format!("Rule:    {}", rule.name)));
@@ -329,6 +341,7 @@ impl Engine {
             team: Arc::new(team),
             channel: Channel::Http,
             call: None,
+            ties: None,
         };
         let mut wish = self.wish(&caller, &name(&caller, request, None), now);
         wish.head.caller = None;

@@ -12,7 +12,10 @@ use mailonce_core::{
     inbox::Inbox,
     limits,
     message::{Filed, Handle, Marks, MessageFlag, MessageHead, MessageState, NewMessage, Party},
-    port::{authenticate::Arrived, store::StoreError},
+    port::{
+        authenticate::{Arrived, Auth, AuthResult},
+        store::StoreError,
+    },
 };
 use mailonce_mail::{
     artifact::{self, Kind, Reason},
@@ -119,6 +122,22 @@ fn draft(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> Draft {
     Draft { head, content: content.into(), names, found, parsed }
 }
 
+/// Header fields that a mail has once (RFC 5322 §3.6).
+const SINGLE: [&str; 8] = ["From", "Sender", "Reply-To", "To", "Cc", "Subject", "Date", "Message-ID"];
+
+fn is_doubled(parsed: &Parsed, name: &str) -> bool {
+    parsed.headers.all(name).nth(1).is_some()
+}
+
+/// What authentication is worth for the fields that people see. A signature covers the lowest field of a name and a
+/// reader shows the highest, so that whoever forwards a signed mail can put a field of their own on top.
+fn believable(mut auth: Auth, parsed: &Parsed) -> Auth {
+    if auth.is_pass() && SINGLE.iter().any(|name| is_doubled(parsed, name)) {
+        auth.verdict = if is_doubled(parsed, "From") { AuthResult::Fail } else { AuthResult::None };
+    }
+    auth
+}
+
 fn flags(parsed: &Parsed, found: &artifact::Found, form: Form) -> Vec<MessageFlag> {
     let missing = form == Form::Rebuilt && parsed.headers.has(MISSING_FILE);
     let ambiguous = found.candidates.iter().any(|candidate| candidate.reasons.contains(&Reason::Ambiguous));
@@ -127,6 +146,7 @@ fn flags(parsed: &Parsed, found: &artifact::Found, form: Form) -> Vec<MessageFla
         (parsed.cut.unreadable, MessageFlag::Unreadable),
         ((parsed.cut.any() || missing) && !parsed.cut.unreadable, MessageFlag::Cut),
         (ambiguous, MessageFlag::Ambiguous),
+        (SINGLE.iter().any(|name| is_doubled(parsed, name)), MessageFlag::DuplicateHeader),
     ]
     .into_iter()
     .filter_map(|(is, flag)| is.then_some(flag))
@@ -300,8 +320,8 @@ impl Engine {
             return Ok(Some(self.again(delivery, "the parser ended unexpectedly")));
         };
         crate::failpoint!("mail-parsed");
-        drafted.head.auth = auth;
         let parsed = std::mem::take(&mut drafted.parsed);
+        drafted.head.auth = believable(auth, &parsed);
         drafted.head.own = self.why_own(&inbox, &parsed).await?.map(str::to_owned);
         let answered = self.answered_email(&inbox, &parsed).await?;
         if let Some(email) = &answered {

@@ -46,6 +46,14 @@ pub(crate) fn missing(kind: RecordKind, name: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no {} {name}", kind.word()))
 }
 
+/// Refuses a key that is tied to inboxes where records of a kind concern the whole team.
+fn need_team_for(caller: &Caller, kind: RecordKind) -> Result<(), Problem> {
+    match kind {
+        RecordKind::Escalation | RecordKind::Draft => Ok(()),
+        _ => caller.need_whole_team(),
+    }
+}
+
 impl Engine {
     /// Whether a call under a key was made before, so that a repeat needs no second look at the world. A key that
     /// belongs to something else is refused.
@@ -61,6 +69,7 @@ impl Engine {
 
     /// One record of the caller's team.
     pub(crate) async fn own_record(&self, caller: &Caller, kind: RecordKind, id: Uuid) -> Result<Record, Problem> {
+        need_team_for(caller, kind)?;
         let found = self.store.record(caller.team.id, kind, id).await.map_err(unavailable)?;
         found.ok_or_else(|| missing(kind, &id.to_string()))
     }
@@ -74,6 +83,7 @@ impl Engine {
         limit: usize,
         view: impl Fn(&Record) -> Result<T, Problem>,
     ) -> Result<Listed<T>, Problem> {
+        need_team_for(caller, kind)?;
         let page = self.store.records(caller.team.id, kind, before, limit).await.map_err(unavailable)?;
         Ok(Listed { rows: page.rows.iter().map(view).collect::<Result<_, _>>()?, next: page.next })
     }

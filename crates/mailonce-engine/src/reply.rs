@@ -16,7 +16,7 @@ use mailonce_core::{
     inbox::Inbox,
     key::Key,
     limits,
-    message::{Message, MessageHead, Party},
+    message::{Message, MessageHead, Party, ReplyToPolicy},
     port::store::{StoreError, SuppressedReason},
     problem::{Code, FieldError, Problem},
     team::Scope,
@@ -119,6 +119,8 @@ pub(crate) struct Terms {
     seen: Vec<MessageId>,
     to_itself: bool,
     person: Option<[u8; 16]>,
+    /// What is said about it although it goes.
+    flag: Option<Guard>,
 }
 
 /// What can be said of a forward without the message.
@@ -173,6 +175,40 @@ fn clean(text: &str) -> String {
 fn addressees(head: &MessageHead) -> Vec<&Party> {
     let wanted = if head.reply_to.is_empty() { head.from.as_slice() } else { head.reply_to.as_slice() };
     wanted.iter().filter(|party| may_be_written_to(party)).collect()
+}
+
+/// Where an answer to a message goes, and what speaks against that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplyTarget {
+    /// The addresses.
+    pub to: Vec<String>,
+    /// `other_domain` when an address belongs to another organization than the sender's, `auth_failed` when the sender's
+    /// domain disowns the message.
+    pub flags: Vec<&'static str>,
+}
+
+/// Where an answer to a message goes. A stranger may ask for it anywhere, so whoever answers has to know.
+pub fn reply_target(head: &MessageHead) -> ReplyTarget {
+    let to: Vec<&Party> = addressees(head);
+    let domain = |address: &str| address.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase());
+    let organization = |address: &str| {
+        let domain = domain(address)?;
+        Some(mailonce_mail::link::registrable(&domain).unwrap_or(&domain).to_owned())
+    };
+    let sender = head.from.as_ref().and_then(|from| organization(&from.address));
+    let elsewhere = to.iter().any(|party| organization(&party.address) != sender);
+    let flags = [(elsewhere, "other_domain"), (head.auth.is_fail(), "auth_failed")];
+    ReplyTarget {
+        to: to.iter().map(|party| party.address.clone()).collect(),
+        flags: flags.into_iter().filter_map(|(is, flag)| is.then_some(flag)).collect(),
+    }
+}
+
+/// The problem of an answer that the team's settings refuse.
+fn goes_elsewhere(target: &ReplyTarget) -> Problem {
+    let detail = format!("the answer would go to {}, for which the sender does not vouch", target.to.join(", "));
+    let problem = Problem::new(Code::ReplyTo, detail).with("to", target.to.clone()).with("why", target.flags.clone());
+    problem.with("guard", Guard::ReplyTo.word())
 }
 
 fn may_be_written_to(party: &Party) -> bool {
@@ -285,9 +321,10 @@ impl Engine {
         let mut heads: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
         heads.push(("References".to_owned(), joined(&ids)));
         content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
-        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, to_itself: itself, person };
+        let (refused, flag) = if follows { self.check_reply_target(&message).await? } else { (None, None) };
+        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, to_itself: itself, person, flag };
         let plain = SendRequest::plain(content, key);
-        let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped, ..plain };
+        let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped.or(refused), ..plain };
         let answered = self.answer(caller, (&message, &inbox), request, terms).await;
         answered.map_err(|problem| if follows { in_words_of_a_reply(problem, &asked, all) } else { problem })
     }
@@ -348,7 +385,7 @@ impl Engine {
         let slot = Slot::Forward(crate::hex(&hash.finalize()[..16]));
         let ids = joined(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
-        let terms = Terms { slot, lease, seen: Vec::new(), to_itself: false, person: None };
+        let terms = Terms { slot, lease, seen: Vec::new(), to_itself: false, person: None, flag: None };
         let plain = SendRequest::plain(content, key);
         let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped, ..plain };
         self.answer(caller, (&message, &inbox), request, terms).await
@@ -383,6 +420,20 @@ impl Engine {
         let inbox = self.store.inbox(team, message.inbox).await.map_err(unavailable)?;
         let inbox = inbox.filter(|inbox| crate::inboxes::may_use(caller, inbox)).ok_or_else(missing)?;
         Ok((message, inbox))
+    }
+
+    /// What the team's settings say about an answer that would go to somebody for whom the sender does not vouch: a
+    /// refusal, or a flag.
+    async fn check_reply_target(&self, message: &Message) -> Result<(Option<Problem>, Option<Guard>), Problem> {
+        let target = reply_target(&message.head);
+        if target.flags.is_empty() {
+            return Ok((None, None));
+        }
+        match self.settings_of(message.team).await.map_err(unavailable)?.reply_to {
+            ReplyToPolicy::Allow => Ok((None, None)),
+            ReplyToPolicy::Flag => Ok((None, Some(Guard::ReplyTo))),
+            ReplyToPolicy::Refuse => Ok((Some(goes_elsewhere(&target)), None)),
+        }
     }
 
     /// Whether an answer has somebody to go to, besides ourselves.
@@ -487,6 +538,7 @@ impl Engine {
             Err(problem) => return Box::pin(self.answered_or(caller, &named, (message, &terms.slot), problem)).await,
         };
         wish.head.thread = Some(message.thread);
+        wish.care.flag = terms.flag.or(wish.care.flag);
         let body = std::sync::Arc::clone(&wish.body);
         let wish = AnswerWish {
             wish: *wish,

@@ -100,6 +100,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Made<RuleView>, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         about.check()?;
         let (team, now) = (caller.team.id, self.now());
         let again = self.was_asked(caller, asked.as_ref()).await?;
@@ -134,18 +135,21 @@ impl Engine {
         limit: usize,
     ) -> Result<Listed<RuleView>, Problem> {
         caller.need(Scope::Read)?;
+        caller.need_whole_team()?;
         self.own_records(caller, RecordKind::Rule, before, limit, view).await
     }
 
     /// One rule.
     pub async fn rule(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
         caller.need(Scope::Read)?;
+        caller.need_whole_team()?;
         view(&self.own_record(caller, RecordKind::Rule, id).await?)
     }
 
     /// One rule, for whoever is about to change it and may not be one who reads.
     pub async fn rule_to_change(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         view(&self.own_record(caller, RecordKind::Rule, id).await?)
     }
 
@@ -158,6 +162,7 @@ impl Engine {
         about: &AboutRule,
     ) -> Result<RuleView, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         about.check()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
         let edit = RecordEdit { team, kind, id, rev, about: records::write(about)? };
@@ -178,6 +183,7 @@ impl Engine {
     /// Removes a rule.
     pub async fn remove_rule(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
         let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
         self.rule_book.forget(team);
@@ -226,7 +232,8 @@ impl Engine {
         message: &mut NewMessage,
     ) -> Result<Option<Settle>, StoreError> {
         let from = message.head.from.as_ref().map(|from| from.address.as_str());
-        if self.lists_stop_arrival(inbox, from, message.email.is_some()).await? {
+        let sender = (from, &message.head.auth);
+        if self.lists_stop_arrival(inbox, sender, message.email.is_some()).await? {
             return Ok(Some(Settle::Refused(Suppression::Blocked)));
         }
         let rules = self.rules_of(inbox.team).await?;

@@ -191,10 +191,8 @@ impl Engine {
     ) -> Result<Sent, Problem> {
         let now = self.now();
         let named = Named { answers, said: Some(fields), ..name(caller, request, None) };
-        let tied = &caller.key.about.inboxes;
-        let may = |first: &Glimpse| tied.is_empty() || tied.iter().any(|own| *own == *first.from);
         match self.bound(caller, &named, now).await? {
-            Some(first) if may(&first) && (answers.is_none() || first.answers == answers) => {
+            Some(first) if caller.may_see_from(&first.from) && (answers.is_none() || first.answers == answers) => {
                 self.replay(caller, &named, &first, now)
             }
             _ => Err(problem),
@@ -213,7 +211,8 @@ impl Engine {
         let team = caller.team.id;
         let Some(id) = self.by_distinct_token(team, token) else { return Ok(None) };
         let found = self.store.email(team, id).await.map_err(unavailable)?;
-        let Some(email) = found.filter(Email::may_be_meant) else { return Ok(None) };
+        let own = found.filter(|email| caller.may_see_from(&email.head.from));
+        let Some(email) = own.filter(Email::may_be_meant) else { return Ok(None) };
         Self::may_send_from(caller, named.request.content.from.bare().as_str())?;
         let glimpse = Glimpse::from(&email);
         let fields = differences(named, &glimpse);
@@ -277,6 +276,10 @@ impl Engine {
 
     /// The answer to a call whose key was bound before.
     pub(crate) fn replay(&self, caller: &Caller, named: &Named, glimpse: &Glimpse, now: Time) -> Result<Sent, Problem> {
+        if !caller.may_see_from(&glimpse.from) {
+            let detail = "this key names an email of an inbox that the API key is not tied to";
+            return Err(Problem::new(Code::SenderNotAllowed, detail));
+        }
         let fields = differences(named, glimpse);
         let reason = match (fields.is_empty(), named.forgives(&fields)) {
             (true, _) => SuppressedReason::KeyReplay,

@@ -4,6 +4,7 @@ use mailonce_core::{
     address::Mailbox,
     conversation::likeness::Mode,
     id::TeamId,
+    message::ReplyToPolicy,
     port::store::{Once, StoreError},
     problem::{FieldError, Problem},
     record::{Created, Record, RecordChange, RecordKind},
@@ -44,11 +45,20 @@ pub struct Settings {
     /// After how many milliseconds a held email that nobody decided about is rejected; never without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expire_ms: Option<i64>,
+    /// What to do about answers that would go to somebody for whom the sender does not vouch.
+    pub reply_to: ReplyToPolicy,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { keyed: Mode::Flag, keyless: Mode::Hold, mcp: Mode::Hold, notify: None, expire_ms: None }
+        Self {
+            keyed: Mode::Flag,
+            keyless: Mode::Hold,
+            mcp: Mode::Hold,
+            notify: None,
+            expire_ms: None,
+            reply_to: ReplyToPolicy::Flag,
+        }
     }
 }
 
@@ -74,6 +84,8 @@ pub struct SettingsPatch {
     pub notify: Option<Option<Notify>>,
     /// When a held email is rejected.
     pub expire_ms: Option<Option<i64>>,
+    /// Answers to somebody else.
+    pub reply_to: Option<ReplyToPolicy>,
 }
 
 impl SettingsPatch {
@@ -84,6 +96,7 @@ impl SettingsPatch {
             mcp: self.mcp.unwrap_or(old.mcp),
             notify: self.notify.unwrap_or(old.notify),
             expire_ms: self.expire_ms.unwrap_or(old.expire_ms),
+            reply_to: self.reply_to.unwrap_or(old.reply_to),
         }
     }
 
@@ -147,12 +160,14 @@ impl Engine {
     /// The settings of the caller's team.
     pub async fn settings(&self, caller: &Caller) -> Result<Arc<Settings>, Problem> {
         caller.need(Scope::Read)?;
+        caller.need_whole_team()?;
         self.settings_of(caller.team.id).await.map_err(unavailable)
     }
 
     /// Changes the settings of the caller's team.
     pub async fn change_settings(&self, caller: &Caller, patch: SettingsPatch) -> Result<Arc<Settings>, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         patch.check()?;
         let (team, kind) = (caller.team.id, RecordKind::Settings);
         for _ in 0..TRIES {

@@ -242,6 +242,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Made<Source>, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let (team, now) = (caller.team.id, self.now());
         let id = self.new_id(now);
         // Asked again, it is answered even if the transport is gone since.
@@ -336,6 +337,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Source, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let mut record = self.own_record(caller, RecordKind::Source, id.0).await?;
         for _ in 0..TRIES {
             let now = self.now();
@@ -401,6 +403,7 @@ impl Engine {
         limit: usize,
     ) -> Result<Listed<Source>, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let mut page = self.own_records(caller, RecordKind::Source, before, limit, view).await?;
         for source in page.rows.iter_mut().filter(|source| source.poll_ms.is_some()) {
             source.polled = self.polled(caller.team.id, source.id).await.map_err(unavailable)?;
@@ -411,12 +414,14 @@ impl Engine {
     /// One source.
     pub async fn source(&self, caller: &Caller, id: SourceId) -> Result<Source, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         self.viewed(&self.own_record(caller, RecordKind::Source, id.0).await?).await
     }
 
     /// Removes a source. What comes to its address afterwards is not found.
     pub async fn remove_source(&self, caller: &Caller, id: SourceId) -> Result<Source, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::Source, id.0).await.map_err(unavailable)?;
         let removed = removed.ok_or_else(|| records::missing(RecordKind::Source, &id.to_string()))?;
         self.forget_polling(caller.team.id, id).await.map_err(unavailable)?;

@@ -147,6 +147,7 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Made<Suppression>, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let now = self.now();
         let record = self.suppression(caller.team.id, address, &about, now)?;
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
@@ -204,12 +205,14 @@ impl Engine {
         limit: usize,
     ) -> Result<Listed<Suppression>, Problem> {
         caller.need(Scope::Read)?;
+        caller.need_whole_team()?;
         self.own_records(caller, RecordKind::Suppression, before, limit, view).await
     }
 
     /// Why an address is not written to.
     pub async fn read_suppression(&self, caller: &Caller, address: &Address) -> Result<Suppression, Problem> {
         caller.need(Scope::Read)?;
+        caller.need_whole_team()?;
         view(&self.suppression_of(caller, address).await?)
     }
 
@@ -222,6 +225,7 @@ impl Engine {
     /// Takes an address off the caller's list.
     pub async fn unsuppress(&self, caller: &Caller, address: &Address) -> Result<Suppression, Problem> {
         caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
         let record = self.suppression_of(caller, address).await?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::Suppression, record.id).await;
         let removed = removed.map_err(unavailable)?;

@@ -7,7 +7,7 @@
 use mailonce_core::{
     endpoint::Filter,
     event::{Cursor, Event, Kind},
-    id::{InboxId, TeamId},
+    id::{EmailId, InboxId, TeamId},
     limits,
     port::store::{Store, StoreError},
     problem::{Code, Problem},
@@ -26,7 +26,13 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{Caller, Engine, told::EventView, unavailable};
+use crate::{
+    Caller, Engine,
+    open_keys::KeyWatch,
+    ties::{self, Ties},
+    told::EventView,
+    unavailable,
+};
 
 /// Events that one look brings.
 const PAGE: usize = 256;
@@ -75,6 +81,8 @@ pub struct Line {
     kind: Kind,
     about: Uuid,
     inbox: Option<InboxId>,
+    /// The inbox and the email that it concerns.
+    subject: (Option<InboxId>, Option<EmailId>),
     /// As JSON.
     pub json: String,
 }
@@ -86,6 +94,7 @@ impl Line {
             kind: event.event.kind,
             about: event.event.about,
             inbox: event.event.inbox(),
+            subject: ties::subject_of(&event.event),
             json: EventView::of(event, epoch).json(),
         })
     }
@@ -204,6 +213,8 @@ pub struct Reader {
     woken: watch::Receiver<u64>,
     closing: watch::Receiver<bool>,
     team: TeamId,
+    ties: Option<Arc<Ties>>,
+    key: KeyWatch,
     wish: EventWish,
     /// The epoch that the stream began in.
     epoch: u32,
@@ -212,12 +223,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The next wanted events; none when `patience` ran out, `None` when the server closes or the numbers that the
-    /// reader has seen are of another history.
+    /// The next wanted events; none when `patience` ran out, `None` when the server closes, the API key no longer counts
+    /// or the numbers that the reader has seen are of another history.
     pub async fn next(&mut self, patience: Duration) -> Result<Option<Vec<Arc<Line>>>, Problem> {
         let deadline = Instant::now() + patience;
         loop {
-            if *self.closing.borrow() {
+            if *self.closing.borrow() || self.key.check().is_err() {
                 return Ok(None);
             }
             self.woken.borrow_and_update();
@@ -229,8 +240,7 @@ impl Reader {
             }
             if let Some(last) = found.last() {
                 self.after = last.seq;
-                let wants = |line: &Arc<Line>| self.wish.wants(line.kind, line.about, line.inbox);
-                let wanted: Vec<_> = found.into_iter().filter(wants).collect();
+                let wanted = self.wanted(found).await.map_err(unavailable)?;
                 if !wanted.is_empty() {
                     return Ok(Some(wanted));
                 }
@@ -244,8 +254,22 @@ impl Reader {
                 // A sender that is gone cannot be: the tail is ours. A deadline is no news either.
                 _ = timeout_at(look, self.woken.changed()) => {}
                 _ = self.closing.changed() => {}
+                () = self.key.over() => {}
             }
         }
+    }
+
+    /// Those that the reader asked for and may see.
+    async fn wanted(&self, mut lines: Vec<Arc<Line>>) -> Result<Vec<Arc<Line>>, StoreError> {
+        lines.retain(|line| self.wish.wants(line.kind, line.about, line.inbox));
+        let Some(ties) = &self.ties else { return Ok(lines) };
+        let mut own = Vec::new();
+        for line in lines {
+            if self.engine.concerns(ties, self.team, line.subject).await? {
+                own.push(line);
+            }
+        }
+        Ok(own)
     }
 
     /// From where another stream goes on.
@@ -276,7 +300,8 @@ impl Engine {
             Problem::new(Code::RateLimited, format!("{} streams of this team are open", limits::STREAMS))
         })?;
         let (woken, closing) = (tail.woken.subscribe(), self.tails.closing.subscribe());
-        Ok(Reader { engine: Arc::clone(self), tail, woken, closing, team, wish, epoch, after })
+        let (key, ties) = (self.watch_key(caller), caller.ties.clone());
+        Ok(Reader { engine: Arc::clone(self), tail, woken, closing, team, ties, key, wish, epoch, after })
     }
 
     /// Refuses a place that this log never reached.

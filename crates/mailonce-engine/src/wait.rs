@@ -12,7 +12,7 @@ use mailonce_core::{
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
-use crate::{Caller, Engine, unavailable};
+use crate::{Caller, Engine, open_keys::key_refused, unavailable};
 
 /// How often the ledger is asked where no commit of others is told.
 const ASK_EVERY: Duration = Duration::from_millis(250);
@@ -40,6 +40,7 @@ impl Wanted {
             from: self.from.clone(),
             subject: self.subject.clone(),
             has: self.has,
+            unforged: true,
             place,
             limit: 1,
             ..MessageQuery::default()
@@ -96,6 +97,7 @@ impl Engine {
     ) -> Result<Option<Arrived>, Problem> {
         let mut deadline = Instant::now() + patience.min(Duration::from_millis(limits::WAIT_MS as u64));
         let waiting = self.inbound.waiters.at(inbox);
+        let mut key = self.watch_key(caller);
         let mut epoch = self.epoch();
         // Read before the first look: what is filed after it is seen by its number.
         let mut seen = self.inbox(caller, inbox).await?.seq;
@@ -145,6 +147,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = woken => {}
+                () = key.over() => return Err(key_refused()),
                 () = tokio::time::sleep_until(until) => {
                     if Instant::now() >= deadline {
                         return Ok(None);

@@ -68,9 +68,36 @@ pub struct Outside {
     pub wording: Arc<dyn Wording>,
     /// Domains of this installation, where any team may have inboxes.
     pub local_domains: Vec<String>,
+    /// Names at those domains that only an operator may give to an inbox.
+    pub reserved_names: Vec<String>,
     /// Asks whether senders are who they say. Nobody is asked without one.
     pub authenticator: Option<Arc<dyn Authenticator>>,
 }
+
+/// Names that stand for a domain itself: those of RFC 2142, and those that certificate authorities write to before they
+/// issue a certificate for the domain.
+pub const RESERVED_NAMES: [&str; 20] = [
+    "abuse",
+    "admin",
+    "administrator",
+    "ftp",
+    "hostmaster",
+    "info",
+    "mailer-daemon",
+    "marketing",
+    "news",
+    "noc",
+    "postmaster",
+    "root",
+    "sales",
+    "security",
+    "ssladmin",
+    "support",
+    "usenet",
+    "uucp",
+    "webmaster",
+    "www",
+];
 
 impl Default for Outside {
     fn default() -> Self {
@@ -90,6 +117,7 @@ impl Default for Outside {
             notify: Arc::new(Mute),
             wording: Arc::new(Monoglot),
             local_domains: Vec::new(),
+            reserved_names: RESERVED_NAMES.iter().map(|name| (*name).to_owned()).collect(),
             authenticator: None,
         }
     }

@@ -138,6 +138,8 @@ pub async fn serve(
     loops.push(tokio::spawn(Arc::clone(&engine).keep_running("read_mail", ended.clone(), Engine::read_mail)));
     loops.push(tokio::spawn(Arc::clone(&engine).keep_running("poll_sources", ended.clone(), Engine::poll_sources)));
     loops.push(tokio::spawn(Arc::clone(&engine).keep_running("notify", ended.clone(), Engine::notify)));
+    let revoked = Arc::clone(&engine).keep_running("open_keys", ended.clone(), Engine::end_what_revoked_keys_opened);
+    loops.push(tokio::spawn(revoked));
     loops.push(tokio::spawn(clock::remember(Arc::clone(&engine), config.data.clone(), ended.clone())));
     let Doors { http, smtp } = doors;
     let (closing, closed) = watch::channel(false);

@@ -46,7 +46,7 @@ impl Reason {
             Guard::Overlaps => Some(Self::Overlaps),
             Guard::Approval => Some(Self::Approval),
             Guard::Itself | Guard::Automatic => Some(Self::Loop),
-            Guard::AlreadyAnswered | Guard::Leased | Guard::NewerMessage => None,
+            Guard::AlreadyAnswered | Guard::Leased | Guard::NewerMessage | Guard::ReplyTo => None,
         }
     }
 
@@ -172,6 +172,9 @@ pub struct Decided {
     /// The other words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<Edit>,
+    /// The digest of what was shown to whoever decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
 }
 
 /// Other words for a held email.
@@ -251,7 +254,7 @@ mod tests {
     }
 
     fn decided(decision: Decision) -> Decided {
-        Decided { decision, at: Time(1), by: Some(ApiKeyId(Uuid::nil())), reason: None, edit: None }
+        Decided { decision, at: Time(1), by: Some(ApiKeyId(Uuid::nil())), reason: None, edit: None, shown: None }
     }
 
     #[test]

@@ -481,6 +481,8 @@ pub struct EmailQuery {
     pub state: Option<EmailState>,
     /// To this bare address.
     pub to: Option<String>,
+    /// From one of these bare addresses.
+    pub from: Option<Vec<String>>,
     /// Under this key.
     pub key: Option<KeyHash>,
     /// Accepted at or after.
@@ -500,6 +502,7 @@ impl EmailQuery {
         let named = |to: &String| head.to.iter().chain(&head.cc).chain(&head.bcc).any(|address| address == to);
         self.state.is_none_or(|state| email.state() == state)
             && self.to.as_ref().is_none_or(named)
+            && self.from.as_ref().is_none_or(|all| all.iter().any(|from| from.eq_ignore_ascii_case(&head.from)))
             && self.key.is_none_or(|key| head.key.as_ref().is_some_and(|name| name.hash(email.team) == key))
             && self.since.is_none_or(|since| head.created_at >= since)
             && self.until.is_none_or(|until| head.created_at < until)

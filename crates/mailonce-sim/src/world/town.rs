@@ -234,5 +234,5 @@ fn caller(team: usize) -> Caller {
         last_used_at: None,
     };
     let team = Team { id: team_id, name: team_name(team), require_keys: false, created_at: Time(0) };
-    Caller { key: Arc::new(key), team: Arc::new(team), channel: Channel::Http, call: None }
+    Caller { key: Arc::new(key), team: Arc::new(team), channel: Channel::Http, call: None, ties: None }
 }

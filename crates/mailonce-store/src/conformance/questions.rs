@@ -111,7 +111,7 @@ pub(super) async fn a_question_is_told_when_it_opens_and_when_it_ends(store: Led
     assert_eq!(kinds(&store).await, ["escalation.opened"]);
 
     let by = Some(ApiKeyId(Uuid::from_u128(9)));
-    assert!(question.decide(Decided { decision: Decision::Reject, at: T0, by, reason: None, edit: None }));
+    assert!(question.decide(Decided { decision: Decision::Reject, at: T0, by, reason: None, edit: None, shown: None }));
     let RecordChange::Changed(resolved) = change(&store, &record, &question).await else { panic!() };
     assert_eq!(kinds(&store).await, ["escalation.opened", "escalation.resolved"]);
     let told = events(&store, TEAM).await.pop().unwrap().event;

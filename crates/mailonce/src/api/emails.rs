@@ -19,7 +19,7 @@ use mailonce_core::{
     team::Scope,
     time::Time,
 };
-use mailonce_engine::view::Sent;
+use mailonce_engine::{Caller, view::Sent};
 use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
@@ -83,13 +83,13 @@ pub(super) async fn send(State(app): State<App>, door: Door, Prefers(wait): Pref
     mailonce_core::failpoint!("api-before-send");
     let answer = app.engine.send(&door.caller, request).await?;
     mailonce_core::failpoint!("api-after-send");
-    when_settled(&app, door.caller.team.id, answer, patience).await
+    when_settled(&app, &door.caller, answer, patience).await
 }
 
 /// The answer to a send, at once or when it is settled.
-pub(super) async fn when_settled(app: &App, team: TeamId, mut answer: Sent, patience: Option<Duration>) -> Answer {
+pub(super) async fn when_settled(app: &App, caller: &Caller, mut answer: Sent, patience: Option<Duration>) -> Answer {
     if let Some(patience) = patience
-        && let Some(email) = app.engine.settled(team, answer.id, patience).await?
+        && let Some(email) = app.engine.settled(caller, answer.id, patience).await?
     {
         answer.now(&email);
     }
@@ -214,6 +214,7 @@ impl ListQuery {
             cursor.parse().map_err(|_not_an_id| query_fault("cursor", "cursor is the next_cursor of another page"))
         });
         Ok(EmailQuery {
+            from: None,
             state: state.transpose()?,
             to: to.transpose()?.map(|address| address.as_str().to_owned()),
             key: key.transpose()?.map(|key| KeyName::Given(key).hash(team)),

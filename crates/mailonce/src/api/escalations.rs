@@ -9,7 +9,10 @@ use mailonce_core::{
     problem::{Code, Problem},
     team::Scope,
 };
-use mailonce_engine::escalations::{EscalationQuery, EscalationView, NewQuestion, Verdict};
+use mailonce_engine::{
+    escalations::{EscalationQuery, EscalationView, NewQuestion, Verdict},
+    preview::{Preview, PreviewFile},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -103,19 +106,48 @@ pub(super) struct DraftBody {
     email: EmailBody,
     text: Option<String>,
     html: Option<String>,
-    /// Names of the files that go with it.
-    attachments: Vec<Option<String>>,
+    /// What a reader of the HTML part sees.
+    html_shows: Option<String>,
+    /// Where answers go, when that is not the sender.
+    reply_to: Vec<String>,
+    /// The files that go with it.
+    attachments: Vec<DraftFileBody>,
+    /// What a person should notice: parts that say different things, answers that go elsewhere, programs.
+    warnings: Vec<String>,
+    /// Everything above as plain text, as the approval page shows it; null when the content is no longer kept.
+    shown: Option<String>,
+    /// Pass it with the decision, which then counts for exactly this content.
+    digest: Option<String>,
+}
+
+/// A file that goes with an email.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DraftFileBody {
+    filename: Option<String>,
+    content_type: Option<String>,
+    size: u64,
+    sha256: String,
 }
 
 impl DraftBody {
     fn of(app: &App, email: &Email, content: Option<&Content>) -> Self {
+        let mut preview = content.map(Preview::of);
+        let file = |file: PreviewFile| DraftFileBody {
+            filename: file.filename,
+            content_type: file.content_type,
+            size: file.size,
+            sha256: file.sha256,
+        };
         Self {
             email: EmailBody::of(email, app.engine.message_id(email)),
-            text: content.and_then(|content| content.text.clone()),
-            html: content.and_then(|content| content.html.clone()),
-            attachments: content.map_or_else(Vec::new, |content| {
-                content.attachments.iter().map(|file| file.filename.clone()).collect()
-            }),
+            shown: preview.as_ref().map(Preview::shown),
+            digest: preview.as_ref().map(|preview| preview.digest(email.id)),
+            text: preview.as_mut().and_then(|preview| preview.text.take()),
+            html: preview.as_mut().and_then(|preview| preview.html.take()),
+            html_shows: preview.as_mut().and_then(|preview| preview.html_shows.take()),
+            reply_to: preview.as_mut().map_or_else(Vec::new, |preview| std::mem::take(&mut preview.reply_to)),
+            warnings: preview.as_mut().map_or_else(Vec::new, |preview| std::mem::take(&mut preview.warnings)),
+            attachments: preview.map_or_else(Vec::new, |preview| preview.attachments.into_iter().map(file).collect()),
         }
     }
 }
@@ -304,6 +336,9 @@ pub(super) struct DecisionBody {
     /// Why, for whoever reads it later.
     #[serde(default)]
     reason: Option<String>,
+    /// The `digest` of the draft that was shown. The decision is refused if anything else would be sent.
+    #[serde(default)]
+    digest: Option<String>,
 }
 
 /// Decide a question. Needs the scope `admin`, which agents do not have.
@@ -315,12 +350,12 @@ pub(super) async fn resolve(State(app): State<App>, door: Door, PathOf(id): Path
     door.caller.need(Scope::Admin)?;
     let id = escalation_id(&id)?;
     let asked = door.asked("escalations/resolve", &id.to_string(), &body.canonical()?);
-    let DecisionBody { decision, rev, edit, reason } = body.parse()?;
+    let DecisionBody { decision, rev, edit, reason, digest } = body.parse()?;
     words("reason", reason.as_deref().unwrap_or_default())?;
     let wrong = || fault("as", "is release, edit, reject, sent, resend or abandon");
     let decision = Decision::parse(&decision).ok_or_else(wrong)?;
     let edit = edit.map(|EditBody { subject, text, html }| Edit { subject, text, html });
-    let verdict = Verdict { decision, rev, edit, reason };
+    let verdict = Verdict { decision, rev, edit, reason, shown: digest };
     let view = app.engine.resolve_escalation(&door.caller, id, verdict, asked).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
 }

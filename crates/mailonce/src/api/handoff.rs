@@ -95,6 +95,7 @@ pub(super) struct TransportPage {
 #[utoipa::path(get, path = "/v1/transports", tag = "handoff", responses((status = 200, description = "The ways out", body = TransportPage)))]
 pub(super) async fn transports(State(app): State<App>, door: Door) -> Answer {
     door.caller.need(Scope::Read)?;
+    door.caller.need_whole_team()?;
     let body = |way: mailonce_engine::ways::WayView| TransportBody {
         name: way.name,
         kind: way.kind,

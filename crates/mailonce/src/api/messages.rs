@@ -16,7 +16,10 @@ use mailonce_core::{
     rule::RuleHit,
     team::Scope,
 };
-use mailonce_engine::messages::{Body, Flag, Link, Purpose, Shown, View};
+use mailonce_engine::{
+    messages::{Body, Flag, Link, Purpose, Shown, View},
+    reply::{ReplyTarget, reply_target},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -112,6 +115,22 @@ impl From<&RuleHit> for RuleHitBody {
     }
 }
 
+/// Where an answer to a message goes.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ReplyTargetBody {
+    /// The addresses: those of Reply-To, else the sender.
+    to: Vec<String>,
+    /// `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message.
+    flags: Vec<&'static str>,
+}
+
+impl ReplyTargetBody {
+    fn of(message: &Message) -> Self {
+        let ReplyTarget { to, flags } = reply_target(&message.head);
+        Self { to, flags }
+    }
+}
+
 /// A message, without what it says.
 #[derive(Serialize, ToSchema)]
 pub(super) struct MessageBody {
@@ -126,6 +145,8 @@ pub(super) struct MessageBody {
     to: Vec<PartyBody>,
     cc: Vec<PartyBody>,
     reply_to: Vec<PartyBody>,
+    /// Where an answer goes.
+    reply: ReplyTargetBody,
     /// The address it was sent to, plus tag and all.
     recipient: String,
     subject: String,
@@ -141,7 +162,7 @@ pub(super) struct MessageBody {
     own: Option<String>,
     /// Emails that answered it or passed it on.
     answers: Vec<String>,
-    /// `message_id_reused no_message_id unreadable cut ambiguous`.
+    /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     flags: Vec<&'static str>,
     labels: Vec<String>,
     folder: Option<String>,
@@ -169,6 +190,7 @@ impl MessageBody {
             to: parties(&head.to),
             cc: parties(&head.cc),
             reply_to: parties(&head.reply_to),
+            reply: ReplyTargetBody::of(message),
             recipient: head.recipient.clone(),
             subject: head.subject.clone(),
             preview: head.preview.clone(),
@@ -238,6 +260,7 @@ impl ListQuery {
         let thread =
             |text: &str| text.parse().map_err(|_not_an_id| bad_query("thread", "thread is the id of a thread"));
         Ok(MessageQuery {
+            unforged: false,
             thread: self.thread.as_deref().map(thread).transpose()?,
             state: self.state.as_deref().map(state).transpose()?,
             from: self.from,

@@ -88,7 +88,7 @@ pub(super) async fn reply(
         distinct_token: body.distinct_token,
     };
     let answer = app.engine.reply(&door.caller, id, request).await?;
-    when_settled(&app, door.caller.team.id, answer, patience).await
+    when_settled(&app, &door.caller, answer, patience).await
 }
 
 /// A message to be passed on.
@@ -120,5 +120,5 @@ pub(super) async fn forward(State(app): State<App>, door: Door, PathOf(id): Path
     let ForwardBody { to, cc, text, lease, distinct_token } = body.parse()?;
     let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: door.key.clone(), distinct_token };
     let answer = app.engine.forward(&door.caller, id, request).await?;
-    when_settled(&app, door.caller.team.id, answer, None).await
+    when_settled(&app, &door.caller, answer, None).await
 }

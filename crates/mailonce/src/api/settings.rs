@@ -1,7 +1,9 @@
 //! How a team wants things done.
 
 use axum::{Json, extract::State, response::IntoResponse};
-use mailonce_core::{conversation::likeness::Mode, problem::Problem, team::Scope, time::show_span};
+use mailonce_core::{
+    conversation::likeness::Mode, message::ReplyToPolicy, problem::Problem, team::Scope, time::show_span,
+};
 use mailonce_engine::settings::{Notify, Settings, SettingsPatch};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -47,6 +49,9 @@ pub(super) struct SettingsBody {
     notify: Option<NotifyBody>,
     /// After how long a held email that nobody decided about is rejected, such as `24h`; null: never.
     held_expires: Option<String>,
+    /// What happens to answers that would go to another organization than the sender's, or to mail that failed
+    /// authentication: `allow`, `flag` or `refuse`.
+    reply_to: &'static str,
 }
 
 impl From<&Settings> for SettingsBody {
@@ -61,6 +66,7 @@ impl From<&Settings> for SettingsBody {
             },
             notify,
             held_expires: settings.expire_ms.map(show_span),
+            reply_to: settings.reply_to.word(),
         }
     }
 }
@@ -78,6 +84,9 @@ pub(super) struct SettingsPatchBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     held_expires: Option<Option<String>>,
+    /// `allow`, `flag` or `refuse`.
+    #[serde(default)]
+    reply_to: Option<String>,
 }
 
 impl SettingsPatchBody {
@@ -96,7 +105,11 @@ impl SettingsPatchBody {
                 ms => Some(Some(ms)),
             },
         };
+        let reply_to = self
+            .reply_to
+            .map(|word| ReplyToPolicy::parse(&word).ok_or_else(|| fault("reply_to", "is allow, flag or refuse")));
         Ok(SettingsPatch {
+            reply_to: reply_to.transpose()?,
             keyed: mode("content_guard.keyed", guard.keyed)?,
             keyless: mode("content_guard.keyless", guard.keyless)?,
             mcp: mode("content_guard.mcp", guard.mcp)?,

@@ -268,6 +268,9 @@ pub(crate) struct ResolveArgs {
     /// Another text, with `--as edit`
     #[arg(long)]
     text: Option<String>,
+    /// The digest of what `show` printed; the decision is refused if anything else would be sent
+    #[arg(long)]
+    digest: Option<String>,
     /// Another page, with `--as edit`
     #[arg(long)]
     html: Option<String>,
@@ -323,14 +326,13 @@ fn show_draft(out: &Out, view: &Value) {
         ("rule", &about["rule"]["name"]),
         ("rule_id", &about["rule"]["id"]),
         ("question", &about["question"]),
-        ("to", &draft["to"]),
-        ("subject", &draft["subject"]),
+        ("digest", &draft["digest"]),
     ];
     let known = facts.into_iter().filter(|(_, value)| !value.is_null());
     out.facts(&known.map(|(name, value)| (name, text(value))).collect::<Vec<_>>());
-    if let Some(words) = draft["text"].as_str() {
+    if let Some(shown) = draft["shown"].as_str() {
         out.line("");
-        out.line(&tame(words, true));
+        out.line(&tame(shown, true));
     }
     let diff = view["looks_like"]["diff"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !diff.is_empty() {
@@ -342,11 +344,10 @@ fn show_draft(out: &Out, view: &Value) {
 async fn resolve(out: &Out, args: ResolveArgs) -> anyhow::Result<()> {
     let client = Client::find(&args.reach)?;
     let path = escalation_path(&args.id);
-    let rev = match args.rev {
-        Some(rev) => json!(rev),
-        None => client.get(&path).await?["rev"].clone(),
-    };
-    let mut body = json!({ "as": args.decision, "rev": rev, "reason": args.reason });
+    let seen = client.get(&path).await?;
+    let rev = args.rev.map_or_else(|| seen["rev"].clone(), |rev| json!(rev));
+    let digest = args.digest.map_or_else(|| seen["draft"]["digest"].clone(), |digest| json!(digest));
+    let mut body = json!({ "as": args.decision, "rev": rev, "reason": args.reason, "digest": digest });
     if args.subject.is_some() || args.text.is_some() || args.html.is_some() {
         body["edit"] = json!({ "subject": args.subject, "text": args.text, "html": args.html });
     }

@@ -48,6 +48,30 @@ over_every_engine! {
         assert!(told.iter().any(|event| event["type"] == "email.released"));
     }
 
+    async fn a_person_sees_everything_that_will_be_sent(world) {
+        let attack = mail_with(json!({
+            "cc": ["Carl <cc@example.com>"], "bcc": ["spy@evil.example"], "reply_to": ["spy@evil.example"],
+            "text": "Thank you for your order!", "html": "<p>Pay 9000 euros to evil.example</p>",
+            "attachments": [{ "filename": "invoice.exe", "content": "TVo=", "content_type": "application/pdf" }],
+        }));
+        world.wish(&attack).await.is(202);
+        let held = world.wish(&attack).await.is(202).body;
+        assert_eq!(held["state"], "held");
+        let asked = world.questions("state=open").await.remove(0);
+        let path = format!("/v1/escalations/{}", word(&asked, "id"));
+        let read = world.get(&path).await.is(200).body;
+        let shown = word(&read["draft"], "shown");
+        for part in ["cc@example.com", "Bcc:      spy@evil.example", "Reply-To: spy@evil.example", "invoice.exe", "Pay 9000 euros", "Thank you for your order!"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert_eq!(read["draft"]["warnings"].as_array().unwrap().len(), 4, "{read}");
+        let decide = |digest: &str| json!({ "as": "release", "rev": read["rev"], "digest": digest });
+        world.post(&format!("{path}/resolve"), &decide("of something else")).await.refused(409, "stale_rev");
+        assert_eq!(state(&world, &held).await, "held");
+        world.post(&format!("{path}/resolve"), &decide(word(&read["draft"], "digest"))).await.is(200);
+        assert_eq!(state(&world, &held).await, "sent");
+    }
+
     async fn a_person_rejects_a_held_email(world) {
         let (email, asked) = held(&world).await;
         world.decide(&asked, "reject").await.is(200);
@@ -83,7 +107,7 @@ over_every_engine! {
         let mut escalation: Escalation = serde_json::from_str(&record.about).unwrap();
         let by = Some(ApiKeyId(uuid::Uuid::from_u128(1)));
         let edit = Some(Edit { text: Some("Other words".into()), ..Edit::default() });
-        let decided = Decided { decision: Decision::Edit, at: world.engine.now(), by, reason: None, edit };
+        let decided = Decided { decision: Decision::Edit, at: world.engine.now(), by, reason: None, edit, shown: None };
         assert!(escalation.decide(decided));
         // The process ends right here: the decision is written, and nothing was done.
         let about = serde_json::to_string(&escalation).unwrap();
@@ -334,7 +358,7 @@ over_every_engine! {
         assert_eq!(notices[0]["subject"], "mailonce asks: looks_duplicate");
         let text = world.email(word(&notices[0], "id")).await["text"].clone();
         let text = text.as_str().unwrap();
-        assert!(text.starts_with("An email is held: it looks like one") && text.contains("Subject: Order 4821"), "{text}");
+        assert!(text.starts_with("An email is held: it looks like one") && text.contains("Subject:  Order 4821"), "{text}");
         let answer = format!("mailonce escalations resolve {} --as release", word(&asked, "id"));
         assert!(text.contains(&answer), "{text}");
         assert!(text.contains("--as edit --text \"…\""), "words are needed: {text}");

@@ -8,6 +8,34 @@ use crate::{
 };
 
 over_every_engine! {
+    async fn names_of_a_shared_domain_belong_to_its_operator(world) {
+        let world = world.with_inboxes().await;
+        let team = world.team("tenants").await;
+        for name in ["postmaster", "Hostmaster", "admin", "administrator", "webmaster", "abuse", "security"] {
+            let wish = post("/v1/inboxes").by(&team).json(&json!({ "username": name }));
+            world.call(wish).await.refused(409, "address_reserved");
+        }
+        let wish = json!({ "address": "postmaster@agents.test" });
+        world.call(post("/v1/inboxes").by(&team).json(&wish)).await.refused(409, "address_reserved");
+        let all = json!({ "username": "all", "catch_all": true });
+        world.call(post("/v1/inboxes").by(&team).json(&all)).await.refused(409, "address_reserved");
+        let own = world.call(post("/v1/inboxes").by(&team).json(&json!({ "username": "desk" }))).await.is(201);
+        let wider = patch(&format!("/v1/inboxes/{}", own.word("id"))).by(&team).json(&json!({ "catch_all": true }));
+        world.call(wider).await.refused(409, "address_reserved");
+        world.post("/v1/inboxes", &wish).await.is(201);
+        world.post("/v1/inboxes", &all).await.is(201);
+    }
+
+    async fn an_agent_cannot_widen_the_links_it_trusts(world) {
+        let world = world.with_inboxes().await;
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["send", "read", "reply"] })).await;
+        let inbox = world.inbox("desk").await;
+        let wider = json!({ "link_domains": ["evil.example"] });
+        world.call(patch(&format!("/v1/inboxes/{inbox}")).by(&agent).json(&wider)).await.refused(403, "wrong_scope");
+        world.call(post("/v1/inboxes").by(&agent).json(&wider)).await.refused(403, "wrong_scope");
+        world.call(patch(&format!("/v1/inboxes/{inbox}")).json(&wider)).await.is(200);
+    }
+
     async fn an_inbox_has_a_random_or_a_chosen_address_and_is_found_by_both_its_names(world) {
         let world = world.with_inboxes().await;
         let random = world.post("/v1/inboxes", &json!({})).await.is(201);

@@ -134,23 +134,23 @@ const ROUTES: &[(&str, &str, Kind)] = &[
 ];
 
 /// What the first team owns.
-struct Owned {
-    email: String,
+pub(crate) struct Owned {
+    pub(crate) email: String,
     key: String,
-    api_key: String,
+    pub(crate) api_key: String,
     team: String,
     domain: String,
     source: String,
-    inbox: String,
-    message: String,
+    pub(crate) inbox: String,
+    pub(crate) message: String,
     artifact: String,
     delivery: String,
     watch: String,
     rule: String,
-    endpoint: String,
+    pub(crate) endpoint: String,
     notice: String,
-    thread: String,
-    escalation: String,
+    pub(crate) thread: String,
+    pub(crate) escalation: String,
 }
 
 /// A mail for the first team's inbox.
@@ -173,7 +173,7 @@ fn rule(name: &str) -> Value {
 }
 
 impl Owned {
-    async fn make(world: &World) -> Self {
+    pub(crate) async fn make(world: &World) -> Self {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
         let hook = json!({ "url": "https://hooks.example.com/in" });
         let endpoint = world.post("/v1/endpoints", &hook).await.is(201).word("id");
@@ -219,7 +219,7 @@ impl Owned {
         }
     }
 
-    fn ids(&self) -> [&String; 15] {
+    pub(crate) fn ids(&self) -> [&String; 15] {
         [
             &self.email,
             &self.api_key,
@@ -265,7 +265,7 @@ impl Owned {
     }
 
     /// A call of the route that would do something, if it were allowed.
-    fn call(&self, method: &str, path: &str) -> Call {
+    pub(crate) fn call(&self, method: &str, path: &str) -> Call {
         let call = Call::new(method, &self.fill(path));
         match (method, path) {
             ("post", "/v1/emails") => call.key("own").json(&mail()),
@@ -307,7 +307,7 @@ impl Owned {
     }
 
     /// Everything there is to see of it.
-    async fn look(&self, world: &World) -> Vec<Value> {
+    pub(crate) async fn look(&self, world: &World) -> Vec<Value> {
         let mut seen = Vec::new();
         for path in [
             format!("/v1/emails/{}", self.email),
@@ -339,7 +339,7 @@ impl Owned {
 }
 
 /// Method, path and whether it is public, of every route in the document.
-fn documented() -> Vec<(String, String, bool)> {
+pub(crate) fn documented() -> Vec<(String, String, bool)> {
     let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
     assert_eq!(document["security"], json!([{ "api_key": [] }]), "every route wants a key unless it says otherwise");
     let mut routes = Vec::new();

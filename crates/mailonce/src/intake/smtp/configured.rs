@@ -21,6 +21,7 @@ const LEAST_SIZE: usize = 64 * 1024;
 pub(crate) struct SmtpFile {
     listen: Option<String>,
     domains: Option<Vec<String>>,
+    reserved: Option<Vec<String>>,
     hostname: Option<String>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -44,6 +45,8 @@ pub struct SmtpConfig {
     pub listen: Option<SocketAddr>,
     /// The domains whose mail comes to us, as A-labels.
     pub domains: Vec<String>,
+    /// Names at those domains that only an operator may give to an inbox; `None` for the usual ones.
+    pub reserved: Option<Vec<String>>,
     /// The certificate and its key.
     pub tls_files: Option<(PathBuf, PathBuf)>,
     /// Whether the domain name system is asked who sent a mail. `dev` asks nobody in any case.
@@ -83,6 +86,7 @@ impl SmtpConfig {
                 })?),
             },
             domains,
+            reserved: file.reserved.take(),
             tls_files,
             authenticate: file.authenticate.unwrap_or(true),
             settings: settings(&hostname, &file)?,
@@ -104,10 +108,10 @@ impl SmtpConfig {
 fn overlay(file: &mut SmtpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
     let said = |name: &str| env(&format!("MAILONCE_SMTP_{}", name.to_ascii_uppercase()));
     over(&mut file.listen, "listen", &said)?;
-    if let Some(list) = said("domains") {
-        file.domains =
-            Some(list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect());
-    }
+    let list =
+        |text: String| text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+    file.domains = said("domains").map(list).or(file.domains.take());
+    file.reserved = said("reserved").map(list).or(file.reserved.take());
     over(&mut file.hostname, "hostname", &said)?;
     over(&mut file.tls_cert, "tls_cert", &said)?;
     over(&mut file.tls_key, "tls_key", &said)?;

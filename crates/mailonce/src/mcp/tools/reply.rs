@@ -1,11 +1,11 @@
 //! `reply_email`: an answer is named by the message it answers, so it needs no other name.
 
 use mailonce_core::{id::MessageId, problem::Problem, team::Scope};
-use mailonce_engine::reply::ReplyRequest;
+use mailonce_engine::{reply::ReplyRequest, view::Sent};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Desk, Said, Told, fault, id, read, send};
+use super::{Desk, Said, Told, fault, id, read, send, shown};
 use crate::api::SEEN;
 
 #[derive(Deserialize)]
@@ -48,10 +48,16 @@ pub(super) async fn reply_email(desk: &Desk<'_>, arguments: &Value) -> Told {
     };
     let to_all = request.reply_all;
     match desk.app.engine.reply(desk.caller, message, request).await {
-        Ok(sent) => send::told(desk, &sent).await,
+        Ok(sent) => Ok(send::told(desk, &sent).await?.with("reply_goes_to", recipients(desk, &sent).await)),
         Err(problem) if is_of_the_addressee(&problem) => Ok(no_address(desk, problem, to_all)),
         Err(problem) => Err(problem),
     }
+}
+
+/// Whom the answer is for: the message named them, and not the model.
+async fn recipients(desk: &Desk<'_>, sent: &Sent) -> Option<Vec<String>> {
+    let email = desk.app.engine.email(desk.caller, sent.id).await.ok()?;
+    Some(shown::addresses(desk, &email.head.to))
 }
 
 /// Whom an answer goes to, the message said and not the model.

@@ -1,7 +1,10 @@
 //! Messages as a model sees them: facts of ours as members, words of strangers between fences and nowhere else.
 
 use mailonce_core::message::{Message, Party};
-use mailonce_engine::messages::{Body, Link, Purpose, Shown};
+use mailonce_engine::{
+    messages::{Body, Link, Purpose, Shown},
+    reply::reply_target,
+};
 use serde_json::{Map, Value, json};
 
 use super::Desk;
@@ -55,12 +58,16 @@ pub(super) fn summary(desk: &Desk<'_>, message: &Message, preview: bool) -> Map<
     if preview && !head.preview.is_empty() {
         lines.push(head.preview.clone());
     }
+    let target = reply_target(head);
+    let warned = !target.flags.is_empty();
     let answers: Vec<String> = message.marks.turn.answers.iter().map(|(_, email)| email.to_string()).collect();
     let facts = json!({
         "message": message.id.to_string(),
         "thread": message.thread.to_string(),
         "from": plain_address(head.from.as_ref()),
         "auth": head.auth.verdict.word(),
+        "reply_goes_to": addresses(desk, &target.to),
+        "reply_flags": warned.then_some(target.flags),
         "received_at": message.received_at.to_string(),
         "state": message.state.word(),
         "has": head.artifacts.iter().map(|(kind, _)| kind.word()).collect::<Vec<_>>(),

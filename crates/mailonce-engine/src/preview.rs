@@ -1,0 +1,289 @@
+//! Exactly what will be sent, for the person who approves it.
+//!
+//! The approval page, the command line, the API and the mail that asks for a decision all show this preview. Its digest
+//! covers everything in it and the bytes of every attachment, so that an approval is an approval of that and nothing
+//! else.
+
+use mailonce_core::{address::Mailbox, content::Content, id::EmailId};
+use mailonce_mail::{
+    glyph,
+    html::{self, Page},
+};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use crate::hex;
+
+/// Words that a warning about differing parts quotes.
+const WORDS_QUOTED: usize = 20;
+/// Endings of files that run when somebody opens them.
+const PROGRAMS: [&str; 16] =
+    ["apk", "app", "bat", "cmd", "com", "exe", "hta", "iso", "jar", "js", "lnk", "msi", "ps1", "scr", "vbs", "wsf"];
+
+/// Exactly what will be sent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Preview {
+    /// Sender.
+    pub from: String,
+    /// Recipients, with their names.
+    pub to: Vec<String>,
+    /// Copies.
+    pub cc: Vec<String>,
+    /// Hidden copies.
+    pub bcc: Vec<String>,
+    /// Where answers go, when that is not the sender.
+    pub reply_to: Vec<String>,
+    /// Subject.
+    pub subject: String,
+    /// Custom headers.
+    pub headers: Vec<(String, String)>,
+    /// The text part.
+    pub text: Option<String>,
+    /// The HTML part.
+    pub html: Option<String>,
+    /// What a reader of the HTML part sees.
+    pub html_shows: Option<String>,
+    /// Files.
+    pub attachments: Vec<PreviewFile>,
+    /// What a person should notice before approving.
+    pub warnings: Vec<String>,
+}
+
+/// An attached file.
+#[derive(Clone, Debug, Serialize)]
+pub struct PreviewFile {
+    /// Its name.
+    pub filename: Option<String>,
+    /// Its declared type.
+    pub content_type: Option<String>,
+    /// Its size in bytes.
+    pub size: u64,
+    /// SHA-256 of its bytes, in hexadecimal.
+    pub sha256: String,
+}
+
+impl Preview {
+    /// Renders what will be sent.
+    pub fn of(content: &Content) -> Self {
+        let html_shows = content.html.as_deref().map(|html| html::render(&Page::read(html)));
+        let mut preview = Self {
+            from: named(&content.from),
+            to: content.to.iter().map(named).collect(),
+            cc: content.cc.iter().map(named).collect(),
+            bcc: content.bcc.iter().map(named).collect(),
+            reply_to: content.reply_to.iter().map(named).collect(),
+            subject: content.subject.clone(),
+            headers: content.headers.clone(),
+            text: content.text.clone(),
+            html: content.html.clone(),
+            html_shows,
+            attachments: content.attachments.iter().map(file).collect(),
+            warnings: Vec::new(),
+        };
+        preview.warnings = preview.warnings(content);
+        preview
+    }
+
+    /// What an approval of this email is bound to.
+    pub fn digest(&self, email: EmailId) -> String {
+        let mut hash = Sha256::new();
+        hash.update(email.0.as_bytes());
+        // Words in a struct are always JSON.
+        hash.update(serde_json::to_vec(self).unwrap_or_default());
+        hex(&hash.finalize())
+    }
+
+    /// The preview as plain text, with every character that could hide or reorder words written out.
+    pub fn shown(&self) -> String {
+        let mut text = String::new();
+        let lists = [("To", &self.to), ("Cc", &self.cc), ("Bcc", &self.bcc), ("Reply-To", &self.reply_to)];
+        line(&mut text, "From", &self.from);
+        for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            line(&mut text, name, &list.join(", "));
+        }
+        line(&mut text, "Subject", &self.subject);
+        self.headers.iter().for_each(|(name, value)| line(&mut text, "Header", &format!("{name}: {value}")));
+        self.attachments.iter().for_each(|file| line(&mut text, "Attached", &file.shown()));
+        self.warnings.iter().for_each(|warning| line(&mut text, "Warning", warning));
+        let parts = [("Text", &self.text), ("HTML, as its reader sees it", &self.html_shows)];
+        for (name, part) in parts {
+            if let Some(part) = part {
+                write!(text, "\n--- {name} ---\n{}\n", legible(part, true)).ok();
+            }
+        }
+        text
+    }
+
+    fn warnings(&self, content: &Content) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let elsewhere = |to: &&Mailbox| registrable(to.domain()) != registrable(content.from.domain());
+        let away: Vec<&str> = content.reply_to.iter().filter(elsewhere).map(Mailbox::domain).collect();
+        if !away.is_empty() {
+            warnings.push(format!("Answers go to another organization: {}", away.join(", ")));
+        }
+        if let (Some(text), Some(shows)) = (&self.text, &self.html_shows) {
+            warnings.extend(difference("HTML", "text", shows, text));
+            warnings.extend(difference("text", "HTML", text, shows));
+        }
+        let programs = self.attachments.iter().filter(|file| file.is_program());
+        warnings.extend(programs.map(|file| format!("{} is a program that runs when it is opened", file.name())));
+        warnings
+    }
+}
+
+impl PreviewFile {
+    fn name(&self) -> &str {
+        self.filename.as_deref().unwrap_or("a file without a name")
+    }
+
+    fn is_program(&self) -> bool {
+        let ending = self.name().trim_end().rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+        ending.is_some_and(|ending| PROGRAMS.contains(&ending.as_str()))
+    }
+
+    fn shown(&self) -> String {
+        let kind = self.content_type.as_deref().unwrap_or("type not declared");
+        format!("{} ({kind}, {} bytes)", self.name(), self.size)
+    }
+}
+
+fn file(attachment: &mailonce_core::content::Attachment) -> PreviewFile {
+    PreviewFile {
+        filename: attachment.filename.clone(),
+        content_type: attachment.content_type.clone(),
+        size: attachment.bytes.len() as u64,
+        sha256: hex(&Sha256::digest(&attachment.bytes)),
+    }
+}
+
+fn named(mailbox: &Mailbox) -> String {
+    match &mailbox.name {
+        Some(name) => format!("{name} <{}>", mailbox.address),
+        None => mailbox.address.clone(),
+    }
+}
+
+fn registrable(domain: &str) -> &str {
+    mailonce_mail::link::registrable(domain).unwrap_or(domain)
+}
+
+/// What stands in one part and not in the other: a reader sees only one of them.
+fn difference(part: &str, other: &str, here: &str, there: &str) -> Option<String> {
+    let known: BTreeSet<String> = words(there).collect();
+    let mut seen = BTreeSet::new();
+    let only: Vec<String> = words(here).filter(|word| !known.contains(word) && seen.insert(word.clone())).collect();
+    if only.is_empty() {
+        return None;
+    }
+    let quoted = only.iter().take(WORDS_QUOTED).cloned().collect::<Vec<_>>().join(" ");
+    let more = if only.len() > WORDS_QUOTED { " …" } else { "" };
+    Some(format!("The {part} part says what the {other} part does not: {quoted}{more}"))
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    let is_inside = |c: char| c.is_alphanumeric() || "@.:/-_?=&%+".contains(c);
+    let pieces =
+        text.split(move |c: char| !is_inside(c)).map(|piece| piece.trim_matches(|c: char| !c.is_alphanumeric()));
+    pieces.filter(|piece| !piece.is_empty()).map(str::to_lowercase)
+}
+
+fn line(text: &mut String, name: &str, value: &str) {
+    // Writing to a text cannot fail.
+    writeln!(text, "{:<10}{}", format!("{name}:"), legible(value, false)).ok();
+}
+
+/// A text with every character written out that a person would not see, or that would change the order of others.
+fn legible(text: &str, lines: bool) -> String {
+    let mut clear = String::with_capacity(text.len());
+    for c in text.chars() {
+        let odd = c.is_control() || glyph::is_invisible(c) || glyph::is_bidi(c);
+        if odd && !(lines && (c == '\n' || c == '\t')) {
+            write!(clear, "\\u{{{:x}}}", u32::from(c)).ok();
+        } else {
+            clear.push(c);
+        }
+    }
+    clear
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::content::{RawAttachment, RawContent};
+    use uuid::Uuid;
+
+    fn content(change: impl FnOnce(&mut RawContent)) -> Content {
+        let mut raw = RawContent {
+            from: "agent@example.com".into(),
+            to: vec!["ann@example.org".into()],
+            subject: "Invoice".into(),
+            text: Some("Please pay 10 euros.".into()),
+            ..RawContent::default()
+        };
+        change(&mut raw);
+        Content::check(raw).unwrap()
+    }
+
+    #[test]
+    fn everybody_and_everything_is_shown() {
+        let preview = Preview::of(&content(|raw| {
+            raw.cc = vec!["Bob <bob@example.net>".into()];
+            raw.bcc = vec!["eve@evil.example".into()];
+            raw.reply_to = vec!["eve@evil.example".into()];
+            raw.html = Some("<p>Please pay <b>9000</b> euros.</p>".into());
+            raw.attachments = vec![RawAttachment {
+                filename: Some("invoice.pdf.exe".into()),
+                content: "TVo=".into(),
+                content_type: Some("application/pdf".into()),
+                content_id: None,
+            }];
+        }));
+        let shown = preview.shown();
+        for part in
+            ["bob@example.net", "Bcc:", "Reply-To:", "evil.example", "invoice.pdf.exe (application/pdf, 2 bytes)"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(shown.contains("HTML part says what the text part does not: 9000"), "{shown}");
+        assert!(shown.contains("text part says what the HTML part does not: 10"), "{shown}");
+        assert!(shown.contains("is a program"), "{shown}");
+    }
+
+    #[test]
+    fn parts_that_say_the_same_are_not_flagged() {
+        let preview = Preview::of(&content(|raw| raw.html = Some("<p>Please <i>pay</i> 10&nbsp;euros.</p>".into())));
+        assert!(preview.warnings.is_empty(), "{:?}", preview.warnings);
+    }
+
+    #[test]
+    fn the_digest_covers_every_part() {
+        let id = EmailId(Uuid::from_u128(1));
+        let digest = |change: fn(&mut RawContent)| Preview::of(&content(change)).digest(id);
+        let plain = digest(|_| {});
+        let attached = |content: &str| RawAttachment {
+            filename: Some("a".into()),
+            content: content.into(),
+            content_type: None,
+            content_id: None,
+        };
+        let changed = [
+            digest(|raw| raw.cc = vec!["bob@example.net".into()]),
+            digest(|raw| raw.bcc = vec!["bob@example.net".into()]),
+            digest(|raw| raw.reply_to = vec!["bob@example.net".into()]),
+            digest(|raw| raw.html = Some("<p>Please pay 10 euros.</p>".into())),
+            digest(|raw| raw.subject = "Other".into()),
+            Preview::of(&content(|raw| raw.attachments = vec![attached("TVo=")])).digest(id),
+            Preview::of(&content(|raw| raw.attachments = vec![attached("TVpa")])).digest(id),
+            Preview::of(&content(|_| {})).digest(EmailId(Uuid::from_u128(2))),
+        ];
+        let all: BTreeSet<&String> = changed.iter().chain([&plain]).collect();
+        assert_eq!(all.len(), changed.len() + 1);
+    }
+
+    #[test]
+    fn hidden_and_reordering_characters_are_written_out() {
+        let shown = Preview::of(&content(|raw| raw.subject = "Re\u{202e}x\u{200b}".into())).shown();
+        assert!(shown.contains("Re\\u{202e}x\\u{200b}"), "{shown}");
+    }
+}

@@ -1,0 +1,125 @@
+//! API keys that are tied to inboxes see and do what concerns these inboxes, and nothing else.
+//!
+//! An email concerns the inbox that it is from. An event concerns the inbox that it names, or the inbox of the email
+//! that it is about. Everything else belongs to the whole team, and a tied key gets `403 wrong_scope`.
+
+use mailonce_core::{
+    email::Email,
+    event::{Event, NewEvent},
+    id::{EmailId, InboxId, TeamId},
+    port::store::StoreError,
+    problem::{Code, Problem},
+    team::ApiKey,
+};
+use std::sync::Arc;
+
+use crate::{Caller, Engine, change, unavailable};
+
+/// The inboxes that an API key is tied to, as they are now. An inbox that was removed is not among them.
+#[derive(Debug, Default)]
+pub struct Ties {
+    inboxes: Vec<(InboxId, String)>,
+}
+
+impl Ties {
+    /// Their addresses.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.inboxes.iter().map(|(_, address)| address.clone()).collect()
+    }
+
+    /// Whether an inbox is among them.
+    pub(crate) fn has_inbox(&self, id: InboxId) -> bool {
+        self.inboxes.iter().any(|(inbox, _)| *inbox == id)
+    }
+
+    /// Whether an address is that of one of them.
+    pub(crate) fn has_address(&self, address: &str) -> bool {
+        self.inboxes.iter().any(|(_, own)| own.eq_ignore_ascii_case(address))
+    }
+}
+
+impl Caller {
+    /// Refuses an API key that is tied to inboxes, because the call concerns the whole team.
+    pub fn need_whole_team(&self) -> Result<(), Problem> {
+        if self.ties.is_none() {
+            return Ok(());
+        }
+        let detail = "this API key is tied to inboxes, and the call concerns the whole team";
+        Err(Problem::new(Code::WrongScope, detail).with("inboxes", self.key.about.inboxes.clone()))
+    }
+
+    /// Whether emails from this address are the caller's to see and change.
+    pub(crate) fn may_see_from(&self, address: &str) -> bool {
+        self.ties.as_ref().is_none_or(|ties| ties.has_address(address))
+    }
+
+    /// Whether it concerns no other inbox than those of the caller: a set of inboxes, of which an empty one means all.
+    pub(crate) fn covers(&self, inboxes: &[InboxId]) -> bool {
+        let own = |ties: &Arc<Ties>| !inboxes.is_empty() && inboxes.iter().all(|id| ties.has_inbox(*id));
+        self.ties.as_ref().is_none_or(own)
+    }
+}
+
+/// The inbox and the email that an event is about, or that its question is about.
+pub(crate) fn subject_of(event: &NewEvent) -> (Option<InboxId>, Option<EmailId>) {
+    match event.kind.about() {
+        "email" | "key" => (None, Some(EmailId(event.about))),
+        "escalation" => {
+            let id = |name: &str| event.data["about"][name].as_str();
+            (id("inbox").and_then(|id| id.parse().ok()), id("email").and_then(|id| id.parse().ok()))
+        }
+        _ => (event.inbox(), None),
+    }
+}
+
+impl Engine {
+    /// The inboxes that an API key is tied to; `None` for a key of the whole team.
+    pub(crate) async fn ties_of(&self, key: &ApiKey) -> Result<Option<Ties>, StoreError> {
+        if key.about.inboxes.is_empty() {
+            return Ok(None);
+        }
+        let mut inboxes = Vec::new();
+        for tie in &key.about.inboxes {
+            let found = match tie.parse() {
+                Ok(id) => self.store.inbox(key.team, id).await?,
+                Err(_) => self.store.inbox_at(std::slice::from_ref(tie)).await?,
+            };
+            inboxes.extend(found.filter(|inbox| inbox.team == key.team).map(|inbox| (inbox.id, inbox.address)));
+        }
+        Ok(Some(Ties { inboxes }))
+    }
+
+    /// An email of the caller's team that the caller may see.
+    pub(crate) async fn own_email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
+        let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
+        email.filter(|email| caller.may_see_from(&email.head.from)).ok_or_else(|| change::missing(id))
+    }
+
+    /// The same as a check alone, which costs an untied caller nothing.
+    pub(crate) async fn check_own_email(&self, caller: &Caller, id: EmailId) -> Result<(), Problem> {
+        if caller.ties.is_some() {
+            self.own_email(caller, id).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether an event concerns an inbox of the caller.
+    pub(crate) async fn may_see_event(&self, caller: &Caller, event: &Event) -> Result<bool, Problem> {
+        let Some(ties) = &caller.ties else { return Ok(true) };
+        self.concerns(ties, caller.team.id, subject_of(&event.event)).await.map_err(unavailable)
+    }
+
+    /// Whether something that names an inbox and an email concerns one of these inboxes.
+    pub(crate) async fn concerns(
+        &self,
+        ties: &Ties,
+        team: TeamId,
+        (inbox, email): (Option<InboxId>, Option<EmailId>),
+    ) -> Result<bool, StoreError> {
+        if let Some(inbox) = inbox {
+            return Ok(ties.has_inbox(inbox));
+        }
+        let Some(id) = email else { return Ok(false) };
+        Ok(self.store.email(team, id).await?.is_some_and(|email| ties.has_address(&email.head.from)))
+    }
+}
