@@ -6,9 +6,11 @@
 
 pub mod api;
 pub mod cli;
+pub mod client_address;
 mod clock;
 pub mod config;
 mod dialects;
+pub mod http;
 pub mod intake;
 mod lanes;
 pub mod mcp;

@@ -1,7 +1,7 @@
 //! Wiring: a store, an engine, its loops and the listener, from configuration to shutdown.
 
 use anyhow::{Context as _, bail};
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mailonce_core::{
     port::store::{Recovered, Store, StoreError},
@@ -12,7 +12,7 @@ use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use std::{
     fs::File,
     future::Future,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -25,6 +25,7 @@ use tokio::{
 
 use crate::{
     api,
+    client_address::TrustedProxies,
     clock::{self, WallClock},
     config::{Config, StoreAt},
     intake::{FrontDesk, smtp},
@@ -148,7 +149,7 @@ pub async fn serve(
     let guests = Guests::default();
     let outcome = tokio::select! {
         () = stop => Ok(()),
-        error = accept_connections(http, router, &guests, &lanes) => Err(error),
+        error = accept_connections(http, Callers::new(router, config), &guests, &lanes) => Err(error),
         error = until_broken(&engine, hold) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
@@ -203,18 +204,26 @@ impl Guests {
     }
 }
 
-async fn accept_connections(
-    listener: TcpListener,
+/// What every connection of the HTTP listener shares.
+#[derive(Clone)]
+struct Callers {
     router: axum::Router,
-    guests: &Guests,
-    lanes: &Lanes,
-) -> anyhow::Error {
+    trusted_proxies: Arc<TrustedProxies>,
+}
+
+impl Callers {
+    fn new(router: axum::Router, config: &Config) -> Self {
+        Self { router, trusted_proxies: Arc::new(config.http_options.trusted_proxies.clone()) }
+    }
+}
+
+async fn accept_connections(listener: TcpListener, callers: Callers, guests: &Guests, lanes: &Lanes) -> anyhow::Error {
     loop {
         let Ok(place) = Arc::clone(&guests.places).acquire_owned().await else {
             return anyhow::anyhow!("the listener closed");
         };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 // Out of descriptors, most likely: those that are open will end.
                 tracing::warn!(%error, "accepting a connection");
@@ -222,9 +231,9 @@ async fn accept_connections(
                 continue;
             }
         };
-        let (router, leaving) = (router.clone(), guests.leaving.subscribe());
-        let served = lanes.serve(stream, |stream| async move {
-            if let Err(error) = attend(stream, router, leaving).await {
+        let (callers, leaving) = (callers.clone(), guests.leaving.subscribe());
+        let served = lanes.serve(stream, move |stream| async move {
+            if let Err(error) = attend(stream, peer, callers, leaving).await {
                 tracing::debug!(%error, "a connection ended");
             }
             drop(place);
@@ -236,11 +245,20 @@ async fn accept_connections(
 }
 
 /// Answers the calls of one connection until it ends or the house closes.
-async fn attend(stream: TcpStream, router: axum::Router, mut leaving: watch::Receiver<bool>) -> hyper::Result<()> {
+async fn attend(
+    stream: TcpStream,
+    peer: IpAddr,
+    callers: Callers,
+    mut leaving: watch::Receiver<bool>,
+) -> hyper::Result<()> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
-    let answer = service_fn(move |request| api::answer(router.clone(), request));
+    let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let client = callers.trusted_proxies.client(peer, request.headers());
+        request.extensions_mut().insert(client);
+        api::answer(callers.router.clone(), request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
