@@ -214,7 +214,13 @@ impl Config {
 
     /// How callers reach the API.
     pub fn url(&self) -> String {
-        self.public_url.clone().unwrap_or_else(|| format!("http://{}", self.http))
+        self.url_at(self.http)
+    }
+
+    /// The same when the listener got this address, which differs where the configured port is 0.
+    pub fn url_at(&self, address: SocketAddr) -> String {
+        let scheme = if self.http_options.tls_files.is_some() { "https" } else { "http" };
+        self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"))
     }
 }
 

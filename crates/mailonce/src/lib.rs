@@ -18,3 +18,4 @@ pub mod outside;
 pub mod serve;
 mod stall;
 mod system;
+pub mod tls;
