@@ -25,7 +25,7 @@ use crate::{
     api,
     clock::{self, WallClock},
     config::{Config, StoreAt},
-    http::{HttpListener, read_certificate},
+    http::{FailureLimit, HttpListener, read_certificate},
     intake::{FrontDesk, smtp},
     lanes::Lanes,
     system::{SystemChance, fresh_secret},
@@ -145,7 +145,8 @@ pub async fn serve(
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
     let (post, tally) = post.unzip();
     let url = config.url_at(http.local_addr()?);
-    let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url });
+    let failures = FailureLimit::new(config.http_options.trusted_proxies.clone());
+    let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url, failures });
     let callers = HttpListener::new(router, tls, config);
     let outcome = tokio::select! {
         () = stop => Ok(()),

@@ -4,7 +4,10 @@
 //! delays the next accept. ALPN chooses HTTP/2 or HTTP/1.1; without TLS there is HTTP/1.1 alone.
 
 use anyhow::Context as _;
-use axum::{Router, response::Response};
+use axum::{
+    Router,
+    response::{IntoResponse as _, Response},
+};
 use hyper::{
     Request,
     body::Incoming,
@@ -19,12 +22,18 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-use super::HttpOptions;
+use super::{
+    HttpOptions,
+    address_limits::ConnectionLimit,
+    host_check::{Arrived, HostCheck},
+    secure_headers,
+};
 use crate::{
-    api,
+    api::{self, problem::Refused},
     client_address::TrustedProxies,
     config::Config,
     lanes::Lanes,
+    mcp,
     stall::{self, Watched},
     tls::Tls,
 };
@@ -59,6 +68,8 @@ pub(crate) fn read_certificate(options: &HttpOptions) -> anyhow::Result<Option<A
 struct Shared {
     router: Router,
     trusted_proxies: TrustedProxies,
+    hosts: HostCheck,
+    connections: Arc<ConnectionLimit>,
     tls: Option<Arc<Tls>>,
 }
 
@@ -72,7 +83,14 @@ pub(crate) struct HttpListener {
 impl HttpListener {
     /// A listener for the API. `tls` is what [`read_certificate`] returned.
     pub(crate) fn new(router: Router, tls: Option<Arc<Tls>>, config: &Config) -> Self {
-        let shared = Shared { router, trusted_proxies: config.http_options.trusted_proxies.clone(), tls };
+        let HttpOptions { hosts, connections_per_address, trusted_proxies, .. } = config.http_options.clone();
+        let shared = Shared {
+            router,
+            hosts: HostCheck::new(config.public_url.as_deref(), hosts, config.http.ip()),
+            connections: ConnectionLimit::new(connections_per_address, trusted_proxies.clone()),
+            trusted_proxies,
+            tls,
+        };
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         Self { shared: Arc::new(shared), permits, closing: watch::Sender::new(false) }
     }
@@ -105,12 +123,13 @@ impl HttpListener {
                     continue;
                 }
             };
+            let Some(counted) = self.shared.connections.enter(peer) else { continue };
             let (shared, closing) = (Arc::clone(&self.shared), self.closing.subscribe());
             let served = lanes.serve(stream, move |stream| async move {
                 if let Err(error) = serve_connection(stream, peer, shared, closing).await {
                     tracing::debug!(error = format!("{error:#}"), "a connection ended");
                 }
-                drop(permit);
+                drop((permit, counted));
             });
             if let Err(error) = served {
                 tracing::warn!(%error, "giving a connection to its thread");
@@ -136,12 +155,13 @@ async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
-    let arrival = Arrival { shared, peer };
+    let arrived = Arrived { local: stream.local_addr()?.ip(), tls: shared.tls.is_some() };
+    let served = Connection { shared, peer, arrived };
     let stream = Watched::new(stream, stall::PATIENCE);
-    match arrival.shared.tls.clone() {
-        None => serve_http1(stream, arrival, closing).await,
+    match served.shared.tls.clone() {
+        None => serve_http1(stream, served, closing).await,
         // On the heap: connections without TLS need no room for it.
-        Some(tls) => Box::pin(serve_tls(stream, tls, arrival, closing)).await,
+        Some(tls) => Box::pin(serve_tls(stream, tls, served, closing)).await,
     }
 }
 
@@ -149,7 +169,7 @@ async fn serve_connection(
 async fn serve_tls(
     stream: Watched<TcpStream>,
     tls: Arc<Tls>,
-    arrival: Arrival,
+    served: Connection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let stream = tokio::select! {
@@ -159,20 +179,20 @@ async fn serve_tls(
         () = closed(&mut closing) => return Ok(()),
     };
     match stream.get_ref().1.alpn_protocol() {
-        Some(b"h2") => serve_http2(stream, arrival, closing).await,
-        _ => serve_http1(stream, arrival, closing).await,
+        Some(b"h2") => serve_http2(stream, served, closing).await,
+        _ => serve_http1(stream, served, closing).await,
     }
 }
 
 async fn serve_http1(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    arrival: Arrival,
+    served: Connection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service_fn(move |request| arrival.clone().respond(request)));
+        .serve_connection(TokioIo::new(stream), service_fn(move |request| served.clone().respond(request)));
     let mut connection = pin!(connection.with_upgrades());
     tokio::select! {
         ended = connection.as_mut() => ended?,
@@ -186,7 +206,7 @@ async fn serve_http1(
 
 async fn serve_http2(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    arrival: Arrival,
+    served: Connection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     // The executor spawns on the runtime of this thread, so all streams of a connection stay here.
@@ -198,7 +218,7 @@ async fn serve_http2(
         .max_local_error_reset_streams(MAX_ERROR_RESETS)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL)
-        .serve_connection(TokioIo::new(stream), service_fn(move |request| arrival.clone().respond(request)));
+        .serve_connection(TokioIo::new(stream), service_fn(move |request| served.clone().respond(request)));
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => ended?,
@@ -217,16 +237,25 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
 
 /// A connection as its requests see it.
 #[derive(Clone)]
-struct Arrival {
+struct Connection {
     shared: Arc<Shared>,
     peer: IpAddr,
+    arrived: Arrived,
 }
 
-impl Arrival {
+impl Connection {
     /// Answers one request.
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
-        let client = self.shared.trusted_proxies.client(self.peer, request.headers());
+        let Self { shared, peer, arrived } = self;
+        let client = shared.trusted_proxies.client(peer, request.headers());
         request.extensions_mut().insert(client);
-        api::answer(self.shared.router.clone(), request).await
+        let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), arrived);
+        let mut response = match checked {
+            Ok(()) => api::answer(shared.router.clone(), request).await?,
+            Err(problem) if request.uri().path() == "/mcp" => mcp::http::refused(problem),
+            Err(problem) => Refused(problem).into_response(),
+        };
+        secure_headers::add(response.headers_mut(), arrived.tls);
+        Ok(response)
     }
 }

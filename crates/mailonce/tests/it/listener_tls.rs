@@ -99,7 +99,7 @@ async fn ask_until(
     asked: Arc<AtomicUsize>,
 ) {
     while !stop.load(Ordering::Relaxed) {
-        let alpn = if asked.fetch_add(1, Ordering::Relaxed) % 2 == 0 { &BOTH[..] } else { &BOTH[1..] };
+        let alpn = if asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) { &BOTH[..] } else { &BOTH[1..] };
         let mut client = Client::over(connect(at, alpn, &trusted).await.expect("a handshake failed")).await;
         for _ in 0..3 {
             assert_eq!(client.get("/healthz").await.expect("a request failed").status(), 200);
@@ -211,4 +211,26 @@ async fn events_stream_over_http2_and_a_stop_ends_them() {
     assert!(server.terminate().await.success());
     let rest = timeout(PATIENCE, body.collect()).await.expect("the stream goes on");
     assert!(rest.is_ok(), "the stream broke off: {rest:?}");
+}
+
+#[tokio::test]
+async fn a_websocket_opens_over_tls_and_every_answer_says_that_tls_is_on() {
+    let (desk, pair) = (Desk::new(), Pair::new());
+    let (server, at) = secured(&desk, &pair).await;
+    let mut stream = connect(at, &["http/1.1"], &[pair.certificate()]).await.unwrap();
+    let request = format!(
+        "GET /compat/agentmail/v0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        server.api_key
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 1_024];
+    let read = timeout(PATIENCE, stream.read(&mut answer)).await.unwrap().unwrap();
+    let head = String::from_utf8_lossy(&answer[..read]).to_lowercase();
+    assert!(head.starts_with("http/1.1 101"), "{head}");
+    assert!(head.contains("strict-transport-security: max-age=31536000"), "{head}");
+    // A masked ping without content; the pong comes back as it was.
+    stream.write_all(&[0x89, 0x80, 0, 0, 0, 0]).await.unwrap();
+    timeout(PATIENCE, stream.read_exact(&mut answer[..2])).await.unwrap().unwrap();
+    assert_eq!(answer[..2], [0x8a, 0]);
 }

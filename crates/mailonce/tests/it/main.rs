@@ -71,6 +71,7 @@ mod inbound;
 mod inboxes;
 mod keys;
 mod leases;
+mod listener_checks;
 mod listener_tls;
 mod looking;
 mod loops;
