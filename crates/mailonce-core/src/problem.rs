@@ -67,6 +67,9 @@ codes! {
     /// The sender's domain is not proven to be the team's.
     SenderNotVerified = "sender_not_verified", 403, Never, "The sender's domain is not verified",
         "Add the domain with POST /v1/domains, publish its DNS records and verify it, or send from a verified domain.";
+    /// A page of another site made the request.
+    ForeignOrigin = "foreign_origin", 403, Never, "Another site's page made this request",
+        "Call the API from your own server, or from a page of http.public_url; browsers of other sites are refused.";
     /// No such thing, or not this team's.
     NotFound = "not_found", 404, Never, "There is no such thing here",
         "Check the id and the path; ids of other teams are not found either.";
@@ -143,6 +146,9 @@ codes! {
     /// Not JSON.
     UnsupportedMediaType = "unsupported_media_type", 415, Never, "The body is not declared as JSON",
         "Send `Content-Type: application/json`.";
+    /// The request names a host that this server does not answer to.
+    MisdirectedHost = "misdirected_host", 421, Never, "This server does not answer to that host",
+        "Call the server by its public URL, or ask the operator to list the host in `http.hosts`.";
     /// A field with a value that cannot be used.
     InvalidField = "invalid_field", 422, Never, "A field has a value that cannot be used",
         "Correct the field named in `field`; this call stored nothing and bound no key.";
@@ -164,6 +170,9 @@ codes! {
     /// Too many calls.
     RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
         "Wait for the seconds in Retry-After, then send the same call again.";
+    /// Too many invalid API keys from one address.
+    TooManyFailures = "too_many_failures", 429, Later, "Too many invalid API keys came from this address",
+        "Wait for the seconds in Retry-After, then call with a valid API key.";
     /// Our own fault.
     Internal = "internal", 500, Same, "Something went wrong inside mailonce",
         "Send the same call again with the same key; it is safe.";

@@ -220,6 +220,12 @@ impl Engine {
         Ok(Caller { key, team, channel, call: None, ties })
     }
 
+    /// Whether this process has found the API key valid before. It may be revoked since.
+    pub fn has_seen_api_key(&self, credential: &str) -> bool {
+        let hash = hash(&self.secret, credential);
+        self.access.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
+    }
+
     /// A fresh secret: `mo_` and 43 random letters, about 256 bits.
     pub fn new_secret(&self) -> String {
         const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

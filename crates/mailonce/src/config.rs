@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::intake::smtp::{SmtpConfig, SmtpFile};
+use crate::{
+    http::{HttpFile, HttpOptions},
+    intake::smtp::{SmtpConfig, SmtpFile},
+};
 
 /// The file as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -36,13 +39,6 @@ pub(crate) struct WebhooksFile {
     pub(crate) allow: Option<Vec<String>>,
     /// Certificate authorities trusted besides the public ones.
     pub(crate) ca_file: Option<PathBuf>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HttpFile {
-    listen: Option<String>,
-    public_url: Option<String>,
 }
 
 /// One way out, as it is written. Which fields a kind takes is checked in `outside`.
@@ -163,6 +159,8 @@ pub struct Config {
     pub http: SocketAddr,
     /// How others reach us, when it is not that address.
     pub public_url: Option<String>,
+    /// How the HTTP listener treats its callers.
+    pub http_options: HttpOptions,
     /// Whether mail is handed on. Paused, it is accepted and waits.
     pub handoff: bool,
     /// Whether the clock is believed at the start, however long we were away. `dev` believes it unless told otherwise.
@@ -181,12 +179,12 @@ impl Config {
     /// Puts flags, environment, file and defaults together. `env` looks a variable up.
     pub fn load(flags: &Flags, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let file = file_of(flags.config.as_deref()).unwrap_or_else(|| Ok(File::default()))?;
-        let http = file.http.unwrap_or_default();
+        let mut http = file.http.unwrap_or_default();
         let secret_file = env("MAILONCE_STORE_FILE").map(PathBuf::from).or(file.store_file);
         let from_file = secret_file
             .map(|path| std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display())));
         let store = flags.store.clone().or(from_file.transpose()?.map(|url| url.trim().to_owned())).or(file.store);
-        let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen);
+        let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen.take());
         let listen = listen.unwrap_or_else(|| "127.0.0.1:6245".into());
         Ok(Self {
             data: flags.data.clone().or(file.data).unwrap_or_else(|| USUAL_DATA.into()),
@@ -194,7 +192,8 @@ impl Config {
             http: listen
                 .parse()
                 .with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
-            public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url),
+            public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url.take()),
+            http_options: HttpOptions::load(http, &env)?,
             handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
             clock_trusted: clock_trusted(env("MAILONCE_CLOCK_TRUSTED"))?.or(file.clock.unwrap_or_default().trusted),
             dev_domains: Vec::new(),
@@ -215,7 +214,13 @@ impl Config {
 
     /// How callers reach the API.
     pub fn url(&self) -> String {
-        self.public_url.clone().unwrap_or_else(|| format!("http://{}", self.http))
+        self.url_at(self.http)
+    }
+
+    /// The same when the listener got this address, which differs where the configured port is 0.
+    pub fn url_at(&self, address: SocketAddr) -> String {
+        let scheme = if self.http_options.tls_files.is_some() { "https" } else { "http" };
+        self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"))
     }
 }
 

@@ -6,9 +6,11 @@
 
 pub mod api;
 pub mod cli;
+pub mod client_address;
 mod clock;
 pub mod config;
 mod dialects;
+pub mod http;
 pub mod intake;
 mod lanes;
 pub mod mcp;
@@ -16,3 +18,4 @@ pub mod outside;
 pub mod serve;
 mod stall;
 mod system;
+pub mod tls;

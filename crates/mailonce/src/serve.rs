@@ -1,8 +1,6 @@
 //! Wiring: a store, an engine, its loops and the listener, from configuration to shutdown.
 
 use anyhow::{Context as _, bail};
-use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use mailonce_core::{
     port::store::{Recovered, Store, StoreError},
     team::{AboutApiKey, Scope},
@@ -14,31 +12,28 @@ use std::{
     future::Future,
     net::SocketAddr,
     path::{Path, PathBuf},
-    pin::pin,
     sync::Arc,
     time::Duration,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
 };
 
 use crate::{
     api,
     clock::{self, WallClock},
     config::{Config, StoreAt},
+    http::{FailureLimit, HttpListener, read_certificate},
     intake::{FrontDesk, smtp},
     lanes::Lanes,
-    stall::{self, Watched},
     system::{SystemChance, fresh_secret},
+    tls::Tls,
 };
 
-/// Connections at a time. The next one waits in the kernel's queue.
-const CONNECTIONS: usize = 20_000;
-/// How long a client may take for its first or next request's head.
-const HEAD_TIME: Duration = Duration::from_mins(1);
-/// How long running requests may take to end when we stop.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long running requests may take to finish when the server shuts down.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often we look whether the ledger can still be trusted.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -79,6 +74,7 @@ pub fn about(name: &str, scopes: Vec<Scope>) -> AboutApiKey {
 /// The doors. Bound before anything is printed, so that what is printed is true.
 pub struct Doors {
     http: TcpListener,
+    tls: Option<Arc<Tls>>,
     smtp: Option<TcpListener>,
 }
 
@@ -94,8 +90,13 @@ impl Doors {
     }
 }
 
-/// Binds the doors that the configuration names.
+/// Binds the addresses and reads the certificate of HTTP that the configuration names.
 pub async fn listen(config: &Config) -> anyhow::Result<Doors> {
+    let tls = read_certificate(&config.http_options)?;
+    if tls.is_some() || config.smtp.tls_files.is_some() {
+        // From now on SIGHUP does not end the process: it means that certificates are to be read again.
+        drop(signal(SignalKind::hangup())?);
+    }
     let http = TcpListener::bind(config.http).await;
     let http = http.with_context(|| format!("listening on {}; is another mailonce running?", config.http))?;
     let smtp = match config.smtp.listen {
@@ -104,7 +105,7 @@ pub async fn listen(config: &Config) -> anyhow::Result<Doors> {
             format!("listening for SMTP on {at}; choose another address with --smtp, or `--smtp off`")
         })?),
     };
-    Ok(Doors { http, smtp })
+    Ok(Doors { http, tls, smtp })
 }
 
 /// Serves until `stop` resolves, then finishes what runs and closes the ledger. Fails when the ledger cannot be
@@ -141,21 +142,22 @@ pub async fn serve(
     let revoked = Arc::clone(&engine).keep_running("open_keys", ended.clone(), Engine::end_what_revoked_keys_opened);
     loops.push(tokio::spawn(revoked));
     loops.push(tokio::spawn(clock::remember(Arc::clone(&engine), config.data.clone(), ended.clone())));
-    let Doors { http, smtp } = doors;
+    let Doors { http, tls, smtp } = doors;
     let (closing, closed) = watch::channel(false);
     let post = smtp.map(|listener| open_smtp(&engine, listener, config, closed)).transpose()?;
     let (post, tally) = post.unzip();
-    let url = config.public_url.clone().map_or_else(|| Ok(format!("http://{}", http.local_addr()?)), anyhow::Ok)?;
-    let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url });
-    let guests = Guests::default();
+    let url = config.url_at(http.local_addr()?);
+    let failures = FailureLimit::new(config.http_options.trusted_proxies.clone());
+    let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url, failures });
+    let callers = HttpListener::new(router, tls, config);
     let outcome = tokio::select! {
         () = stop => Ok(()),
-        error = accept_connections(http, router, &guests, &lanes) => Err(error),
+        error = callers.run(http, &lanes) => Err(error),
         error = until_broken(&engine, hold) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
     engine.end_streams();
-    if tokio::time::timeout(FAREWELL, guests.farewell()).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, callers.drain()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
     loops.extend(post);
@@ -182,79 +184,6 @@ fn open_smtp(
     let desk = Arc::new(FrontDesk(Arc::clone(engine)));
     let tally = Arc::clone(&settings.tally);
     Ok((tokio::spawn(smtp::run(listener, desk, settings, closed)), tally))
-}
-
-/// Connections that are open, and the wish that they come to their end. One that became a socket is no longer among
-/// them: it ends with the streams.
-struct Guests {
-    places: Arc<Semaphore>,
-    leaving: watch::Sender<bool>,
-}
-
-impl Default for Guests {
-    fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(CONNECTIONS)), leaving: watch::Sender::new(false) }
-    }
-}
-
-impl Guests {
-    /// Lets every connection end after the call that it is at, and waits for them.
-    async fn farewell(&self) {
-        self.leaving.send_replace(true);
-        drop(self.places.acquire_many(CONNECTIONS as u32).await);
-    }
-}
-
-async fn accept_connections(
-    listener: TcpListener,
-    router: axum::Router,
-    guests: &Guests,
-    lanes: &Lanes,
-) -> anyhow::Error {
-    loop {
-        let Ok(place) = Arc::clone(&guests.places).acquire_owned().await else {
-            return anyhow::anyhow!("the listener closed");
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors, most likely: those that are open will end.
-                tracing::warn!(%error, "accepting a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let (router, leaving) = (router.clone(), guests.leaving.subscribe());
-        let served = lanes.serve(stream, |stream| async move {
-            if let Err(error) = attend(stream, router, leaving).await {
-                tracing::debug!(%error, "a connection ended");
-            }
-            drop(place);
-        });
-        if let Err(error) = served {
-            tracing::warn!(%error, "giving a connection to a lane");
-        }
-    }
-}
-
-/// Answers the calls of one connection until it ends or the house closes.
-async fn attend(stream: TcpStream, router: axum::Router, mut leaving: watch::Receiver<bool>) -> hyper::Result<()> {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "setting TCP_NODELAY");
-    }
-    let answer = service_fn(move |request| api::answer(router.clone(), request));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .serve_connection(TokioIo::new(Watched::new(stream, stall::PATIENCE)), answer);
-    let mut connection = pin!(connection.with_upgrades());
-    tokio::select! {
-        ended = connection.as_mut() => ended,
-        _ = leaving.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    }
 }
 
 /// The file that keeps hand-off at rest over restarts.
@@ -303,7 +232,6 @@ async fn until_broken(engine: &Engine, mut hold: Option<PathBuf>) -> StoreError 
 /// Listens for Ctrl-C and SIGTERM from now on; what it returns resolves when one came. It listens before it is waited
 /// for: a server that is told to stop while it starts ends as one that ran, and leaves nothing behind.
 pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
         tokio::select! {

@@ -102,7 +102,7 @@ fn posted(path: &str, mail: &Mail) -> Vec<u8> {
         STANDARD.encode(mac.finalize().into_bytes())
     });
     format!(
-        "POST {path} HTTP/1.1\r\nHost: mailonce\r\nwebhook-id: {}\r\nwebhook-timestamp: {now}\r\n\
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nwebhook-id: {}\r\nwebhook-timestamp: {now}\r\n\
          webhook-signature: v1,{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         mail.name,
         signature.unwrap_or_default(),

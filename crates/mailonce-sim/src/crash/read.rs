@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn get(&mut self, path: &str) -> Result<Value> {
         let credential = &self.team.credential;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: mailonce\r\nAuthorization: Bearer {credential}\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {credential}\r\n\r\n");
         let Reply { status, body, .. } = http::converse(&mut self.stream, request.as_bytes())?;
         ensure!(status == 200, "GET {path} was answered {status}: {body}");
         Ok(body)

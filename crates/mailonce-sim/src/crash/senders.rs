@@ -119,7 +119,7 @@ impl Callers {
         let purpose = format!("run-{consumer}");
         let body = json!({"type": "code", "for": purpose, "match": {"from": mail.sender}}).to_string();
         let request = format!(
-            "POST /v1/inboxes/{inbox}/consume HTTP/1.1\r\nHost: mailonce\r\nAuthorization: Bearer {}\r\n\
+            "POST /v1/inboxes/{inbox}/consume HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             team.credential,
             body.len()

@@ -3,7 +3,7 @@
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, FromRequestParts, Request},
-    http::{HeaderMap, HeaderValue, header, request::Parts},
+    http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
 };
 use mailonce_core::{
     call::{self, CallMark},
@@ -19,6 +19,13 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 use super::{App, problem::Refused};
+use crate::{
+    client_address::ClientAddress,
+    http::{
+        MAX_FAILURES,
+        min_rate::{MinRate, TooSlow},
+    },
+};
 
 /// How long a body may take.
 const BODY_TIME: Duration = Duration::from_mins(1);
@@ -34,9 +41,10 @@ impl FromRequestParts<App> for Door {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
-        let credential = bearer(&parts.headers)
+        let credential = bearer(&parts.headers);
+        let caller = authenticate(app, &parts.extensions, credential, channel(&parts.headers)).await?;
+        let mut caller = caller
             .ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing"))?;
-        let mut caller = app.engine.authenticate(credential, channel(&parts.headers)).await?;
         check_version(&parts.headers)?;
         caller.call = call_mark(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
@@ -49,6 +57,31 @@ impl Door {
     pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
         asked(self.key.as_ref(), operation, path, body)
     }
+}
+
+/// Who calls; none without a credential. An address that sent too many invalid API keys is refused without a look-up,
+/// unless this process has seen the API key before.
+pub(crate) async fn authenticate(
+    app: &App,
+    extensions: &Extensions,
+    credential: Option<&str>,
+    channel: Channel,
+) -> Result<Option<Caller>, Problem> {
+    let client = ClientAddress::of(extensions);
+    if let Some((client, seconds)) = client.and_then(|ip| Some((ip, app.failures.retry_after(ip)?)))
+        && !credential.is_some_and(|credential| app.engine.has_seen_api_key(credential))
+    {
+        let detail = format!("{MAX_FAILURES} calls with invalid API keys came from {client}; try again in {seconds} s");
+        return Err(Problem::new(Code::TooManyFailures, detail).with("retry_after", seconds));
+    }
+    let Some(credential) = credential else { return Ok(None) };
+    let found = app.engine.authenticate(credential, channel).await;
+    if let (Some(client), Err(problem)) = (client, &found)
+        && problem.code == Code::Unauthorized
+    {
+        app.failures.record(client);
+    }
+    found.map(Some)
 }
 
 /// What a call that is not a send asks for, if it brought a key.
@@ -141,13 +174,15 @@ impl FromRequest<App> for RawBody {
 
 /// Reads a body to its end, up to so many bytes.
 pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
-    let reading = axum::body::to_bytes(body, most);
+    let reading = axum::body::to_bytes(Body::new(MinRate::new(body)), most);
     let read = tokio::time::timeout(BODY_TIME, reading).await.map_err(|_late| {
         Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()))
     })?;
     read.map_err(|error| {
         let text = error.to_string();
-        if text.contains("length limit") {
+        if TooSlow::caused(&error) {
+            Problem::new(Code::Timeout, text)
+        } else if text.contains("length limit") {
             Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
         } else {
             Problem::new(Code::InvalidJson, format!("the body broke off: {text}"))

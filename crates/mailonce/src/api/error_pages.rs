@@ -14,6 +14,7 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("wrong_scope", include_str!("../../../../docs/errors/wrong_scope.md")),
     ("sender_not_allowed", include_str!("../../../../docs/errors/sender_not_allowed.md")),
     ("sender_not_verified", include_str!("../../../../docs/errors/sender_not_verified.md")),
+    ("foreign_origin", include_str!("../../../../docs/errors/foreign_origin.md")),
     ("not_found", include_str!("../../../../docs/errors/not_found.md")),
     ("method_not_allowed", include_str!("../../../../docs/errors/method_not_allowed.md")),
     ("timeout", include_str!("../../../../docs/errors/timeout.md")),
@@ -37,6 +38,7 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("cursor_reset", include_str!("../../../../docs/errors/cursor_reset.md")),
     ("too_large", include_str!("../../../../docs/errors/too_large.md")),
     ("unsupported_media_type", include_str!("../../../../docs/errors/unsupported_media_type.md")),
+    ("misdirected_host", include_str!("../../../../docs/errors/misdirected_host.md")),
     ("invalid_field", include_str!("../../../../docs/errors/invalid_field.md")),
     ("key_mismatch", include_str!("../../../../docs/errors/key_mismatch.md")),
     ("recipient_suppressed", include_str!("../../../../docs/errors/recipient_suppressed.md")),
@@ -44,6 +46,7 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("self", include_str!("../../../../docs/errors/self.md")),
     ("automatic", include_str!("../../../../docs/errors/automatic.md")),
     ("rate_limited", include_str!("../../../../docs/errors/rate_limited.md")),
+    ("too_many_failures", include_str!("../../../../docs/errors/too_many_failures.md")),
     ("internal", include_str!("../../../../docs/errors/internal.md")),
     ("unavailable", include_str!("../../../../docs/errors/unavailable.md")),
 ];

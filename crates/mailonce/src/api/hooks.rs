@@ -14,6 +14,7 @@ use std::time::Duration;
 use utoipa::ToSchema;
 
 use super::{Answer, App, PathOf, sources::source_id};
+use crate::http::min_rate::{MinRate, TooSlow};
 
 /// How long a body may take. Providers give up after some ten seconds themselves.
 const BODY_TIME: Duration = Duration::from_secs(15);
@@ -89,10 +90,13 @@ pub(super) async fn challenge(State(app): State<App>, PathOf(id): PathOf, uri: U
 async fn read(body: Body, most: usize) -> Result<Vec<u8>, Problem> {
     let time = if most > SMALL { MAIL_TIME } else { BODY_TIME };
     let late = |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", time.as_secs()));
-    let read = tokio::time::timeout(time, axum::body::to_bytes(body, most)).await.map_err(late)?;
+    let read =
+        tokio::time::timeout(time, axum::body::to_bytes(Body::new(MinRate::new(body)), most)).await.map_err(late)?;
     read.map(Vec::from).map_err(|error| {
         let text = error.to_string();
-        if text.contains("length limit") {
+        if TooSlow::caused(&error) {
+            Problem::new(Code::Timeout, text)
+        } else if text.contains("length limit") {
             Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
         } else {
             // A provider that was cut off must come again.

@@ -57,7 +57,7 @@ use utoipa::openapi::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{intake::smtp::Tally, mcp};
+use crate::{http::FailureLimit, intake::smtp::Tally, mcp};
 use problem::Refused;
 pub(crate) use {
     escalations::QUESTION_CHARS,
@@ -85,6 +85,8 @@ pub struct House {
     pub tally: Option<Arc<Tally>>,
     /// Where people and programs outside reach this installation.
     pub url: Arc<str>,
+    /// Invalid API keys by address.
+    pub failures: FailureLimit,
 }
 
 /// What stands beside the API.
@@ -94,6 +96,8 @@ pub struct Beside {
     pub tally: Option<Arc<Tally>>,
     /// Where people and programs outside reach this installation.
     pub url: String,
+    /// Invalid API keys by address.
+    pub failures: FailureLimit,
 }
 
 /// What every handler gives back.
@@ -234,7 +238,12 @@ pub fn router_beside(engine: Arc<Engine>, echo: bool, beside: Beside) -> Router 
         .merge(crate::dialects::routes())
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
-        .with_state(App(Arc::new(House { engine, tally: beside.tally, url: beside.url.into() })))
+        .with_state(App(Arc::new(House {
+            engine,
+            tally: beside.tally,
+            url: beside.url.into(),
+            failures: beside.failures,
+        })))
 }
 
 /// The bare route: the same parsing and writing of JSON, and nothing else.
@@ -346,9 +355,13 @@ fn describe() -> OpenApi {
 
 /// Problems that any call of a kind may meet.
 fn problems(public: bool) -> &'static [(&'static str, &'static str)] {
-    const PUBLIC: [(&str, &str); 3] =
-        [("404", "No such thing"), ("500", "Our fault"), ("503", "The ledger cannot answer")];
-    const CALLERS: [(&str, &str); 11] = [
+    const PUBLIC: [(&str, &str); 4] = [
+        ("404", "No such thing"),
+        ("421", "Not a host of this server"),
+        ("500", "Our fault"),
+        ("503", "The ledger cannot answer"),
+    ];
+    const CALLERS: [(&str, &str); 12] = [
         ("400", "Not understood"),
         ("401", "No valid API key"),
         ("403", "Not allowed"),
@@ -356,6 +369,7 @@ fn problems(public: bool) -> &'static [(&'static str, &'static str)] {
         ("408", "Too slow"),
         ("413", "Too large"),
         ("415", "Not JSON"),
+        ("421", "Not a host of this server"),
         ("422", "Understood and refused"),
         ("429", "Too fast"),
         ("500", "Our fault"),

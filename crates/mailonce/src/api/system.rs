@@ -101,7 +101,8 @@ pub(super) async fn llms() -> Response {
 #[utoipa::path(get, path = "/docs", tag = "system", security(()), responses((status = 200, description = "A page", body = String, content_type = "text/html")))]
 pub(super) async fn docs() -> Response {
     let mut page = Html(include_str!("docs.html")).into_response();
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                  frame-ancestors 'none'";
     page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     page
 }

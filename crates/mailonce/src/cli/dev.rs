@@ -52,10 +52,7 @@ pub(super) async fn dev(out: &Out, flags: &Flags, json: bool) -> anyhow::Result<
     let key = dev_key(&engine, &config.data).await?;
     let agent_key = Some(agent_key(&engine, &config.data, &key).await?);
     let doors = doors(&config).await?;
-    let url = match config.public_url {
-        Some(_) => config.url(),
-        None => format!("http://{}", doors.http()?),
-    };
+    let url = config.url_at(doors.http()?);
     let smtp = doors.smtp()?.map(|at| at.to_string());
     let inbox = dev_inbox(&engine, &key).await?;
     let dev = DevFile { url, api_key: key, agent_key, smtp };

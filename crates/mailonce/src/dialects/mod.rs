@@ -116,8 +116,8 @@ impl<C: Contract> FromRequestParts<App> for Visitor<C> {
     type Rejection = Refusal<C>;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal<C>> {
-        let Some(credential) = C::credential(&parts.headers) else { return Err(Refusal::said(C::nobody())) };
-        let mut caller = app.engine.authenticate(credential, C::CHANNEL).await?;
+        let found = door::authenticate(app, &parts.extensions, C::credential(&parts.headers), C::CHANNEL).await?;
+        let Some(mut caller) = found else { return Err(Refusal::said(C::nobody())) };
         caller.call = call_mark(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
         Ok(Self { caller, key, of: PhantomData })

@@ -1,10 +1,10 @@
-//! The door at `/mcp`: Host and Origin first, then the credential, then one message and its answer as JSON.
+//! `/mcp`: checks the credential, reads one message and answers it as JSON. The listener checks Host and Origin before.
 
 use axum::{
     Json,
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header, request::Parts},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{Html, IntoResponse, Response},
 };
 use mailonce_core::{
@@ -12,7 +12,6 @@ use mailonce_core::{
     problem::{Code, Problem},
 };
 use serde_json::{Value, json};
-use std::net::IpAddr;
 
 use super::{
     Desk, answer,
@@ -73,6 +72,11 @@ impl IntoResponse for Turned {
     }
 }
 
+/// The answer to a message that the listener refused.
+pub(crate) fn refused(problem: Problem) -> Response {
+    Turned::from(problem).into_response()
+}
+
 /// Answers one message.
 pub(crate) async fn serve(State(app): State<App>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
@@ -84,13 +88,13 @@ pub(crate) async fn serve(State(app): State<App>, request: Request) -> Response 
 }
 
 async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, Turned> {
-    check_place(&parts.headers, &app.url)?;
     if parts.method != Method::POST {
         return Err(Turned::new(405, "there is nothing to follow here: POST a message and read its answer"));
     }
     let missing = || Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing");
-    let credential = door::bearer(&parts.headers).ok_or_else(missing)?;
-    let mut caller = app.engine.authenticate(credential, Channel::Mcp).await?;
+    let credential = door::bearer(&parts.headers);
+    let found = door::authenticate(app, &parts.extensions, credential, Channel::Mcp).await?;
+    let mut caller = found.ok_or_else(missing)?;
     check_accept(&parts.headers)?;
     door::check_media_type(&parts.headers)?;
     let body = door::read(body, MESSAGE_BYTES).await?;
@@ -108,47 +112,6 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, Turned
         Err(fault) if revision == Revision::Stateless => Err(Turned::by(fault, request.id)),
         Err(fault) => Ok(Json(fault.told(&request.id)).into_response()),
     }
-}
-
-/// A browser that was led here under another name is turned away, and so is a page of another site.
-fn check_place(headers: &HeaderMap, url: &str) -> Result<(), Turned> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let public = url.parse::<Uri>().ok();
-    let own = public.as_ref().and_then(Uri::host);
-    let host = text(header::HOST).and_then(|host| format!("http://{host}").parse::<Uri>().ok());
-    let host = host.as_ref().and_then(Uri::host);
-    if !host.is_some_and(|host| is_address(host) || is_local(host) || own.is_some_and(|own| same(own, host))) {
-        let why = "the Host header names neither this machine nor the host of http.public_url";
-        return Err(Turned::new(403, why));
-    }
-    if headers.get(header::ORIGIN).is_none() {
-        return Ok(());
-    }
-    let origin = text(header::ORIGIN).and_then(|origin| origin.parse::<Uri>().ok());
-    let at_home = |origin: &Uri| {
-        let public = public
-            .as_ref()
-            .is_some_and(|public| public.scheme() == origin.scheme() && public.authority() == origin.authority());
-        public || (host.is_some_and(is_local) && origin.host().is_some_and(is_local))
-    };
-    if origin.as_ref().is_some_and(at_home) {
-        return Ok(());
-    }
-    Err(Turned::new(403, "the Origin header names another site"))
-}
-
-/// An address says where it leads; only names can be bent.
-fn is_address(host: &str) -> bool {
-    host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok()
-}
-
-fn is_local(host: &str) -> bool {
-    same(host, "localhost")
-        || host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-fn same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other)
 }
 
 fn check_accept(headers: &HeaderMap) -> Result<(), Turned> {
@@ -175,42 +138,4 @@ pub(crate) async fn approval_page() -> Response {
     page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     page.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     page
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(url: &str, host: &str, origin: Option<&str>) -> u16 {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, host.parse().unwrap_or(HeaderValue::from_static("")));
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, origin.parse().unwrap_or(HeaderValue::from_static("")));
-        }
-        check_place(&headers, url).map_or_else(|turned| turned.status, |()| 200)
-    }
-
-    #[test]
-    fn other_names_and_other_sites_are_turned_away() {
-        let (here, there) = ("http://127.0.0.1:6245", "https://mail.example.com");
-        for (url, host, origin, expected) in [
-            (here, "127.0.0.1:6245", None, 200),
-            (here, "localhost:6245", Some("http://localhost:6274"), 200),
-            (here, "[::1]:6245", Some("http://127.0.0.1:3000"), 200),
-            (here, "192.168.1.7:6245", None, 200),
-            (here, "192.168.1.7:6245", Some("http://localhost:6274"), 403),
-            (here, "evil.example.com", None, 403),
-            (here, "localhost.evil.example.com:6245", None, 403),
-            (here, "localhost:6245", Some("http://evil.example.com"), 403),
-            (here, "localhost:6245", Some("null"), 403),
-            (here, "", None, 403),
-            (there, "mail.example.com", None, 200),
-            (there, "MAIL.example.com", Some("https://mail.example.com"), 200),
-            (there, "mail.example.com", Some("http://mail.example.com"), 403),
-            (there, "mail.example.com", Some("http://localhost:6274"), 403),
-            (there, "mail.example.com.evil.test", None, 403),
-        ] {
-            assert_eq!(status(url, host, origin), expected, "{host} {origin:?} at {url}");
-        }
-    }
 }

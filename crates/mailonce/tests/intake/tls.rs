@@ -120,9 +120,9 @@ async fn files_that_do_not_fit_are_refused() {
     assert!(format!("{:#}", empty.unwrap_err()).contains("there is no certificate"));
 }
 
-/// Passes two of the listener's looks at its files. Paused time stands still while another thread reads them.
+/// Lets the listener compare its files twice. Paused time stands still while another thread reads them.
 async fn look_again() {
-    tokio::time::sleep(std::time::Duration::from_secs(25)).await;
+    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
 }
 
 #[tokio::test(start_paused = true)]

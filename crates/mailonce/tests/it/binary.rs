@@ -122,10 +122,15 @@ impl Server {
         text
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
     /// Asks it to stop and waits for its end.
     pub(crate) async fn terminate(mut self) -> ExitStatus {
-        let id = rustix::process::Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.signal(rustix::process::Signal::TERM);
         tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it does not stop").unwrap()
     }
 

@@ -14,7 +14,7 @@ use super::{AgentMail, ROOT, query::Query};
 use crate::{
     api::{
         App,
-        door::{RawBody, bearer, call_mark, idempotency_key, unescaped},
+        door::{RawBody, authenticate, bearer, call_mark, idempotency_key, unescaped},
     },
     dialects::{Contract as _, Refusal},
 };
@@ -56,8 +56,9 @@ impl Deref for Call {
 impl Call {
     /// Who calls comes first, then the body: nobody makes us read for nothing.
     pub(super) async fn read(app: App, request: Request) -> Result<Self, Refusal<AgentMail>> {
-        let Some(credential) = bearer(request.headers()) else { return Err(Refusal::said(AgentMail::nobody())) };
-        let mut caller = app.engine.authenticate(credential, AgentMail::CHANNEL).await?;
+        let credential = bearer(request.headers());
+        let found = authenticate(&app, request.extensions(), credential, AgentMail::CHANNEL).await?;
+        let Some(mut caller) = found else { return Err(Refusal::said(AgentMail::nobody())) };
         caller.call = call_mark(request.headers())?;
         let key = idempotency_key(request.headers())?;
         let method = request.method().clone();

@@ -79,7 +79,7 @@ pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
         Code::NotFound | Code::MethodNotAllowed => (404, "NotFoundError", "not_found"),
         Code::Timeout => (408, "RequestTimeoutError", "request_timeout"),
         Code::TooLarge => (413, "PayloadTooLargeError", "payload_too_large"),
-        Code::RateLimited => (429, "RateLimitError", "rate_limit_exceeded"),
+        Code::RateLimited | Code::TooManyFailures => (429, "RateLimitError", "rate_limit_exceeded"),
         Code::Internal => (500, "InternalServerError", "internal_error"),
         Code::Unavailable => (503, "ServiceUnavailableError", "service_unavailable"),
         Code::StaleRev => (409, "ConflictError", "race_condition"),
@@ -147,7 +147,9 @@ fn fix(problem: &Problem) -> &'static str {
         Code::Timeout | Code::Internal | Code::Unavailable => {
             "Send the same call again with the same Idempotency-Key: it ends in one message."
         }
-        Code::RateLimited => "Wait for as long as the Retry-After header says, then send the same call again.",
+        Code::RateLimited | Code::TooManyFailures => {
+            "Wait for as long as the Retry-After header says, then send the same call again."
+        }
         Code::TooLarge => "Send less at once; nothing was stored.",
         Code::StaleRev => "Read it again and decide anew.",
         Code::KeyMismatch => "Take another Idempotency-Key for another message; the first one stands.",

@@ -33,7 +33,10 @@ use super::{
     query::Query,
 };
 use crate::{
-    api::{App, door::bearer},
+    api::{
+        App,
+        door::{authenticate, bearer},
+    },
     dialects::{Contract as _, Refusal},
 };
 
@@ -79,8 +82,8 @@ pub(super) async fn open(app: App, request: Request) -> Answer {
     let (mut parts, _) = request.into_parts();
     let query = Query::read(parts.uri.query().unwrap_or_default());
     let credential = bearer(&parts.headers).or_else(|| query.one("api_key")).map(str::to_owned);
-    let Some(credential) = credential else { return Err(Refusal::said(AgentMail::nobody())) };
-    let caller = app.engine.authenticate(&credential, Channel::Agentmail).await?;
+    let found = authenticate(&app, &parts.extensions, credential.as_deref(), Channel::Agentmail).await?;
+    let Some((caller, credential)) = found.zip(credential) else { return Err(Refusal::said(AgentMail::nobody())) };
     caller.need(Scope::Read)?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &app).await;
     let not_one = |why: WebSocketUpgradeRejection| Problem::new(Code::InvalidField, why.body_text());

@@ -66,7 +66,7 @@ fn class(problem: &Problem) -> (u16, &'static str) {
         Code::MethodNotAllowed => (405, "method_not_allowed"),
         Code::StaleRev | Code::Leased | Code::NewerMessage => (409, "resource_locked"),
         Code::TooLarge => (413, "validation_error"),
-        Code::RateLimited => (429, "rate_limit_exceeded"),
+        Code::RateLimited | Code::TooManyFailures => (429, "rate_limit_exceeded"),
         Code::Timeout => (408, "application_error"),
         Code::Internal => (500, "application_error"),
         Code::Unavailable => (503, "service_unavailable"),

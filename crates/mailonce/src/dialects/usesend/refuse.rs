@@ -41,7 +41,7 @@ fn class(code: Code) -> (u16, &'static str) {
         Code::NotFound => (404, "NOT_FOUND"),
         Code::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED"),
         Code::KeyMismatch | Code::UseResolve => (409, "NOT_UNIQUE"),
-        Code::RateLimited => (429, "RATE_LIMITED"),
+        Code::RateLimited | Code::TooManyFailures => (429, "RATE_LIMITED"),
         Code::Internal => (500, "INTERNAL_SERVER_ERROR"),
         // The dialect has no word for "later"; the status says it.
         Code::Unavailable => (503, "INTERNAL_SERVER_ERROR"),

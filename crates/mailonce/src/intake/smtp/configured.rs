@@ -5,10 +5,8 @@ use mailonce_core::{address::Address, limits, time::parse_span};
 use serde::Deserialize;
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
-use super::{
-    settings::{Patience, PerIp, Settings},
-    tls::Tls,
-};
+use super::settings::{Patience, PerIp, Settings};
+use crate::tls::Tls;
 
 /// The host's name, when nothing names it.
 const HOSTNAME: &str = "mailonce.test";

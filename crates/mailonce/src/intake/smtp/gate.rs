@@ -2,12 +2,13 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio::time::{Duration, Instant};
 
 use super::settings::PerIp;
+use crate::client_address::network;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// Networks that are remembered at a time. More than that in a minute is a flood, and waits.
@@ -115,16 +116,6 @@ impl Drop for Visit {
         if let Some(guest) = guests.get_mut(&self.network) {
             guest.open = guest.open.saturating_sub(1);
         }
-    }
-}
-
-/// What one household has: an IPv4 address, or the first half of an IPv6 address.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) if !ip.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::from(u64::MAX) << 64)))
-        }
-        other => other,
     }
 }
 

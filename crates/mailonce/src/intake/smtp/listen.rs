@@ -46,7 +46,7 @@ impl Smtp {
         let mut sessions = JoinSet::new();
         let mut fresh = std::pin::pin!(async {
             match self.house.settings.tls.clone() {
-                Some(tls) => tls.keep_fresh().await,
+                Some(tls) => tls.reload_on_change().await,
                 None => pending().await,
             }
         });

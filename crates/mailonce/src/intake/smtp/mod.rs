@@ -6,7 +6,6 @@
 //! | `command`, `text`, `reply` | a command line; the text of a mail; what is said |
 //! | `connection` | a session with a socket, patience and a reception |
 //! | `listen`, `gate` | the door; who may come in, and how often |
-//! | `tls` | the certificate |
 //! | `reception` | what is asked of whoever takes the mail |
 //! | `configured`, `settings` | the `smtp` part of the configuration; what it comes to |
 //! | `tally` | what is counted |
@@ -24,8 +23,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod text;
-mod tls;
 
+pub use crate::tls::Tls;
 pub use configured::SmtpConfig;
 pub(crate) use configured::SmtpFile;
 pub use connection::Stream;
@@ -33,4 +32,3 @@ pub use listen::{Smtp, run};
 pub use reception::{Mail, NotTaken, Reception, Verdict};
 pub use settings::{Patience, PerIp, Settings};
 pub use tally::{Reason, Tally};
-pub use tls::Tls;

@@ -3,7 +3,8 @@
 use mailonce_core::limits;
 use std::{sync::Arc, time::Duration};
 
-use super::{tally::Tally, tls::Tls};
+use super::tally::Tally;
+use crate::tls::Tls;
 
 /// How long each side of a conversation may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

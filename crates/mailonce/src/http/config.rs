@@ -1,0 +1,113 @@
+//! The `http` part of the configuration: environment over file over defaults.
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+use super::host_check::Host;
+use crate::client_address::TrustedProxies;
+
+/// Open connections of one address, unless the configuration says otherwise.
+const CONNECTIONS_PER_ADDRESS: u32 = 256;
+
+/// The `http` part as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HttpFile {
+    pub(crate) listen: Option<String>,
+    pub(crate) public_url: Option<String>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    hosts: Option<Vec<String>>,
+    connections_per_address: Option<u32>,
+    trusted_proxies: Option<Vec<String>>,
+}
+
+/// How the HTTP listener treats its callers.
+#[derive(Clone, Debug, Default)]
+pub struct HttpOptions {
+    /// The certificate and its key, as PEM. With them the listener speaks TLS alone.
+    pub tls_files: Option<(PathBuf, PathBuf)>,
+    /// Hosts that requests may name besides the public URL, loopback and the server's own addresses.
+    pub(crate) hosts: Vec<Host>,
+    /// Open connections of one address.
+    pub(crate) connections_per_address: Option<u32>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: TrustedProxies,
+}
+
+impl HttpOptions {
+    /// Puts the environment and the file together.
+    pub(crate) fn load(file: HttpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let path = |name: &str| env(name).map(PathBuf::from);
+        let certificate = path("MAILONCE_HTTP_TLS_CERT").or(file.tls_cert);
+        let tls_files = match (certificate, path("MAILONCE_HTTP_TLS_KEY").or(file.tls_key)) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => bail!("http.tls_cert and http.tls_key belong together: set both or neither"),
+        };
+        let list = |name: &str| env(name).map(|text| comma_separated(&text));
+        let trusted_proxies = list("MAILONCE_HTTP_TRUSTED_PROXIES").or(file.trusted_proxies).unwrap_or_default();
+        let hosts = list("MAILONCE_HTTP_HOSTS").or(file.hosts).unwrap_or_default();
+        let most = env("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS").map(|text| {
+            text.parse().with_context(|| format!("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS is a number, not `{text}`"))
+        });
+        let most = most.transpose()?.or(file.connections_per_address).unwrap_or(CONNECTIONS_PER_ADDRESS);
+        Ok(Self {
+            tls_files,
+            hosts: hosts.iter().map(|text| host(text)).collect::<anyhow::Result<_>>()?,
+            connections_per_address: (most > 0).then_some(most),
+            trusted_proxies: TrustedProxies::parse(&trusted_proxies)?,
+        })
+    }
+}
+
+/// A host without scheme and port.
+fn host(text: &str) -> anyhow::Result<Host> {
+    Host::parse(text).with_context(|| {
+        format!("http.hosts: `{text}` is not a host such as `mailonce` or `mail.example.com`, without scheme and port")
+    })
+}
+
+/// The items of a list in a variable of the environment.
+fn comma_separated(text: &str) -> Vec<String> {
+    text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, env: &[(&str, &str)]) -> Result<HttpOptions, String> {
+        let file: HttpFile = toml::from_str(file).map_err(|error| error.to_string())?;
+        let env = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        HttpOptions::load(file, &env).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn the_environment_comes_before_the_file() {
+        let file = "hosts = [\"a\"]\ntls_cert = \"c\"\ntls_key = \"k\"\nconnections_per_address = 0";
+        let options = load(file, &[]).unwrap();
+        assert_eq!((options.hosts, options.connections_per_address), (vec![Host::parse("a").unwrap()], None));
+        assert_eq!(options.tls_files, Some(("c".into(), "k".into())));
+        let env = [("MAILONCE_HTTP_HOSTS", "B, [::2]"), ("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS", "7")];
+        let options = load(file, &env).unwrap();
+        assert_eq!(options.hosts, ["b", "::2"].map(|host| Host::parse(host).unwrap()));
+        assert_eq!(options.connections_per_address, Some(7));
+        assert_eq!(load("", &[]).unwrap().connections_per_address, Some(CONNECTIONS_PER_ADDRESS));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (file, said) in [
+            ("hosts = [\"http://mailonce\"]", "`http://mailonce` is not a host"),
+            ("hosts = [\"mailonce:8080\"]", "without scheme and port"),
+            ("hosts = [\"*\"]", "`*` is not a host"),
+            ("tls_cert = \"c\"", "set both or neither"),
+            ("trusted_proxies = [\"proxy\"]", "http.trusted_proxies"),
+        ] {
+            let told = load(file, &[]).unwrap_err();
+            assert!(told.contains(said), "{file}: {told}");
+        }
+    }
+}

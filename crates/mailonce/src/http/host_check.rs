@@ -1,0 +1,311 @@
+//! Checks of `Host` and `Origin`, so that a page in a browser cannot call this server under a name of its own (DNS
+//! rebinding) or from another site.
+//!
+//! A request may name: the host of `http.public_url`, a host of `http.hosts`, the address that the server listens on, the
+//! address that its connection came to, and loopback (`localhost`, 127.0.0.0/8, `::1`). Every other host gets 421.
+//! Addresses are safe because DNS rebinding needs a name.
+
+use axum::http::{HeaderMap, Method, Uri, header, uri::Authority};
+use mailonce_core::problem::{Code, Problem, shortened};
+use std::net::IpAddr;
+
+/// Paths that orchestrators, collectors of metrics and providers call under names that nobody configured.
+const EXEMPT: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// Providers sign what they post here, and browsers have no part in it.
+const EXEMPT_BELOW: &str = "/hooks/";
+
+/// Which hosts and origins this server answers.
+#[derive(Clone, Debug)]
+pub(crate) struct HostCheck {
+    /// `http.public_url`.
+    public: Option<Uri>,
+    /// `http.hosts`.
+    hosts: Vec<Host>,
+    /// The address in `http.listen`.
+    listen: IpAddr,
+}
+
+/// What is known about the connection of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    /// The server's address on this connection.
+    pub(crate) local: IpAddr,
+    pub(crate) tls: bool,
+}
+
+/// A host without its port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    Address(IpAddr),
+    /// In lower case, without a final dot.
+    Name(String),
+}
+
+impl Host {
+    /// Reads a host as it stands in a URL, with or without brackets.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            return Some(Self::Address(ip.to_canonical()));
+        }
+        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        (!name.is_empty() && name.bytes().all(usual)).then_some(Self::Name(name))
+    }
+
+    fn of(authority: &Authority) -> Option<Self> {
+        // User names in front of a host only serve to deceive.
+        if authority.as_str().contains('@') { None } else { Self::parse(authority.host()) }
+    }
+
+    fn is_loopback(&self) -> bool {
+        match self {
+            Self::Address(ip) => ip.is_loopback(),
+            Self::Name(name) => name == "localhost",
+        }
+    }
+}
+
+impl HostCheck {
+    pub(crate) fn new(public_url: Option<&str>, hosts: Vec<Host>, listen: IpAddr) -> Self {
+        Self { public: public_url.and_then(|url| url.parse().ok()), hosts, listen: listen.to_canonical() }
+    }
+
+    /// Refuses a request that names a foreign host, or that a page of another site made.
+    pub(crate) fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        arrived: Arrived,
+    ) -> Result<(), Problem> {
+        if EXEMPT.contains(&uri.path()) || uri.path().starts_with(EXEMPT_BELOW) {
+            return Ok(());
+        }
+        let named = named_host(uri, headers)?;
+        let host = Host::of(&named).filter(|host| self.allows(host, arrived)).ok_or_else(|| misdirected(&named))?;
+        if is_guarded(method, uri, headers) { self.check_origin(headers, &named, &host, arrived) } else { Ok(()) }
+    }
+
+    fn allows(&self, host: &Host, arrived: Arrived) -> bool {
+        let own = |ip: &IpAddr| *ip == arrived.local.to_canonical() || *ip == self.listen;
+        let is_public = self.public_host().as_ref() == Some(host);
+        let is_address = matches!(host, Host::Address(ip) if own(ip));
+        host.is_loopback() || is_address || is_public || self.hosts.contains(host)
+    }
+
+    fn public_host(&self) -> Option<Host> {
+        Host::of(self.public.as_ref()?.authority()?)
+    }
+
+    /// Our own pages may call: those of `http.public_url`, those of the host that the request names and, on this machine,
+    /// those of other local programs.
+    fn check_origin(
+        &self,
+        headers: &HeaderMap,
+        named: &Authority,
+        host: &Host,
+        arrived: Arrived,
+    ) -> Result<(), Problem> {
+        let Some(value) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let origin = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        let is_own = |origin: &Uri| {
+            let Some(authority) = origin.authority() else { return false };
+            let is = |uri: &Uri| uri.scheme() == origin.scheme() && uri.authority() == Some(authority);
+            if self.public.as_ref().is_some_and(is) {
+                return true;
+            }
+            let both_local = host.is_loopback() && Host::of(authority).is_some_and(|host| host.is_loopback());
+            // The scheme of the public URL is known, so another one is a page that somebody changed on its way.
+            let same_host = authority == named && self.public_host().as_ref() != Some(host);
+            both_local || (same_host && (!arrived.tls || origin.scheme_str() == Some("https")))
+        };
+        if origin.as_ref().is_some_and(is_own) {
+            return Ok(());
+        }
+        let shown = String::from_utf8_lossy(value.as_bytes());
+        let detail = format!("the Origin header names another site, `{}`", shortened(&shown));
+        Err(Problem::new(Code::ForeignOrigin, detail))
+    }
+}
+
+/// The host of a request: `:authority` of HTTP/2 or an absolute URL before the Host header. Where both are given they
+/// must agree.
+fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
+    let mut fields = headers.get_all(header::HOST).iter();
+    let (field, further) = (fields.next(), fields.next());
+    let missing = |detail: &str| Problem::new(Code::MisdirectedHost, detail);
+    if further.is_some() {
+        return Err(missing("the request has more than one Host header"));
+    }
+    let read = |text: &str| text.parse::<Authority>().map_err(|_invalid| unreadable(text));
+    let field = field.map(|value| read(&String::from_utf8_lossy(value.as_bytes()))).transpose()?;
+    match (uri.authority(), field) {
+        (Some(authority), Some(field)) if *authority != field => {
+            Err(missing("the Host header and the URL of the request name different hosts"))
+        }
+        (Some(authority), _) => Ok(authority.clone()),
+        (None, Some(field)) => Ok(field),
+        (None, None) => Err(missing("the request has no Host header")),
+    }
+}
+
+fn unreadable(text: &str) -> Problem {
+    Problem::new(Code::MisdirectedHost, format!("the Host header `{}` is not a host", shortened(text)))
+}
+
+/// Names the host and the setting that makes the server answer to it.
+fn misdirected(named: &Authority) -> Problem {
+    let Some(host) = Host::of(named) else { return unreadable(named.as_str()) };
+    let host = match host {
+        Host::Address(ip) => ip.to_string(),
+        Host::Name(name) => name,
+    };
+    let host = shortened(&host);
+    let detail = format!(
+        "this server does not answer to the host `{host}`; if callers should reach it by that name, start it with \
+         MAILONCE_HTTP_HOSTS={host}, add `{host}` to http.hosts, or set http.public_url to the URL that they use"
+    );
+    Problem::new(Code::MisdirectedHost, detail).with("host", host)
+}
+
+/// Whether another site's page could do harm by the request: it changes something, brings a credential or becomes a
+/// WebSocket.
+fn is_guarded(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    let credential = headers.contains_key(header::AUTHORIZATION) || headers.contains_key(header::UPGRADE);
+    !reads || credential || uri.path() == "/mcp"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn checked(check: &HostCheck, method: &Method, path: &str, headers: &[(&str, &str)], arrived: Arrived) -> u16 {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let name: header::HeaderName = name.parse().unwrap();
+            map.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        let result = check.check(method, &path.parse().unwrap(), &map, arrived);
+        result.map_or_else(|problem| problem.code.status(), |()| 200)
+    }
+
+    fn arrived(local: &str, tls: bool) -> Arrived {
+        Arrived { local: local.parse().unwrap(), tls }
+    }
+
+    /// With `hosts = ["mailonce", "192.0.2.80"]`, on all addresses.
+    fn check(public_url: Option<&str>) -> HostCheck {
+        let hosts = ["Mailonce", "192.0.2.80"].iter().map(|host| Host::parse(host).unwrap()).collect();
+        HostCheck::new(public_url, hosts, "0.0.0.0".parse().unwrap())
+    }
+
+    #[test]
+    fn only_known_hosts_are_answered() {
+        for (public, host, expected) in [
+            (None, "127.0.0.1:6245", 200),
+            (None, "localhost:6245", 200),
+            (None, "LOCALHOST", 200),
+            (None, "[::1]:6245", 200),
+            (None, "192.168.1.7:6245", 200),
+            (None, "[::ffff:192.168.1.7]:6245", 200),
+            (None, "0.0.0.0:6245", 200),
+            (None, "192.168.1.8:6245", 421),
+            (None, "mailonce:8080", 200),
+            (None, "mailonce.", 200),
+            (None, "192.0.2.80", 200),
+            (None, "evil.example.com", 421),
+            (None, "localhost.evil.example.com:6245", 421),
+            (None, "localhost@evil.example.com", 421),
+            (None, "evil.example.com@localhost", 421),
+            (None, "mail.example.com", 421),
+            (None, "", 421),
+            (None, "a b", 421),
+            (Some("https://mail.example.com"), "mail.example.com", 200),
+            (Some("https://mail.example.com"), "MAIL.example.com:443", 200),
+            (Some("https://mail.example.com:8443/x/"), "mail.example.com", 200),
+            (Some("https://mail.example.com"), "mail.example.com.evil.test", 421),
+            (Some("https://mail.example.com"), "xn--mail-example.com", 421),
+        ] {
+            let got =
+                checked(&check(public), &Method::GET, "/v1/emails", &[("host", host)], arrived("192.168.1.7", false));
+            assert_eq!(got, expected, "{host} at {public:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let (check, here) = (check(None), arrived("127.0.0.1", true));
+        for (uri, hosts, expected) in [
+            ("https://localhost/v1/emails", &[][..], 200),
+            ("https://evil.example.com/v1/emails", &[], 421),
+            ("https://localhost/v1/emails", &[("host", "localhost")], 200),
+            ("https://localhost/v1/emails", &[("host", "evil.example.com")], 421),
+            ("https://evil.example.com/v1/emails", &[("host", "localhost")], 421),
+            ("/v1/emails", &[("host", "localhost"), ("host", "localhost")], 421),
+            ("/v1/emails", &[], 421),
+            ("/healthz", &[], 200),
+            ("/readyz", &[("host", "10.1.2.3")], 200),
+            ("/metrics", &[("host", "mailonce.default.svc")], 200),
+            ("/hooks/src_1", &[("host", "hooks.example.com"), ("origin", "https://evil.example.com")], 200),
+            ("/hooks", &[("host", "hooks.example.com")], 421),
+            ("/healthz/", &[("host", "evil.example.com")], 421),
+        ] {
+            assert_eq!(checked(&check, &Method::GET, uri, hosts, here), expected, "{uri} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        let (here, there) = (check(None), check(Some("https://mail.example.com")));
+        for (check, host, origin, expected) in [
+            (&here, "localhost:6245", "http://localhost:6274", 200),
+            (&here, "[::1]:6245", "http://127.0.0.1:3000", 200),
+            (&here, "192.168.1.7:6245", "http://192.168.1.7:6245", 200),
+            (&here, "192.168.1.7:6245", "http://192.168.1.7:3000", 403),
+            (&here, "192.168.1.7:6245", "http://localhost:6274", 403),
+            (&here, "mailonce:8080", "http://mailonce:8080", 200),
+            (&here, "localhost:6245", "http://evil.example.com", 403),
+            (&here, "localhost:6245", "http://localhost.evil.example.com", 403),
+            (&here, "localhost:6245", "null", 403),
+            (&here, "localhost:6245", "", 403),
+            (&there, "mail.example.com", "https://mail.example.com", 200),
+            (&there, "127.0.0.1:6245", "https://mail.example.com", 200),
+            (&there, "mail.example.com", "http://mail.example.com", 403),
+            (&there, "mail.example.com", "http://localhost:6274", 403),
+            (&there, "mail.example.com", "https://mail.example.com:8443", 403),
+        ] {
+            let headers = [("host", host), ("origin", origin)];
+            let got = checked(check, &Method::POST, "/v1/emails", &headers, arrived("192.168.1.7", false));
+            assert_eq!(got, expected, "{host} {origin}");
+        }
+        let plain = [("host", "mailonce"), ("origin", "http://mailonce")];
+        assert_eq!(checked(&here, &Method::POST, "/v1/emails", &plain, arrived("192.168.1.7", true)), 403);
+    }
+
+    #[test]
+    fn reading_what_is_public_is_no_harm() {
+        let (check, here) = (check(None), arrived("127.0.0.1", false));
+        let foreign = [("host", "localhost"), ("origin", "https://evil.example.com")];
+        let with = |name, value| [foreign[0], foreign[1], (name, value)];
+        assert_eq!(checked(&check, &Method::GET, "/openapi.json", &foreign, here), 200);
+        assert_eq!(checked(&check, &Method::GET, "/mcp", &foreign, here), 403);
+        assert_eq!(checked(&check, &Method::DELETE, "/v1/inboxes/x", &foreign, here), 403);
+        assert_eq!(checked(&check, &Method::GET, "/v1/emails", &with("authorization", "Bearer x"), here), 403);
+        assert_eq!(checked(&check, &Method::GET, "/v0/ws", &with("upgrade", "websocket"), here), 403);
+    }
+
+    #[test]
+    fn the_refusal_says_what_to_set() {
+        let check = HostCheck::new(None, Vec::new(), "0.0.0.0".parse().unwrap());
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("mailonce:8080"));
+        let refused = check.check(&Method::GET, &"/v1/emails".parse().unwrap(), &headers, arrived("10.0.0.2", false));
+        let refused = refused.unwrap_err();
+        assert!(refused.detail.contains("MAILONCE_HTTP_HOSTS=mailonce,"), "{}", refused.detail);
+        assert!(refused.detail.contains("http.hosts") && refused.detail.contains("http.public_url"));
+        assert_eq!(refused.more["host"], "mailonce");
+    }
+}

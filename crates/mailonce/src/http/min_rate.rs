@@ -1,0 +1,135 @@
+//! A request body that must arrive at a minimum rate, so that nobody keeps a request open by single bytes.
+
+use axum::body::{Body, Bytes, HttpBody};
+use std::{
+    error::Error,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Bytes a second, on average since the body began.
+const MIN_RATE: u64 = 1024;
+/// How long a body may be slower.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A body that fails with [`TooSlow`] when it arrives below the minimum rate.
+pub(crate) struct MinRate {
+    inner: Body,
+    began: Instant,
+    bytes: u64,
+    /// When the rate is next compared. Set when the body first has to be waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl MinRate {
+    pub(crate) fn new(inner: Body) -> Self {
+        Self { inner, began: Instant::now(), bytes: 0, timer: None }
+    }
+
+    /// Until when what has arrived is enough.
+    fn deadline(&self) -> Instant {
+        self.began + GRACE.max(Duration::from_millis(self.bytes.saturating_mul(1_000) / MIN_RATE))
+    }
+}
+
+impl HttpBody for MinRate {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
+            let arrived = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len));
+            self.bytes += arrived.unwrap_or(0) as u64;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let deadline = self.deadline();
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        while timer.as_mut().poll(cx).is_ready() {
+            if timer.deadline() >= deadline {
+                return Poll::Ready(Some(Err(TooSlow.into())));
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The body arrived below the minimum rate.
+#[derive(Debug)]
+pub(crate) struct TooSlow;
+
+impl TooSlow {
+    /// Whether it is the reason of an error.
+    pub(crate) fn caused(error: &(dyn Error + 'static)) -> bool {
+        error.is::<Self>() || error.source().is_some_and(Self::caused)
+    }
+}
+
+impl fmt::Display for TooSlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the body arrived at less than {MIN_RATE} bytes a second for {} s", GRACE.as_secs())
+    }
+}
+
+impl Error for TooSlow {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::to_bytes;
+    use tokio::sync::mpsc;
+
+    struct Chunks(mpsc::Receiver<Bytes>);
+
+    impl HttpBody for Chunks {
+        type Data = Bytes;
+        type Error = axum::BoxError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+            self.0.poll_recv(cx).map(|chunk| chunk.map(|bytes| Ok(hyper::body::Frame::data(bytes))))
+        }
+    }
+
+    /// Sends chunks of this size every so many seconds, and returns after how many seconds reading ended and how.
+    async fn read(chunk: usize, every: u64, times: usize) -> (u64, Result<usize, bool>) {
+        let (sender, chunks) = mpsc::channel(1);
+        let began = Instant::now();
+        tokio::spawn(async move {
+            for _ in 0..times {
+                if sender.send(Bytes::from(vec![0; chunk])).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_secs(every)).await;
+            }
+        });
+        let read = to_bytes(Body::new(MinRate::new(Body::new(Chunks(chunks)))), usize::MAX).await;
+        (began.elapsed().as_secs(), read.map(|bytes| bytes.len()).map_err(|error| TooSlow::caused(&error)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_body_is_cut_after_the_grace_and_a_steady_one_is_read() {
+        assert_eq!(read(1, 1, 100).await, (30, Err(true)));
+        assert_eq!(read(0, 1, 100).await, (30, Err(true)));
+        assert_eq!(read(2_048, 1, 100).await, (100, Ok(204_800)));
+        assert_eq!(read(10, 1, 20).await, (20, Ok(200)), "it ends within the grace");
+        // 100 KiB last for 100 s.
+        assert_eq!(read(102_400, 1_000, 2).await, (100, Err(true)));
+    }
+}

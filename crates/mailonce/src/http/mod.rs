@@ -1,0 +1,15 @@
+//! The HTTP listener: its settings, and what it does with a connection before the API sees a request.
+
+mod address_limits;
+mod config;
+mod host_check;
+mod listener;
+pub(crate) mod min_rate;
+mod secure_headers;
+
+pub use {address_limits::FailureLimit, config::HttpOptions};
+pub(crate) use {
+    address_limits::MAX_FAILURES,
+    config::HttpFile,
+    listener::{HttpListener, read_certificate},
+};

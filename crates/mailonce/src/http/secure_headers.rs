@@ -1,0 +1,40 @@
+//! Headers that every response of the listener carries, so that browsers do nothing with it but what it is meant for.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+/// A year, for this host alone.
+const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
+/// Adds what the handler did not set itself. Answers hold mail and secrets, so nothing may keep them unless the handler
+/// says so.
+pub(super) fn add(headers: &mut HeaderMap, tls: bool) {
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (RESOURCE_POLICY, HeaderValue::from_static("same-origin")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ] {
+        headers.entry(name).or_insert(value);
+    }
+    if tls {
+        headers.entry(header::STRICT_TRANSPORT_SECURITY).or_insert(HSTS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_handler_set_stays() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+        add(&mut headers, false);
+        assert_eq!(headers[header::CACHE_CONTROL], "max-age=60");
+        assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert!(!headers.contains_key(header::STRICT_TRANSPORT_SECURITY));
+        add(&mut headers, true);
+        assert_eq!(headers[header::STRICT_TRANSPORT_SECURITY], HSTS);
+    }
+}

@@ -1,0 +1,185 @@
+//! TLS of the HTTP and the SMTP listener: a certificate from PEM files, read again when they change, or a self-signed one.
+//!
+//! A new certificate is used for new handshakes; connections that are open keep theirs. A pair that cannot be used is
+//! logged, and the last good one stays.
+
+use anyhow::{Context as _, bail};
+use rustls::{
+    ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use std::{
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, SystemTime},
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_rustls::TlsAcceptor;
+
+/// How often the files are compared with what was read. SIGHUP reads them at once.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The certificate for the next handshake.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// What tells two versions of a file apart: time of the last change, size, device and inode. A link that leads elsewhere
+/// is another version.
+type FileVersion = Option<(SystemTime, u64, u64, u64)>;
+
+/// Two files of PEM.
+#[derive(Clone, Debug)]
+struct PemFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl PemFiles {
+    fn versions(&self) -> [FileVersion; 2] {
+        [&self.certificate, &self.key].map(|path| {
+            let about = std::fs::metadata(path).ok()?;
+            Some((about.modified().ok()?, about.len(), about.dev(), about.ino()))
+        })
+    }
+
+    fn read(&self) -> anyhow::Result<CertifiedKey> {
+        let reading = |path: &Path| format!("reading {}", path.display());
+        let chain: Result<Vec<_>, _> =
+            CertificateDer::pem_file_iter(&self.certificate).with_context(|| reading(&self.certificate))?.collect();
+        let chain = chain.with_context(|| reading(&self.certificate))?;
+        if chain.is_empty() {
+            bail!("there is no certificate in {}", self.certificate.display());
+        }
+        let key = PrivateKeyDer::from_pem_file(&self.key).with_context(|| reading(&self.key))?;
+        let pair = CertifiedKey::from_der(chain, key, &provider());
+        pair.with_context(|| format!("{} and {} do not fit", self.certificate.display(), self.key.display()))
+    }
+}
+
+/// The TLS settings of one listener.
+pub struct Tls {
+    acceptor: TlsAcceptor,
+    current: Arc<Current>,
+    files: Option<(PemFiles, [FileVersion; 2])>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// From two files of PEM: the certificate with those that signed it, and its key.
+    pub fn from_files(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
+        Self::with_alpn(certificate, key, &[])
+    }
+
+    /// The same for a listener that speaks these protocols, the preferred one first.
+    pub fn with_alpn(certificate: &Path, key: &Path, protocols: &[&str]) -> anyhow::Result<Self> {
+        let files = PemFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+        // Before reading, so that what is written meanwhile is read again.
+        let versions = files.versions();
+        Self::build(files.read()?, Some((files, versions)), protocols)
+    }
+
+    /// With a self-signed certificate. Good against eavesdroppers, and for trying things out.
+    pub fn self_made(hostname: &str) -> anyhow::Result<Self> {
+        let names = [hostname.to_owned(), "localhost".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        Self::build(CertifiedKey::from_der(vec![made.cert.der().clone()], key, &provider())?, None, &[])
+    }
+
+    fn build(
+        pair: CertifiedKey,
+        files: Option<(PemFiles, [FileVersion; 2])>,
+        protocols: &[&str],
+    ) -> anyhow::Result<Self> {
+        let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
+        let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), current, files })
+    }
+
+    pub(crate) fn acceptor(&self) -> &TlsAcceptor {
+        &self.acceptor
+    }
+
+    /// Reads the files again whenever they change or SIGHUP arrives. Never returns.
+    pub(crate) async fn reload_on_change(self: Arc<Self>) {
+        let Some((files, versions)) = self.files.clone() else { return std::future::pending().await };
+        let mut reload = Reload { tls: self, files, in_use: versions, reported: versions };
+        // Only a server with certificate files takes SIGHUP: elsewhere it ends the process, as a closed terminal should.
+        let mut hangup = signal(SignalKind::hangup());
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(POLL_INTERVAL) => reload.run(false).await,
+                () = received(&mut hangup) => reload.run(true).await,
+            }
+        }
+    }
+}
+
+/// Waits for a signal; for ever if the process cannot listen for it.
+async fn received(signal: &mut io::Result<Signal>) {
+    match signal {
+        Ok(signal) => drop(signal.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// The state of [`Tls::reload_on_change`].
+struct Reload {
+    tls: Arc<Tls>,
+    files: PemFiles,
+    /// The versions that the current certificate was read from.
+    in_use: [FileVersion; 2],
+    /// The versions that were last logged, so that a broken pair is logged once.
+    reported: [FileVersion; 2],
+}
+
+impl Reload {
+    /// Takes up a new pair. `forced` reads the files although they look the same.
+    async fn run(&mut self, forced: bool) {
+        let (files, in_use) = (self.files.clone(), self.in_use);
+        let reading = tokio::task::spawn_blocking(move || {
+            let versions = files.versions();
+            (forced || versions != in_use).then(|| (versions, files.read()))
+        });
+        let Ok(Some((versions, read))) = reading.await else { return };
+        match read {
+            Ok(pair) => {
+                *self.tls.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
+                (self.in_use, self.reported) = (versions, versions);
+                tracing::info!(certificate = %self.files.certificate.display(), "a new certificate is in use");
+            }
+            Err(error) if forced || self.reported != versions => {
+                self.reported = versions;
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the new certificate cannot be used; the previous one stays in use"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn provider() -> CryptoProvider {
+    ring::default_provider()
+}

@@ -1,0 +1,270 @@
+//! What the listener refuses before the API sees it: foreign hosts and origins, guessed keys, slow bodies; and the headers
+//! of every answer.
+
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::binary::{Desk, Server};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// An answer with its headers.
+struct Raw {
+    status: u16,
+    headers: BTreeMap<String, String>,
+    body: Value,
+}
+
+impl Raw {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let pair = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self { status, headers: lines.filter_map(pair).collect(), body: serde_json::from_str(body).unwrap_or_default() }
+    }
+
+    fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+}
+
+fn at(server: &Server) -> SocketAddr {
+    server.url.strip_prefix("http://").unwrap().parse().unwrap()
+}
+
+/// One call with exactly these headers.
+async fn ask(server: &Server, line: &str, headers: &[(&str, &str)]) -> Raw {
+    let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
+    let mut stream = TcpStream::connect(at(server)).await.unwrap();
+    stream.write_all(format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
+    Raw::parse(&answer)
+}
+
+#[tokio::test]
+async fn a_foreign_host_is_refused_and_told_what_to_set() {
+    let desk = Desk::new();
+    let server = desk.dev(&[("MAILONCE_HTTP_HOSTS", "mailonce,Mail.internal")]).await;
+    let bearer = format!("Bearer {}", server.api_key);
+    for (line, host, status) in [
+        ("GET /v1/emails", "127.0.0.1:6245", 200),
+        ("GET /v1/emails", "localhost", 200),
+        ("GET /v1/emails", "mailonce:8080", 200),
+        ("GET /v1/emails", "mail.internal", 200),
+        // A name of the attacker's that leads to this machine.
+        ("GET /v1/emails", "rebind.evil.example.com", 421),
+        ("GET /docs", "rebind.evil.example.com", 421),
+        ("GET /nothing", "rebind.evil.example.com", 421),
+        ("GET http://rebind.evil.example.com/v1/emails", "localhost", 421),
+        ("GET /v1/emails", "192.0.2.7", 421),
+        ("GET /healthz", "rebind.evil.example.com", 200),
+        ("GET /readyz", "10.1.2.3:8080", 200),
+        ("GET /metrics", "mailonce.default.svc", 200),
+        ("POST /hooks/00000000-0000-0000-0000-000000000000", "hooks.example.com", 404),
+    ] {
+        let answer = ask(&server, line, &[("Host", host), ("Authorization", &bearer)]).await;
+        assert_eq!(answer.status, status, "{line} at {host}: {}", answer.body);
+        assert_eq!(answer.code() == "misdirected_host", status == 421, "{}", answer.body);
+    }
+    let refused = ask(&server, "GET /v1/emails", &[("Host", "other:8080"), ("Authorization", &bearer)]).await;
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(detail.contains("MAILONCE_HTTP_HOSTS=other,") && detail.contains("http.public_url"), "{detail}");
+    let mcp = ask(&server, "POST /mcp", &[("Host", "evil.example.com"), ("Authorization", &bearer)]).await;
+    assert_eq!((mcp.status, &mcp.body["error"]["data"]["code"]), (421, &"misdirected_host".into()), "{}", mcp.body);
+    assert_eq!(ask(&server, "GET /v1/emails", &[("Authorization", &bearer)]).await.status, 421);
+}
+
+/// A server whose public URL is that of a proxy.
+async fn behind_a_proxy(desk: &Desk) -> Server {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = desk.command(&["dev", "--http", &free.to_string()]);
+    let key = "a-key-of-this-test-alone";
+    let env = [("MAILONCE_HTTP_PUBLIC_URL", "https://mail.example.com"), ("MAILONCE_API_KEY", key)];
+    let mut server = Server::start(command.envs(env));
+    server.read_until("Ctrl-C stops it.").await;
+    (server.url, server.api_key) = (format!("http://{free}"), key.to_owned());
+    server
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
+    let desk = Desk::new();
+    let server = behind_a_proxy(&desk).await;
+    let bearer = format!("Bearer {}", server.api_key);
+    let with_key = ("Authorization", bearer.as_str());
+    for (line, origin, key, status) in [
+        ("GET /v1/emails", "https://mail.example.com", true, 200),
+        ("GET /v1/emails", "https://evil.example.com", true, 403),
+        ("GET /v1/emails", "null", true, 403),
+        ("GET /v1/emails", "http://mail.example.com", true, 403),
+        ("POST /v1/handoff/pause", "https://evil.example.com", false, 403),
+        ("POST /v1/handoff/pause", "https://evil.example.com", true, 403),
+        ("GET /openapi.json", "https://evil.example.com", false, 200),
+        ("GET /healthz", "https://evil.example.com", true, 200),
+        ("GET /mcp", "https://evil.example.com", true, 403),
+    ] {
+        let mut headers = vec![("Host", "mail.example.com"), ("Origin", origin), ("Content-Length", "0")];
+        headers.extend(key.then_some(with_key));
+        let answer = ask(&server, line, &headers).await;
+        assert_eq!(answer.status, status, "{line} from {origin}: {}", answer.body);
+        if status == 403 && !line.ends_with("/mcp") {
+            assert_eq!(answer.code(), "foreign_origin", "{}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_headers_that_browsers_heed() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    for (path, host) in [
+        ("/v1/emails", "localhost"),
+        ("/docs", "localhost"),
+        ("/nothing", "localhost"),
+        ("/healthz", "x"),
+        ("/docs", "x"),
+    ] {
+        let headers = ask(&server, &format!("GET {path}"), &[("Host", host)]).await.headers;
+        assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
+        assert_eq!(headers["referrer-policy"], "no-referrer", "{path}");
+        assert_eq!(headers["cross-origin-resource-policy"], "same-origin", "{path}");
+        assert_eq!(headers["cache-control"], "no-store", "{path}");
+        assert!(!headers.contains_key("strict-transport-security"), "this is no TLS");
+    }
+    let docs = ask(&server, "GET /docs", &[("Host", "localhost")]).await.headers;
+    assert!(docs["content-security-policy"].contains("frame-ancestors 'none'"), "{docs:?}");
+}
+
+#[tokio::test]
+async fn guessing_keys_is_stopped_and_hurts_nobody_else() {
+    let desk = Desk::new();
+    let server = desk.dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
+    let bearer = format!("Bearer {}", server.api_key);
+    let from = async |address: &str, bearer: &str| {
+        let headers = [("Host", "localhost"), ("X-Forwarded-For", address), ("Authorization", bearer)];
+        ask(&server, "GET /v1/emails", &headers).await
+    };
+    for n in 0..20 {
+        // Whatever it writes in front, the proxy appends the address it comes from.
+        let forged = format!("192.0.2.{n}, 198.51.100.7");
+        assert_eq!(from(&forged, &format!("Bearer mo_guess_{n}")).await.status, 401, "{n}");
+    }
+    let refused = from("198.51.100.7", "Bearer mo_guess").await;
+    assert_eq!((refused.status, refused.code()), (429, "too_many_failures"), "{}", refused.body);
+    let seconds: u64 = refused.headers["retry-after"].parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    assert_eq!(from("198.51.100.7", "").await.status, 429, "without a key, too");
+    assert_eq!(from("198.51.100.8", "Bearer mo_guess").await.status, 401, "another address");
+    assert_eq!(from("198.51.100.8", &bearer).await.status, 200, "another caller");
+    assert_eq!(from("198.51.100.7", &bearer).await.status, 200, "a key that was valid before");
+    let resend = [("Host", "localhost"), ("X-Forwarded-For", "198.51.100.7"), ("Authorization", "Bearer re_x")];
+    assert_eq!(ask(&server, "GET /compat/resend/emails", &resend).await.status, 429);
+    assert_eq!(ask(&server, "POST /mcp", &resend).await.status, 429);
+}
+
+#[tokio::test]
+async fn addresses_that_callers_write_themselves_do_not_count() {
+    let desk = Desk::new();
+    let server = desk.dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "10.0.0.0/8")]).await;
+    for n in 0..25 {
+        // The peer is this machine, which is neither trusted nor limited.
+        let headers =
+            [("Host", "localhost"), ("X-Forwarded-For", "198.51.100.7"), ("Authorization", "Bearer mo_guess")];
+        assert_eq!(ask(&server, "GET /v1/emails", &headers).await.status, 401, "{n}");
+    }
+}
+
+/// An address of this machine that is not loopback.
+fn outer_address() -> IpAddr {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Connecting UDP sends nothing; it only chooses a route.
+    socket.connect("198.51.100.1:9").expect("this test needs a network besides loopback");
+    socket.local_addr().unwrap().ip()
+}
+
+#[tokio::test]
+async fn an_address_has_so_many_connections_and_is_a_host_itself() {
+    let (desk, ip) = (Desk::new(), outer_address());
+    let key = "a-key-of-this-test-alone";
+    let mut command = desk.command(&["dev", "--http", "0.0.0.0:0"]);
+    let env = [("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS", "3"), ("MAILONCE_API_KEY", key)];
+    let mut server = Server::start(command.envs(env));
+    let greeting = server.read_until("Ctrl-C stops it.").await;
+    let url = greeting.lines().find_map(|line| line.trim().strip_prefix("API ")).unwrap().trim();
+    let port: u16 = url.rsplit(':').next().unwrap().parse().unwrap();
+    server.url = format!("http://{ip}:{port}");
+    let bearer = format!("Bearer {key}");
+    let host = format!("{ip}:{port}");
+    let own = [("Host", host.as_str()), ("Authorization", &bearer)];
+    assert_eq!(ask(&server, "GET /v1/emails", &own).await.status, 200);
+    assert_eq!(ask(&server, "GET /v1/emails", &[("Host", "mailonce"), own[1]]).await.status, 421);
+
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect((ip, port)).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        assert!(timeout(PATIENCE, stream.read(&mut [0; 512])).await.unwrap().unwrap() > 0);
+        open.push(stream);
+    }
+    let mut fourth = TcpStream::connect((ip, port)).await.unwrap();
+    let read = timeout(PATIENCE, fourth.read(&mut [0])).await.expect("the fourth connection is served");
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    server.url = format!("http://127.0.0.1:{port}");
+    assert_eq!(ask(&server, "GET /healthz", &[("Host", "x")]).await.status, 200, "loopback is not limited");
+    drop(open);
+    let served = async {
+        // The server notices a moment later that they are closed.
+        loop {
+            let mut stream = TcpStream::connect((ip, port)).await.unwrap();
+            let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            if asked.is_ok() && stream.read(&mut [0]).await.is_ok_and(|read| read > 0) {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, served).await.expect("closed connections still count");
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_is_refused_after_the_grace() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let mut stream = TcpStream::connect(at(&server)).await.unwrap();
+    let head = format!(
+        "POST /v1/emails HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n",
+        server.api_key
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let began = Instant::now();
+    let (mut reading, mut writing) = stream.split();
+    let mut answer = vec![0; 4_096];
+    let trickle = async {
+        loop {
+            if writing.write_all(b" ").await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let read = tokio::select! {
+        read = timeout(PATIENCE, reading.read(&mut answer)) => read.expect("it waits for ever").unwrap(),
+        () = trickle => unreachable!("it never ends"),
+    };
+    let took = began.elapsed().as_secs();
+    let answer = Raw::parse(&String::from_utf8_lossy(&answer[..read]));
+    assert_eq!((answer.status, answer.code()), (408, "timeout"), "{}", answer.body);
+    assert!((29..45).contains(&took), "after {took} s");
+}
