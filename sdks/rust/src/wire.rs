@@ -845,7 +845,7 @@ pub struct Message {
     pub cursor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
-    /// `message_id_reused no_message_id unreadable cut ambiguous`.
+    /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     #[serde(default)]
     pub flags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -871,6 +871,8 @@ pub struct Message {
     pub received_at: String,
     /// The address it was sent to, plus tag and all.
     pub recipient: String,
+    /// Where an answer goes.
+    pub reply: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
     #[serde(default)]
@@ -1180,6 +1182,18 @@ pub struct Reply {
     pub text: Option<String>,
 }
 
+/// Where an answer to a message goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReplyTarget {
+    /// `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// The addresses: those of Reply-To, else the sender.
+    #[serde(default)]
+    pub to: Vec<String>,
+}
+
 /// Another time for a scheduled email.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reschedule {
@@ -1377,7 +1391,7 @@ pub struct Shown {
     pub cursor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
-    /// `message_id_reused no_message_id unreadable cut ambiguous`.
+    /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     #[serde(default)]
     pub flags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -1403,6 +1417,8 @@ pub struct Shown {
     pub received_at: String,
     /// The address it was sent to, plus tag and all.
     pub recipient: String,
+    /// Where an answer goes.
+    pub reply: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
     #[serde(default)]

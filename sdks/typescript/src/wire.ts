@@ -557,7 +557,7 @@ export interface Message {
   /** Its place in the inbox, for `after`. */
   cursor: string;
   date?: string | null;
-  /** `message_id_reused no_message_id unreadable cut ambiguous`. */
+  /** `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`. */
   flags: string[];
   folder?: string | null;
   from?: Party | null;
@@ -575,6 +575,8 @@ export interface Message {
   received_at: string;
   /** The address it was sent to, plus tag and all. */
   recipient: string;
+  /** Where an answer goes. */
+  reply: ReplyTarget;
   reply_to: Party[];
   rev: number;
   /** Rules that matched, in the order in which they were asked. */
@@ -791,6 +793,14 @@ export interface Reply {
   text?: string | null;
 }
 
+/** Where an answer to a message goes. */
+export interface ReplyTarget {
+  /** `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message. */
+  flags: string[];
+  /** The addresses: those of Reply-To, else the sender. */
+  to: string[];
+}
+
 /** Another time for a scheduled email. */
 export interface Reschedule {
   /** RFC 3339 with an offset, or `in 5 minutes`. */
@@ -927,7 +937,7 @@ export interface Shown {
   /** Its place in the inbox, for `after`. */
   cursor: string;
   date?: string | null;
-  /** `message_id_reused no_message_id unreadable cut ambiguous`. */
+  /** `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`. */
   flags: string[];
   folder?: string | null;
   from?: Party | null;
@@ -945,6 +955,8 @@ export interface Shown {
   received_at: string;
   /** The address it was sent to, plus tag and all. */
   recipient: string;
+  /** Where an answer goes. */
+  reply: ReplyTarget;
   reply_to: Party[];
   rev: number;
   /** Rules that matched, in the order in which they were asked. */

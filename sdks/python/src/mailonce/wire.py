@@ -661,7 +661,7 @@ class Message:
     cursor: str
     """Its place in the inbox, for `after`."""
     flags: list[str]
-    """`message_id_reused no_message_id unreadable cut ambiguous`."""
+    """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
     has: list[str]
     """What was found in it: `code`, `link`."""
     id: str
@@ -673,6 +673,8 @@ class Message:
     received_at: str
     recipient: str
     """The address it was sent to, plus tag and all."""
+    reply: ReplyTarget
+    """Where an answer goes."""
     reply_to: list[Party]
     rev: int
     rules: list[RuleHit]
@@ -927,6 +929,16 @@ class Reply(TypedDict, total=False):
     """Plain text. This or `html`, or both."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplyTarget:
+    """Where an answer to a message goes."""
+
+    flags: list[str]
+    """`other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message."""
+    to: list[str]
+    """The addresses: those of Reply-To, else the sender."""
+
+
 class _RescheduleNeeds(TypedDict):
     scheduled_at: str
     """RFC 3339 with an offset, or `in 5 minutes`."""
@@ -1090,7 +1102,7 @@ class Shown:
     cursor: str
     """Its place in the inbox, for `after`."""
     flags: list[str]
-    """`message_id_reused no_message_id unreadable cut ambiguous`."""
+    """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
     has: list[str]
     """What was found in it: `code`, `link`."""
     id: str
@@ -1102,6 +1114,8 @@ class Shown:
     received_at: str
     recipient: str
     """The address it was sent to, plus tag and all."""
+    reply: ReplyTarget
+    """Where an answer goes."""
     reply_to: list[Party]
     rev: int
     rules: list[RuleHit]
