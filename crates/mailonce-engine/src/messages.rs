@@ -207,14 +207,11 @@ impl Engine {
 
     /// Deliveries, newest first: what arrived, how often, and what became of each.
     pub async fn deliveries(&self, caller: &Caller, query: DeliveryQuery) -> Result<Vec<Delivery>, Problem> {
-        match query.inbox {
-            Some(inbox) => {
-                self.inbox(caller, inbox).await?;
-            }
-            None => {
-                caller.need(Scope::Admin)?;
-                caller.need_whole_team()?;
-            }
+        if let Some(inbox) = query.inbox {
+            self.inbox(caller, inbox).await?;
+        } else {
+            caller.need(Scope::Admin)?;
+            caller.need_whole_team()?;
         }
         self.store.deliveries(caller.team.id, query).await.map_err(unavailable)
     }
@@ -225,14 +222,11 @@ impl Engine {
         let missing = || Problem::new(Code::NotFound, format!("there is no delivery {id}"));
         let found = self.store.delivery(caller.team.id, id).await.map_err(unavailable)?;
         let delivery = found.ok_or_else(missing)?;
-        match delivery.target.inbox() {
-            Some(inbox) => {
-                self.inbox(caller, inbox).await.map_err(|_not_theirs| missing())?;
-            }
-            None => {
-                caller.need(Scope::Admin)?;
-                caller.need_whole_team().map_err(|_not_theirs| missing())?;
-            }
+        if let Some(inbox) = delivery.target.inbox() {
+            self.inbox(caller, inbox).await.map_err(|_not_theirs| missing())?;
+        } else {
+            caller.need(Scope::Admin)?;
+            caller.need_whole_team().map_err(|_not_theirs| missing())?;
         }
         Ok(delivery)
     }
