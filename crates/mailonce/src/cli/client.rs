@@ -9,6 +9,7 @@ use std::path::Path;
 use super::{
     Reach, Usage, exit,
     http::{ANSWER_TIME, Place},
+    private_file,
 };
 
 /// What a running `dev` leaves in its data directory.
@@ -90,9 +91,14 @@ impl Client {
         let (url, api_key) = match (&reach.url, &reach.api_key) {
             (Some(url), Some(key)) => (url.clone(), key.clone()),
             (Some(url), None) => {
-                (url.clone(), dev().context("no API key: set MAILONCE_API_KEY or pass --api-key")?.api_key)
+                let dev = dev().context("no API key: set MAILONCE_API_KEY or pass --api-key")?;
+                (url.clone(), dev.key_for(url)?)
             }
-            (None, Some(key)) => (dev().map_or_else(|_| USUAL_URL.into(), |dev| dev.url), key.clone()),
+            // A file in the folder must not decide where somebody's API key goes.
+            (None, Some(key)) => {
+                let own = dev().ok().filter(|dev| dev.api_key == *key || dev.agent_key.as_ref() == Some(key));
+                (own.map_or_else(|| USUAL_URL.into(), |dev| dev.url), key.clone())
+            }
             (None, None) => {
                 let dev =
                     dev().context("no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY")?;
@@ -142,14 +148,51 @@ impl Client {
 
 pub(crate) fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
     let path = data.join(DEV_FILE);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text = private_file::read(&path)?.with_context(|| format!("there is no {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))
+}
+
+impl DevFile {
+    /// Its key, for the server that it belongs to and no other.
+    fn key_for(self, url: &str) -> anyhow::Result<String> {
+        let plain = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
+        if plain(&self.url) == plain(url) {
+            return Ok(self.api_key);
+        }
+        let wrong = format!("the API key of `mailonce dev` belongs to {}, not to {url}: pass --api-key", self.url);
+        Err(Usage(wrong).into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use mailonce_core::problem::Code;
+
+    /// A folder with the file of a `dev`, of which the URL and the key are known.
+    fn beside_dev() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let dev = r#"{"url":"http://evil.example","api_key":"mo_planted"}"#;
+        private_file::write(&folder.path().join(DEV_FILE), dev.as_bytes()).unwrap();
+        folder
+    }
+
+    fn found(data: &Path, url: Option<&str>, key: Option<&str>) -> anyhow::Result<(String, String)> {
+        let (url, api_key) = (url.map(str::to_owned), key.map(str::to_owned));
+        let client = Client::find(&Reach { url, api_key, data: data.to_owned(), ca_file: None })?;
+        Ok((client.place.url().to_owned(), client.api_key))
+    }
+
+    #[test]
+    fn an_api_key_goes_only_where_it_belongs() {
+        let folder = beside_dev();
+        let data = folder.path();
+        let own = found(data, None, Some("mo_real")).unwrap();
+        assert_eq!(own, (USUAL_URL.to_owned(), "mo_real".to_owned()), "a planted file sent the key elsewhere");
+        assert!(found(data, Some("https://mail.example.com"), None).is_err(), "the key of dev went to another server");
+        assert_eq!(found(data, Some("http://evil.example/"), None).unwrap().1, "mo_planted");
+        assert_eq!(found(data, None, None).unwrap().1, "mo_planted");
+    }
 
     #[test]
     fn only_what_was_typed_wrongly_is_wrong_usage() {

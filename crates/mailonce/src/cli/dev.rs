@@ -4,17 +4,13 @@ use anyhow::Context as _;
 use mailonce_core::{email::Channel, team::Scope};
 use mailonce_engine::{Engine, inboxes::NewInbox};
 use serde_json::json;
-use std::{
-    io::{IsTerminal as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::Path,
-    process::ExitCode,
-};
+use std::{io::IsTerminal as _, path::Path, process::ExitCode};
 
 use super::{
     client::{AGENT_KEY, DEV_FILE, DEV_KEY, DevFile},
     configured, env,
     out::{Out, say},
+    private_file,
     trouble::Trouble,
 };
 use crate::{
@@ -114,11 +110,11 @@ fn store_word(config: &Config) -> &'static str {
 /// The key of `dev`: the one that `MAILONCE_API_KEY` fixes, the one from last time, or a fresh one.
 pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<String> {
     let kept = data.join(DEV_KEY);
-    let last = std::fs::read_to_string(&kept).ok();
+    let last = private_file::read(&kept)?;
     let about = about("dev", Scope::ALL.to_vec());
     let made = engine.first_api_key("default", about, env("MAILONCE_API_KEY").or(last)).await;
     let secret = made.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret;
-    write_private(&kept, secret.as_bytes())?;
+    private_file::write(&kept, secret.as_bytes())?;
     Ok(secret)
 }
 
@@ -128,7 +124,7 @@ async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Resul
     let told = |problem: mailonce_core::problem::Problem| anyhow::anyhow!("making the agents' key: {}", problem.detail);
     let dev = engine.authenticate(dev_key, Channel::Cli).await.map_err(told)?;
     let kept = data.join(AGENT_KEY);
-    if let Ok(last) = std::fs::read_to_string(&kept)
+    if let Some(last) = private_file::read(&kept)?
         && let Ok(agent) = engine.authenticate(&last, Channel::Cli).await
         && agent.team.id == dev.team.id
         && !agent.key.may(Scope::Admin)
@@ -137,7 +133,7 @@ async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Resul
     }
     let about = about("agents of dev", AGENT_SCOPES.to_vec());
     let made = engine.create_api_key(&dev, about, None).await.map_err(told)?.thing;
-    write_private(&kept, made.secret.as_bytes())?;
+    private_file::write(&kept, made.secret.as_bytes())?;
     Ok(made.secret)
 }
 
@@ -157,16 +153,8 @@ async fn dev_inbox(engine: &Engine, key: &str) -> anyhow::Result<String> {
 /// Leaves a file that client verbs find.
 fn leave_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::PathBuf> {
     let path = data.join(DEV_FILE);
-    write_private(&path, &serde_json::to_vec(file)?)?;
+    private_file::write(&path, &serde_json::to_vec(file)?)?;
     Ok(path)
-}
-
-/// Writes a file that its owner alone can read.
-fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    serve::own_folder(folder).with_context(|| format!("making {}", folder.display()))?;
-    let opened = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    opened.and_then(|mut file| file.write_all(bytes)).with_context(|| format!("writing {}", path.display()))
 }
 
 fn greet(config: &Config, dev: &DevFile, inbox: &str) {

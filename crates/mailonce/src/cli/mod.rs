@@ -14,6 +14,7 @@ mod inbox;
 mod key;
 mod mcp;
 pub(crate) mod out;
+mod private_file;
 mod progress;
 mod prove;
 mod send;
