@@ -2,6 +2,8 @@
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
 
+use std::rc::Rc;
+
 use super::{
     css::{
         colour::Colour,
@@ -27,7 +29,11 @@ const BELOW: f32 = 3_000.0;
 /// How many backgrounds are told apart.
 const GROUNDS: usize = 12;
 /// How many boxes that clip may stand in each other.
-const CLIPS: usize = 24;
+const CLIPS: usize = 40;
+/// Blanks in a row that push what follows out of the window.
+const BLANKS: usize = 60;
+/// Boxes that are wider than this, or have wider margins, push text out of the window.
+const WIDE: f32 = 1_200.0;
 
 /// Elements that show something else in the place of what they hold.
 const REPLACED: &[&str] = &[
@@ -56,19 +62,23 @@ pub(super) struct Surroundings {
     pub(super) body_colour: Colour,
     /// Backgrounds of the page itself.
     grounds: Vec<Colour>,
+    /// Whether the page does not scroll.
+    clips: bool,
     /// Nodes whose text is covered, and by what.
     pub(super) covers: Vec<(NodeId, NodeId)>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { body_colour: Colour::BLACK, grounds: vec![Colour::WHITE], covers: Vec::new() }
+        Self { body_colour: Colour::BLACK, grounds: vec![Colour::WHITE], clips: false, covers: Vec::new() }
     }
 }
 
-/// A box that cuts off what does not fit.
-#[derive(Clone, Copy, Debug)]
+/// A box that cuts off what does not fit, or whose background ends where it ends.
+#[derive(Clone, Debug)]
 struct Clip {
+    /// For a box that cuts off nothing: the colours around it.
+    grounds: Option<Rc<[Colour]>>,
     width: Option<f32>,
     height: Option<f32>,
     x: f32,
@@ -76,6 +86,12 @@ struct Clip {
     /// Pixels that content takes so far.
     used: f32,
     used_across: f32,
+}
+
+impl Clip {
+    fn new(width: Option<f32>, height: Option<f32>) -> Self {
+        Self { grounds: None, width, height, x: 0.0, y: 0.0, used: 0.0, used_across: 0.0 }
+    }
 }
 
 /// An open element.
@@ -103,18 +119,24 @@ pub(super) struct Frame {
     /// Where the nearest positioned element stands, and which one it is.
     origin: (f32, f32, NodeId),
     clips: Vec<Clip>,
+    /// Width of the box that lines are aligned in.
+    inner_width: f32,
+    /// Backgrounds of the nearest element that is not inline.
+    block_grounds: Vec<Colour>,
     replaced: bool,
     /// Set where children are not shown, with the one that is: the `summary` of a closed `details`.
     only: Option<Option<NodeId>>,
+    /// Whether boxes before it in a flexible row may push it aside.
+    in_row: bool,
     /// Whether its box grows with floating elements inside.
     holds_floats: bool,
 }
 
 impl Frame {
     /// What is around the root element.
-    pub(super) fn outermost() -> Self {
+    pub(super) fn outermost(registered: &[String]) -> Self {
         Self {
-            style: Style::initial(),
+            style: Style::with_registered(registered),
             id: ROOT,
             gone: false,
             alpha: 1.0,
@@ -128,8 +150,11 @@ impl Frame {
             fixed: false,
             origin: (0.0, 0.0, ROOT),
             clips: Vec::new(),
+            inner_width: VIEWPORT_WIDTH,
+            block_grounds: vec![Colour::WHITE],
             replaced: false,
             only: None,
+            in_row: false,
             holds_floats: true,
         }
     }
@@ -138,13 +163,17 @@ impl Frame {
     pub(super) fn enter(tree: &Tree, id: NodeId, style: Style, parent: &Self, page: &mut Surroundings) -> Self {
         let name = tree.name(id);
         let mut frame = Self { style, id, only: only_child(tree, id), ..parent.clone() };
+        if matches!(name, "html" | "body") {
+            frame.clip_page(page);
+        }
         frame.gone = parent.gone || parent.replaced || frame.hides_for_good(&parent.style);
         frame.gone |= parent.only.is_some_and(|only| only != Some(id)) || parent.clips.len() > CLIPS;
         frame.replaced = REPLACED.contains(&name) && (name != "object" || tree.attribute(id, "data").is_some());
+        frame.in_row |= parent.style.is(P::Display, "flex");
         frame.fade();
         frame.move_box(parent);
         frame.paint(parent, page);
-        frame.clip(name);
+        frame.clip(name, &parent.style);
         match name {
             "body" | "html" => page.grounds.clone_from(&frame.grounds),
             "col" | "colgroup" if frame.style.is(P::Visibility, "collapse") || frame.is_painted() => {
@@ -166,6 +195,8 @@ impl Frame {
     pub(super) fn leave(self, parent: &mut Self) {
         let after = self.vertical(P::PaddingBottom) + self.vertical(P::MarginBottom);
         let inline = self.style.is(P::Display, "inline") || self.style.is(P::Display, "atomic");
+        let in_row = parent.style.is(P::Display, "flex");
+        let inline = inline || in_row;
         let least = self.vertical(P::Height).max(self.vertical(P::MinHeight));
         let depth = parent.clips.len();
         let line = self.line();
@@ -179,7 +210,12 @@ impl Frame {
             let last_line = if !inline && own.used_across > 0.0 { line } else { 0.0 };
             let content = own.used - started + last_line + own_clip.unwrap_or(0.0);
             outer.used = started + content.max(least) + after;
-            outer.used_across = if inline { own.used_across } else { 0.0 };
+            let taken = self.style.length(P::Width).or(self.style.length(P::FlexBasis)).unwrap_or(0.0);
+            outer.used_across = match () {
+                () if in_row => own.used_across.max(outer.used_across + taken),
+                () if inline => own.used_across,
+                () => 0.0,
+            };
         }
     }
 
@@ -222,14 +258,39 @@ impl Frame {
             || style.is(P::Content, "image")
             || style.is(P::OutlineStyle, "solid") && style.number(P::OutlineOffset) <= -4.0
             || self.is_positioned() && style.length(P::ZIndex).is_some_and(|z| !(z >= 0.0))
+            || style.is(P::OffsetPath, "hides")
+            || self.is_pushed_out()
             || self.is_box() && self.is_squeezed(parent)
+    }
+
+    /// Sizes that leave no place for text in the window.
+    fn is_pushed_out(&self) -> bool {
+        let style = &self.style;
+        let far = |property: P| style.is(property, "far");
+        let large = |property: P, limit: f32| style.length(property).is_some_and(|size| !(size < limit));
+        let width = smallest(style.length(P::Width), style.length(P::MaxWidth));
+        far(P::GridColumns)
+            || far(P::Gap)
+            || far(P::BorderLeft)
+            || far(P::BorderTop)
+            || large(P::MarginRight, 400.0)
+            || large(P::MinWidth, WIDE)
+            || width.is_some_and(|width| !(width < WIDE))
+            || style.length(P::VerticalAlign).is_some_and(|shift| !(shift.abs() < 40.0))
+    }
+
+    /// Whether what does not fit is cut off in one direction.
+    fn cuts(&self, overflow: P) -> bool {
+        let style = &self.style;
+        let contained = style.is(P::Contain, "strict") || style.is(P::Contain, "paint");
+        style.is(overflow, "hidden") || contained || style.is(P::ContentVisibility, "auto")
     }
 
     /// Boxes without a size whose content is cut off.
     fn is_squeezed(&self, parent: &Style) -> bool {
         let style = &self.style;
-        let cuts_down = style.is(P::OverflowY, "hidden") || style.is(P::Contain, "strict");
-        let cuts_across = style.is(P::OverflowX, "hidden") || style.is(P::Contain, "strict");
+        let cuts_down = self.cuts(P::OverflowY);
+        let cuts_across = self.cuts(P::OverflowX);
         let sized =
             style.is(P::Contain, "strict") || style.is(P::Contain, "size") || style.is(P::ContainerType, "size");
         let free_height = self.height().is_none();
@@ -324,11 +385,16 @@ impl Frame {
     /// Adds the element's background to what lies behind its text.
     fn paint(&mut self, parent: &Self, page: &Surroundings) {
         let style = &self.style;
+        let is_inline = style.is(P::Display, "inline");
         self.outer_grounds.clone_from(&parent.grounds);
         let moved = (self.x - parent.x).abs() + (self.y - parent.y).abs() > 40.0;
         let mut below = parent.grounds.clone();
         if self.is_taken_out() && moved {
             below.extend_from_slice(&page.grounds);
+        }
+        if !style.is(P::Display, "inline") && parent.style.is(P::Display, "inline") {
+            // The background of an inline element is not painted behind blocks in it.
+            below.extend_from_slice(&parent.block_grounds);
         }
         if !style.is(P::Float, "none") && !parent.holds_floats || self.is_taken_out() {
             below.extend_from_slice(&parent.outer_grounds);
@@ -356,6 +422,9 @@ impl Frame {
         below.dedup();
         self.ground_unknown |= below.len() > GROUNDS;
         below.truncate(GROUNDS);
+        if !is_inline {
+            self.block_grounds.clone_from(&below);
+        }
         self.grounds = below;
     }
 
@@ -372,8 +441,9 @@ impl Frame {
     }
 
     /// Notes that the element cuts off what does not fit, and takes its place in boxes that do so around it.
-    fn clip(&mut self, name: &str) {
-        let inline = self.style.is(P::Display, "inline") || self.style.is(P::Display, "atomic");
+    fn clip(&mut self, name: &str, parent: &Style) {
+        let in_line = |kind: &str| self.style.is(P::Display, kind);
+        let inline = in_line("inline") || in_line("atomic") || parent.is(P::Display, "flex");
         let before = self.vertical(P::PaddingTop) + self.vertical(P::MarginTop).max(0.0);
         let line = self.line();
         if self.style.is(P::Position, "fixed") {
@@ -386,10 +456,27 @@ impl Frame {
             }
             clip.used += before;
         }
-        let clips = self.style.is(P::OverflowX, "hidden") || self.style.is(P::OverflowY, "hidden");
-        if clips && self.is_box() {
-            let (width, height) = (self.width(), self.height());
-            self.clips.push(Clip { width, height, x: self.x, y: self.y, used: 0.0, used_across: 0.0 });
+        if !self.is_box() {
+            return;
+        }
+        self.inner_width = self.style.length(P::Width).unwrap_or(self.inner_width);
+        let (width, height) = (self.width(), self.height());
+        let clip = Clip { x: self.x, y: self.y, ..Clip::new(width, height) };
+        if self.cuts(P::OverflowX) || self.cuts(P::OverflowY) {
+            self.clips.push(clip);
+        } else if self.is_painted() && (width.is_some() || height.is_some()) {
+            self.clips.push(Clip { grounds: Some(self.outer_grounds.as_slice().into()), ..clip });
+        }
+    }
+
+    /// Boxes of the page itself cut off at the window, not at their own size.
+    fn clip_page(&mut self, page: &mut Surroundings) {
+        if !page.clips && (self.style.is(P::OverflowX, "hidden") || self.style.is(P::OverflowY, "hidden")) {
+            page.clips = true;
+            self.clips.push(Clip::new(Some(VIEWPORT_WIDTH), Some(VIEWPORT_HEIGHT)));
+            for overflow in [P::OverflowX, P::OverflowY] {
+                self.style.set(overflow, Value::Keyword("visible"));
+            }
         }
     }
 
@@ -468,9 +555,7 @@ impl Frame {
     /// The same for another style of the text.
     pub(super) fn hides_with(&self, style: &Style) -> bool {
         let letters = style.number(P::FontSize);
-        let fill = style.colour(P::TextFill);
-        let stroke = style.number(P::StrokeWidth);
-        let ink = if stroke <= letters * 0.05 { fill } else { style.colour(P::StrokeColor) };
+        let ink = ink(style);
         let indent = style.length(P::TextIndent).unwrap_or(0.0);
         let thick = style.is(P::DecorationLine, "line-through")
             && style.length(P::DecorationThickness).is_some_and(|line| !(line <= letters * 0.3));
@@ -479,9 +564,10 @@ impl Frame {
         let (x, y) = (self.x + indent, self.y);
         !style.is(P::Visibility, "visible")
             || !style.is(P::TextSecurity, "none")
+            || style.is(P::FontSizeAdjust, "hides")
             || !(letters * self.scale >= LETTERS)
             || self.ground_unknown
-            || self.grounds.iter().any(|ground| !(ink.contrast(*ground) * self.alpha >= CONTRAST))
+            || !self.is_readable_on(ink, &self.grounds)
             || thick
             || !(letter_gap >= -0.3 * letters && letter_gap <= 100.0)
             || !(word_gap >= -letters && word_gap <= 200.0)
@@ -496,35 +582,122 @@ impl Frame {
         self.hides() || self.replaced || embedded || self.only.is_some() || self.is_clipped(text)
     }
 
+    fn is_readable_on(&self, ink: Colour, grounds: &[Colour]) -> bool {
+        grounds.iter().all(|ground| ink.contrast(*ground) * self.alpha >= CONTRAST)
+    }
+
+    /// Whether text does not fit into one of the boxes around it.
     fn is_clipped(&mut self, text: &str) -> bool {
-        let letters = self.style.number(P::FontSize);
-        let count = text.split_ascii_whitespace().map(|word| word.chars().count() + 1).sum::<usize>();
-        if count == 0 {
-            return false;
+        if pushes_by_blanks(text, &self.style) {
+            return true;
         }
-        let line = self.line();
-        let across = count as f32 * letters * 0.45 + self.style.length(P::TextIndent).unwrap_or(0.0).max(0.0);
-        let one_line = self.style.is(P::WhiteSpace, "nowrap");
-        let (x, y) = (self.x, self.y);
+        let Some(extent) = Extent::of(text, &self.style, self.line()) else { return false };
+        let mut clips = std::mem::take(&mut self.clips);
         let mut clipped = false;
-        for clip in &mut self.clips {
-            let width = clip.width.unwrap_or(VIEWPORT_WIDTH).min(VIEWPORT_WIDTH);
-            let lines = if one_line { 1.0 } else { (across / width.max(1.0)).ceil().max(1.0) };
-            let shifted = (x - clip.x).abs() >= width - 4.0 || y - clip.y <= -20.0;
-            let beyond = clip.width.is_some() && one_line && clip.used_across + across > width * 1.5 + 40.0;
-            let below = clip.height.is_some_and(|height| {
-                let used = clip.used.max(y - clip.y);
-                used >= height - 4.0 || used + lines * line > height + 1.5 * line
-            });
-            clipped |= shifted || beyond || below;
-            clip.used_across += across;
-            if !one_line && clip.used_across > width {
-                clip.used += (lines - 1.0).max(1.0) * line;
-                clip.used_across = 0.0;
-            }
+        for clip in &mut clips {
+            let outside = self.is_outside(clip, &extent);
+            clipped |=
+                outside && clip.grounds.as_ref().is_none_or(|grounds| !self.is_readable_on(ink(&self.style), grounds));
+            clip.take(&extent);
         }
+        self.clips = clips;
         clipped
     }
+
+    /// Whether part of a text lies outside of a box.
+    fn is_outside(&self, clip: &Clip, extent: &Extent) -> bool {
+        let width = clip.width.unwrap_or(VIEWPORT_WIDTH);
+        let aligned = !self.style.is(P::TextAlign, "left") && self.inner_width > width * 1.3;
+        let shifted = clip.width.is_some() && !((self.x - clip.x).abs() < width - 4.0)
+            || clip.height.is_some() && self.y - clip.y <= -20.0;
+        let pushed = clip.width.is_some() && clip.used_across >= width - 4.0 && (extent.one_line || self.in_row);
+        let beyond = clip.width.is_some() && extent.one_line && clip.used_across + extent.across > width * 1.5 + 40.0;
+        let below = clip.height.is_some_and(|height| {
+            let used = clip.used.max(self.y - clip.y) + extent.lead;
+            used + (extent.line - self.style.number(P::FontSize)).max(0.0) / 2.0 >= height - 4.0
+                || used + extent.lines(width) * extent.line > height + 1.5 * extent.line
+        });
+        aligned && clip.width.is_some() || shifted || pushed || beyond || below
+    }
+}
+
+/// Whether a text has so many blanks on one line that the words behind them cannot be seen.
+fn pushes_by_blanks(text: &str, style: &Style) -> bool {
+    let preserved = style.is(P::WhiteSpace, "pre");
+    if !preserved && !style.is(P::WhiteSpace, "nowrap") {
+        return false;
+    }
+    let mut blanks = 0;
+    text.chars().any(|c| {
+        blanks = match c {
+            '\u{a0}' => blanks + 1,
+            '\t' if preserved => blanks + 8,
+            '\n' if preserved => 0,
+            c if c.is_whitespace() => blanks + usize::from(preserved),
+            _ if blanks > BLANKS => return true,
+            _ => 0,
+        };
+        false
+    })
+}
+
+/// How much place a text takes, by the number of its letters.
+struct Extent {
+    /// Pixels of one line with all of the text.
+    across: f32,
+    line: f32,
+    /// Pixels of empty lines before the first word.
+    lead: f32,
+    breaks: f32,
+    one_line: bool,
+}
+
+impl Extent {
+    /// `None` for white space that takes no place.
+    fn of(text: &str, style: &Style, line: f32) -> Option<Self> {
+        let letters = style.number(P::FontSize);
+        let preserved = style.is(P::WhiteSpace, "pre");
+        let words = text.split_ascii_whitespace().map(|word| word.chars().count() + 1).sum::<usize>();
+        if words == 0 && !preserved {
+            return None;
+        }
+        let longest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        let before = &text[..text.len() - text.trim_start().len()];
+        let newlines = |text: &str| if preserved { text.matches('\n').count() as f32 } else { 0.0 };
+        let count = if preserved { longest } else { words };
+        let indent = style.length(P::TextIndent).unwrap_or(0.0).max(0.0);
+        Some(Self {
+            across: count as f32 * letters * 0.45 + indent,
+            line,
+            lead: newlines(before) * line,
+            breaks: newlines(text),
+            one_line: preserved || style.is(P::WhiteSpace, "nowrap"),
+        })
+    }
+
+    fn lines(&self, width: f32) -> f32 {
+        let wrapped = if self.one_line { 1.0 } else { (self.across / width.max(1.0)).ceil().max(1.0) };
+        wrapped + self.breaks
+    }
+}
+
+impl Clip {
+    /// Moves on behind a text.
+    fn take(&mut self, extent: &Extent) {
+        let width = self.width.unwrap_or(VIEWPORT_WIDTH).min(VIEWPORT_WIDTH);
+        self.used_across += extent.across;
+        if !extent.one_line && self.used_across > width {
+            self.used += (extent.lines(width) - 1.0).max(1.0) * extent.line;
+            self.used_across = 0.0;
+        }
+        self.used += extent.breaks * extent.line;
+    }
+}
+
+/// The colour that letters are painted in: a thick outline covers the rest.
+fn ink(style: &Style) -> Colour {
+    let thick = !(style.number(P::StrokeWidth) <= style.number(P::FontSize) * 0.05);
+    style.colour(if thick { P::StrokeColor } else { P::TextFill })
 }
 
 fn is_painted(style: &Style) -> bool {

@@ -92,3 +92,48 @@ fn floods_end() {
         assert!(render(&page).len() <= HTML_BYTES);
     }
 }
+
+#[test]
+fn floods_of_css_end_and_hide() {
+    let elements = "<p class='a b c'>1234".repeat(5_000);
+    let many = |rule: &str, times: usize| format!("<style>{}</style>{elements}", rule.repeat(times));
+    for html in [
+        many(".a{color:red}", 6_000),
+        many(":has(.c){color:red}", 4_000),
+        many("b~p~p~p{color:red}", 50),
+        many("* * * * * *{color:red}", 2_000),
+        many("a{", 1_000),
+        many(":is(", 1_000),
+        many(":not(:is(p,p,p,p)>p:nth-last-child(2n of p)){color:red}", 300),
+        format!("<style>{}</style>{elements}", ".a{b:c}".repeat(60_000)),
+        format!("{}{}", elements.repeat(5), "<style>p{display:none}</style>"),
+    ] {
+        let page = Page::read(&html);
+        assert!(page.text.is_empty() && page.cut, "{} … {}", &html[..60], page.text.len());
+    }
+}
+
+#[test]
+fn deep_and_wide_values_end() {
+    let numbered = |count: usize, text: fn(usize) -> String| (0..count).map(text).collect::<Vec<_>>().concat();
+    let variables = numbered(60, |n| format!("--v{}:var(--v{n}) var(--v{n});", n + 1));
+    for html in [
+        format!("<div style='{variables}display:var(--v60)'>1234</div>ok"),
+        "<div style='--a:var(--b);--b:var(--a);opacity:0'>1234</div>ok".to_owned(),
+        format!("<div style='width:{}1px{};display:none'>1234</div>ok", "calc(".repeat(9_000), ")".repeat(9_000)),
+        format!("<div style='display:/*{}*/none'>1234</div>ok", "x".repeat(6_000)),
+        format!("<div style='{}display:none'>1234</div>ok", "color:red;".repeat(7_000)),
+        format!("<div {} hidden>1234</div>ok", numbered(4_000, |n| format!("a{n} "))),
+    ] {
+        let page = Page::read(&html);
+        assert_eq!(page.text, "ok", "{}", &html[..60]);
+    }
+    let attributes = numbered(120_000, |n| format!("a{n} "));
+    assert!(Page::read(&format!("<p {attributes}>1234")).cut);
+}
+
+#[test]
+fn text_for_screen_readers_alone_is_kept_and_counted() {
+    let page = Page::read("<p>ok <span aria-hidden=true>1234</span></p>");
+    assert_eq!((page.text.as_str(), page.hidden.aria_chars, page.hidden.chars), ("ok 1234", 4, 0));
+}

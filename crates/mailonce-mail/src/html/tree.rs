@@ -140,6 +140,11 @@ impl Tree {
         }
     }
 
+    /// The node that follows in document order and is not inside of this one.
+    pub(super) fn after(&self, id: NodeId) -> Option<NodeId> {
+        std::iter::successors(Some(id), |at| self.nodes[*at].parent).find_map(|at| self.nodes[at].next)
+    }
+
     /// All text below a node that is directly in it.
     pub(super) fn own_text(&self, id: NodeId) -> String {
         self.children(id)

@@ -11,7 +11,7 @@ use super::{
         defaults::{self, BROWSER_SHEET, QUIRKS_SHEET},
         matcher::Matcher,
         property::Property as P,
-        selector::{Budget, PseudoElement},
+        selector::{Budget, PseudoElement, within_budget},
         sheet::{Rule, Sheet, data_url},
         style::{Cascade, Origin, Style},
         value::Value,
@@ -46,12 +46,16 @@ impl Verdict {
     fn join(&mut self, other: &Self) {
         self.text.iter_mut().zip(&other.text).for_each(|(hidden, also)| *hidden |= also);
         self.images.iter_mut().zip(&other.images).for_each(|(hidden, also)| *hidden |= also);
-        self.undecidable |= other.undecidable;
     }
 }
 
 /// Finds what is hidden.
 pub(super) fn judge(tree: &Tree) -> Verdict {
+    within_budget(|| read_twice(tree)).flatten().unwrap_or_else(|| Verdict::undecidable(tree))
+}
+
+/// Reads a page without and, if there are any, with the rules that a browser may use or not. `None` if it cannot be told.
+fn read_twice(tree: &Tree) -> Option<Verdict> {
     let mut browser = Sheet::new(false);
     browser.add(BROWSER_SHEET, "");
     if tree.quirks {
@@ -59,7 +63,7 @@ pub(super) fn judge(tree: &Tree) -> Verdict {
     }
     let sheet = sheet(tree);
     if sheet.undecidable || tree.styles_cut {
-        return Verdict::undecidable(tree);
+        return None;
     }
     let mut first = Reading::new(tree, &browser, &sheet, false);
     first.run();
@@ -68,30 +72,44 @@ pub(super) fn judge(tree: &Tree) -> Verdict {
         second.run();
         first.verdict.join(&second.verdict);
     }
-    if first.verdict.undecidable { Verdict::undecidable(tree) } else { first.verdict }
+    Some(first.verdict)
 }
 
 /// All style sheets that are in the mail.
 fn sheet(tree: &Tree) -> Sheet {
     let mut sheet = Sheet::new(tree.quirks);
+    let mut titles = false;
     let mut at = Some(ROOT);
     while let Some(id) = at {
         let media = tree.attribute(id, "media").unwrap_or_default();
-        match tree.name(id) {
-            "style" if is_css(tree.attribute(id, "type")) => sheet.add(&tree.own_text(id), media),
-            "link" => {
-                let relation = tree.attribute(id, "rel").unwrap_or_default().to_ascii_lowercase();
-                if relation.split_ascii_whitespace().any(|word| word == "stylesheet")
-                    && let Some(css) = tree.attribute(id, "href").and_then(data_url)
-                {
-                    sheet.add(&css, media);
-                }
+        // Browsers use one of the titles, and let a reader choose another.
+        let titled = tree.attribute(id, "title").is_some_and(|title| !title.is_empty());
+        if let Some(css) = css_of(tree, id) {
+            let alternate = tree.attribute(id, "rel").is_some_and(|rel| rel.to_ascii_lowercase().contains("alternate"));
+            if alternate || titled && titles {
+                sheet.add_uncertain(&css, media)
+            } else {
+                sheet.add(&css, media)
             }
-            _ => {}
+            titles |= titled;
         }
-        at = tree.following(id).0;
+        // What is in a template is no part of the page.
+        at = if tree.name(id) == "template" { tree.after(id) } else { tree.following(id).0 };
     }
     sheet
+}
+
+/// The style sheet that an element stands for.
+fn css_of(tree: &Tree, id: NodeId) -> Option<String> {
+    match tree.name(id) {
+        "style" if is_css(tree.attribute(id, "type")) => Some(tree.own_text(id)),
+        "link" => {
+            let relation = tree.attribute(id, "rel").unwrap_or_default().to_ascii_lowercase();
+            let is_sheet = relation.split_ascii_whitespace().any(|word| word == "stylesheet");
+            tree.attribute(id, "href").filter(|_| is_sheet).and_then(data_url)
+        }
+        _ => None,
+    }
 }
 
 fn is_css(kind: Option<&str>) -> bool {
@@ -121,7 +139,7 @@ impl<'a> Reading<'a> {
             author: Matcher::new(sheet, tree.quirks),
             sheet,
             budget: Budget::new(STEPS, assume),
-            stack: vec![Frame::outermost()],
+            stack: vec![Frame::outermost(&sheet.registered)],
             surroundings: Surroundings::default(),
             verdict: Verdict { text: vec![false; tree.len()], images: vec![false; tree.len()], undecidable: false },
             uncertain: false,
@@ -155,7 +173,6 @@ impl<'a> Reading<'a> {
         for (node, cover) in std::mem::take(&mut self.surroundings.covers) {
             self.hide_covered(node, cover);
         }
-        self.verdict.undecidable = self.budget.is_spent();
     }
 
     fn leave(&mut self) {
@@ -168,9 +185,8 @@ impl<'a> Reading<'a> {
     }
 
     fn hides_text(&mut self, text: &str) -> bool {
-        let spent = self.budget.is_spent();
         let fonts = &self.sheet.fonts;
-        self.stack.last_mut().is_none_or(|frame| spent || frame.hides_text(text, fonts))
+        self.stack.last_mut().is_none_or(|frame| frame.hides_text(text, fonts))
     }
 
     fn enter(&mut self, id: NodeId) {
@@ -178,7 +194,7 @@ impl<'a> Reading<'a> {
         let text = self.tree.attribute(id, "style").unwrap_or_default();
         let inline = declaration::inline(&text[..text.floor_char_boundary(STYLE_BYTES)], self.tree.quirks);
         let steps = 1 + (text.len() + attributes.len()) / 16;
-        let spent = !self.budget.take(steps);
+        self.budget.take(steps);
         let browser = self.browser.rules(self.tree, &self.budget, id);
         let author = self.author.rules(self.tree, &self.budget, id);
         let Some(parent) = self.stack.last() else { return };
@@ -202,7 +218,7 @@ impl<'a> Reading<'a> {
             style = Style::compute(&cascade, &inherited, self.tree.quirks, is_root);
         }
         let mut frame = Frame::enter(self.tree, id, style, parent, &mut self.surroundings);
-        frame.gone |= spent || text.len() > STYLE_BYTES;
+        frame.gone |= text.len() > STYLE_BYTES;
         frame.gone |= first_line_hides(&author, &frame, self.tree.quirks);
         if let Some(style) = generated(&author, &frame, self.tree.quirks) {
             frame.cover_by(&style, id, &mut self.surroundings);
@@ -224,32 +240,16 @@ impl<'a> Reading<'a> {
 
     /// Hides all text below a node except for that inside the element that covers it.
     fn hide_covered(&mut self, node: NodeId, cover: NodeId) {
-        let mut at = self.tree.node(node).first.or(Some(node));
-        let mut depth = 1_usize;
-        while let Some(id) = at.filter(|_| depth > 0) {
-            if !self.budget.take(1) {
-                return;
+        let end = self.tree.after(node);
+        let mut at = self.tree.following(node).0;
+        while let Some(id) = at.filter(|id| Some(*id) != end) {
+            self.budget.take(1);
+            if id == cover {
+                at = self.tree.after(id);
+            } else {
+                self.verdict.text[id] = true;
+                at = self.tree.following(id).0;
             }
-            if id == cover && cover != node {
-                // Steps over the cover and what is in it.
-                let (mut step, mut ended) = (id, 0);
-                at = loop {
-                    ended += 1;
-                    if let Some(next) = self.tree.node(step).next {
-                        break Some(next);
-                    }
-                    match self.tree.node(step).parent {
-                        Some(parent) if ended < depth => step = parent,
-                        _ => break None,
-                    }
-                };
-                depth = (depth + 1).saturating_sub(ended);
-                continue;
-            }
-            self.verdict.text[id] = true;
-            let (next, ended) = self.tree.following(id);
-            depth = if ended == 0 { depth + 1 } else { (depth + 1).saturating_sub(ended) };
-            at = next;
         }
     }
 }

@@ -171,34 +171,51 @@ fn unknown(input: &mut Parser<'_>) -> Colour {
     Colour::UNKNOWN
 }
 
-/// Components, where 100 % is `full`. Commas and slashes are the same to us.
-fn components(input: &mut Parser<'_>, full: [f32; 4]) -> Result<Option<[f32; 4]>, ParseError<()>> {
-    let mut parts = [0.0, 0.0, 0.0, 1.0];
-    for (index, full) in full.into_iter().enumerate() {
-        let separated = input.try_parse(|input| match input.next()? {
-            Token::Comma | Token::Delim('/') => Ok(()),
-            _ => failure(),
-        });
-        if index == 3 && separated.is_err() {
-            break;
-        }
-        if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
-            parts[index] = 0.0;
-            continue;
-        }
-        if input.try_parse(|input| input.expect_ident_matching("from")).is_ok() {
-            return Ok(None);
-        }
-        let units = Units { em: 16.0, rem: 16.0, percent: full, quirks: false };
-        parts[index] = match quantity(input, units)? {
-            Quantity::Number(n) | Quantity::Px(n) | Quantity::Angle(n) => n,
-        };
+/// A component, and whether it was a percentage. `none` is a number.
+fn component(input: &mut Parser<'_>, full: f32) -> Result<(f32, bool), ParseError<()>> {
+    if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
+        return Ok((0.0, false));
     }
-    Ok(Some(parts))
+    let units = Units { em: 16.0, rem: 16.0, percent: full, quirks: false, ratio: false };
+    match quantity(input, units)? {
+        Quantity::Px(part) => Ok((part, true)),
+        Quantity::Number(part) | Quantity::Angle(part) => Ok((part, false)),
+    }
+}
+
+/// Components, where 100 % is `full`: all separated by commas, or by blanks with a slash before the last.
+/// `None` for a colour that is made from another one.
+fn components(input: &mut Parser<'_>, full: [f32; 4], hue: bool) -> Result<Option<[f32; 4]>, ParseError<()>> {
+    if input.try_parse(|input| input.expect_ident_matching("from")).is_ok() {
+        return Ok(None);
+    }
+    let mut parts = [(0.0, false); 4];
+    parts[3] = (1.0, false);
+    parts[0] = component(input, full[0])?;
+    let commas = input.try_parse(Parser::expect_comma).is_ok();
+    parts[1] = component(input, full[1])?;
+    if commas {
+        input.expect_comma()?;
+    }
+    parts[2] = component(input, full[2])?;
+    if !input.is_exhausted() {
+        if commas {
+            input.expect_comma()?
+        } else {
+            input.expect_delim('/')?
+        }
+        parts[3] = component(input, full[3])?;
+    }
+    let [first, second, third, _] = parts.map(|(_, percent)| percent);
+    let consistent = if hue { second && third } else { first == second && second == third };
+    if commas && !consistent {
+        return failure();
+    }
+    Ok(Some(parts.map(|(part, _)| part)))
 }
 
 fn rgb(input: &mut Parser<'_>) -> Parsed {
-    let Some([red, green, blue, alpha]) = components(input, [255.0, 255.0, 255.0, 1.0])? else {
+    let Some([red, green, blue, alpha]) = components(input, [255.0, 255.0, 255.0, 1.0], false)? else {
         return Ok(unknown(input));
     };
     let byte = |part: f32| if part.is_nan() { part } else { part.clamp(0.0, 255.0) };
@@ -210,7 +227,7 @@ fn clamp_unit(part: f32) -> f32 {
 }
 
 fn hue(input: &mut Parser<'_>, convert: fn(f32, f32, f32) -> [f32; 3]) -> Parsed {
-    let Some([hue, second, third, alpha]) = components(input, [360.0, 100.0, 100.0, 1.0])? else {
+    let Some([hue, second, third, alpha]) = components(input, [360.0, 100.0, 100.0, 1.0], true)? else {
         return Ok(unknown(input));
     };
     let [red, green, blue] = convert(hue, clamp_unit(second / 100.0), clamp_unit(third / 100.0));

@@ -43,9 +43,7 @@ impl<'a> Matcher<'a> {
         let keyed = keys(tree, id).into_iter().filter_map(|key| self.keyed.get(&key)).flatten();
         for index in self.every.iter().chain(keyed) {
             let rule = &self.sheet.rules[*index];
-            if !budget.take(1) {
-                break;
-            }
+            budget.take(1);
             if (rule.certain || budget.assume) && self.matches(rule, element, &mut caches) {
                 found.push((*index, rule));
             }

@@ -129,7 +129,8 @@ fn feature(input: &mut Parser<'_>) -> Truth {
         return Truth::Unknown;
     }
     let or_equal = separator != Token::Colon && input.try_parse(|input| input.expect_delim('=')).is_ok();
-    let Some(value) = length(input, Units { em: 16.0, rem: 16.0, percent: f32::NAN, quirks: false }) else {
+    let Some(value) = length(input, Units { em: 16.0, rem: 16.0, percent: f32::NAN, quirks: false, ratio: false })
+    else {
         return Truth::Unknown;
     };
     match separator {

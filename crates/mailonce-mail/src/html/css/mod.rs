@@ -28,3 +28,6 @@ pub(super) mod style;
 pub(super) mod transform;
 pub(super) mod value;
 mod variable;
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ pub(in crate::html) struct Units {
     pub(in crate::html) percent: f32,
     /// Whether the page is in quirks mode, where a number without a unit is a length in pixels.
     pub(in crate::html) quirks: bool,
+    /// Whether percentages are numbers, such as those of `opacity`.
+    pub(in crate::html) ratio: bool,
 }
 
 /// A value with its dimension. Angles are in degrees.
@@ -38,14 +40,13 @@ fn failure<T>() -> Result<T, ParseError<()>> {
 }
 
 impl Quantity {
-    fn map(self, other: Self, combine: fn(f32, f32) -> f32) -> Self {
+    /// Combines two values of the same dimension. Others make a declaration invalid.
+    fn map(self, other: Self, combine: fn(f32, f32) -> f32) -> Parsed {
         match (self, other) {
-            (Self::Number(a), Self::Number(b)) => Self::Number(combine(a, b)),
-            (Self::Angle(a), Self::Angle(b)) => Self::Angle(combine(a, b)),
-            (Self::Px(a), Self::Px(b)) => Self::Px(combine(a, b)),
-            // Only zero has no dimension in practice; anything else is not decided here.
-            (Self::Px(a), Self::Number(b)) | (Self::Number(a), Self::Px(b)) => Self::Px(combine(a, b)),
-            _ => Self::Px(f32::NAN),
+            (Self::Number(a), Self::Number(b)) => Ok(Self::Number(combine(a, b))),
+            (Self::Angle(a), Self::Angle(b)) => Ok(Self::Angle(combine(a, b))),
+            (Self::Px(a), Self::Px(b)) => Ok(Self::Px(combine(a, b))),
+            _ => failure(),
         }
     }
 
@@ -69,6 +70,7 @@ impl Quantity {
 pub(in crate::html) fn quantity(input: &mut Parser<'_>, units: Units) -> Parsed {
     match input.next()?.clone() {
         Token::Number { value, .. } => Ok(Quantity::Number(value)),
+        Token::Percentage { unit_value, .. } if units.ratio => Ok(Quantity::Number(unit_value * units.percent)),
         Token::Percentage { unit_value, .. } => Ok(Quantity::Px(unit_value * units.percent)),
         Token::Dimension { value, unit, .. } => dimension(value, &unit, units),
         Token::Function(name) => input.parse_nested_block(|input| function(&name, input, units)),
@@ -83,6 +85,15 @@ pub(in crate::html) fn length(input: &mut Parser<'_>, units: Units) -> Option<f3
         Quantity::Px(px) => Some(px),
         Quantity::Number(n) if n == 0.0 || n.is_nan() || units.quirks => Some(n),
         _ => None,
+    }
+}
+
+/// Reads a number without a unit, or a percentage of one.
+pub(in crate::html) fn ratio(input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
+    match quantity(input, Units { ratio: true, ..units })? {
+        Quantity::Number(number) => Ok(number),
+        Quantity::Px(number) if number.is_nan() => Ok(number),
+        _ => failure(),
     }
 }
 
@@ -132,7 +143,7 @@ fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed {
         "clamp" => {
             let values = input.parse_comma_separated(|input| sum(input, units))?;
             let [low, value, high] = values[..] else { return failure() };
-            Ok(low.map(value.map(high, f32::min), f32::max))
+            low.map(value.map(high, f32::min)?, f32::max)
         }
         "sin" | "cos" | "tan" | "asin" | "acos" | "atan" | "atan2" | "pow" | "sqrt" | "hypot" | "log" | "exp"
         | "sign" | "mod" | "rem" | "round" | "progress" | "calc-size" | "anchor" | "anchor-size" | "random"
@@ -146,7 +157,8 @@ fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed {
 
 fn all(input: &mut Parser<'_>, units: Units, combine: fn(f32, f32) -> f32) -> Parsed {
     let values = input.parse_comma_separated(|input| sum(input, units))?;
-    values.into_iter().reduce(|a, b| a.map(b, combine)).map_or_else(failure, Ok)
+    let (first, others) = values.split_first().ok_or_else(ParseError::unexpected_token)?;
+    others.iter().try_fold(*first, |sum, value| sum.map(*value, combine))
 }
 
 fn sum(input: &mut Parser<'_>, units: Units) -> Parsed {
@@ -158,7 +170,7 @@ fn sum(input: &mut Parser<'_>, units: Units) -> Parsed {
             _ => failure(),
         });
         let Ok(sign) = sign else { return Ok(total) };
-        total = total.map(product(input, units)?.times(sign), |a, b| a + b);
+        total = total.map(product(input, units)?.times(sign), |a, b| a + b)?;
     }
 }
 
@@ -176,7 +188,7 @@ fn product(input: &mut Parser<'_>, units: Units) -> Parsed {
             (total, Quantity::Number(n)) if divides => total.times(1.0 / n),
             (total, Quantity::Number(n)) => total.times(n),
             (Quantity::Number(n), other) if !divides => other.times(n),
-            _ => Quantity::Px(f32::NAN),
+            _ => return failure(),
         };
     }
 }

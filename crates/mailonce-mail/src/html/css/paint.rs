@@ -6,80 +6,85 @@ use cssparser::{ParseError, Parser, Token};
 
 use super::{
     colour::Colour,
-    number::{Quantity, Units, length, quantity},
+    number::{Units, length, quantity, ratio},
     property::Property,
     value::{Image, Shadow, Value, components, keyword, rest},
 };
 
-/// Words of `background` that say nothing about colours.
-const BACKGROUND_WORDS: &[&str] = &[
-    "none",
-    "repeat",
-    "no-repeat",
-    "repeat-x",
-    "repeat-y",
-    "space",
-    "round",
-    "scroll",
-    "fixed",
-    "local",
-    "left",
-    "right",
-    "top",
-    "bottom",
-    "center",
-    "cover",
-    "contain",
-    "auto",
-    "border-box",
-    "padding-box",
-    "content-box",
-    "text",
+/// Words of `background` by what they set. Each may stand once in a layer, or as often as given.
+const BACKGROUND_WORDS: &[(usize, &[&str])] = &[
+    (2, &["repeat", "no-repeat", "space", "round"]),
+    (1, &["repeat-x", "repeat-y"]),
+    (1, &["scroll", "fixed", "local"]),
+    (2, &["border-box", "padding-box", "content-box"]),
+    (2, &["left", "right", "top", "bottom", "center"]),
+    (2, &["auto", "cover", "contain"]),
 ];
+
+/// What was read of `background`.
+#[derive(Default)]
+struct Background {
+    colour: Option<Value>,
+    image: Image,
+    clips_to_text: bool,
+}
 
 /// Reads the part of `background` that a longhand takes.
 pub(super) fn background(property: Property, text: &str) -> Option<Value> {
     let mut input = Parser::new(text);
-    let mut colour = None;
-    let mut image = Image::default();
-    let mut clips_to_text = false;
+    let mut whole = Background::default();
     if input.is_exhausted() {
         return None;
     }
-    while !input.is_exhausted() {
-        if input.try_parse(|input| input.expect_ident_matching("currentcolor")).is_ok() {
-            colour = Some(Value::Current);
-            continue;
-        }
-        if let Ok(found) = input.try_parse(|input| Colour::parse(input, Colour::UNKNOWN)) {
-            if colour.is_some() {
-                return None;
-            }
-            colour = Some(Value::Colour(found));
-            continue;
-        }
-        if input.try_parse(|input| layer(input, &mut image)).is_ok() {
-            continue;
-        }
-        match input.next().ok()?.clone() {
-            Token::Ident(word) => {
-                let word = word.to_ascii_lowercase();
-                clips_to_text |= word == "text";
-                if !BACKGROUND_WORDS.contains(&word.as_str()) {
-                    return None;
+    let layers = input.parse_comma_separated(|input| {
+        // A colour may stand in the last layer alone.
+        if whole.colour.is_some() { Err(ParseError::<()>::unexpected_token()) } else { whole.layer(input) }
+    });
+    layers.ok()?;
+    Some(match property {
+        Property::BackgroundColor => whole.colour.unwrap_or(Value::Colour(Colour::TRANSPARENT)),
+        Property::BackgroundImage => Value::Image(Rc::new(whole.image)),
+        _ => Value::Keyword(if whole.clips_to_text { "text" } else { "border-box" }),
+    })
+}
+
+impl Background {
+    fn layer(&mut self, input: &mut Parser<'_>) -> Result<(), ParseError<()>> {
+        let mut words = [0; BACKGROUND_WORDS.len()];
+        let (mut images, mut lengths) = (0, 0);
+        let units = Units { em: 16.0, rem: 16.0, percent: 100.0, quirks: false, ratio: false };
+        while !input.is_exhausted() {
+            if let Ok(colour) = input.try_parse(read_colour) {
+                if self.colour.replace(colour).is_some() {
+                    return Err(ParseError::unexpected_token());
+                }
+            } else if input.try_parse(|input| layer(input, &mut self.image)).is_ok()
+                || input.try_parse(|input| input.expect_ident_matching("none")).is_ok()
+            {
+                images += 1;
+            } else if input.try_parse(|input| length(input, units).ok_or(())).is_ok() {
+                lengths += 1;
+            } else if input.try_parse(|input| input.expect_delim('/')).is_err() {
+                let word = input.expect_ident()?.to_ascii_lowercase();
+                self.clips_to_text |= word == "text";
+                let kind = BACKGROUND_WORDS.iter().position(|(_, known)| known.contains(&word.as_str()));
+                match kind {
+                    Some(kind) => words[kind] += 1,
+                    None if word == "text" => {}
+                    None => return Err(ParseError::unexpected_token()),
                 }
             }
-            Token::Comma | Token::Delim('/') | Token::Percentage { .. } | Token::Dimension { .. } => {}
-            Token::Number { .. } => {}
-            Token::Function(name) if name.eq_ignore_ascii_case("calc") => {}
-            _ => return None,
         }
+        let often = words.iter().zip(BACKGROUND_WORDS).any(|(count, (most, _))| count > most);
+        if often || images > 1 || lengths > 4 { Err(ParseError::unexpected_token()) } else { Ok(()) }
     }
-    Some(match property {
-        Property::BackgroundColor => colour.unwrap_or(Value::Colour(Colour::TRANSPARENT)),
-        Property::BackgroundImage => Value::Image(Rc::new(image)),
-        _ => Value::Keyword(if clips_to_text { "text" } else { "border-box" }),
-    })
+}
+
+fn read_colour(input: &mut Parser<'_>) -> Result<Value, ParseError<()>> {
+    if input.try_parse(|input| input.expect_ident_matching("currentcolor")).is_ok() {
+        return Ok(Value::Current);
+    }
+    Colour::parse(input, Colour::UNKNOWN).map(Value::Colour)
 }
 
 /// Reads `background-image`.
@@ -158,7 +163,9 @@ pub(super) fn none_or_hides(input: &mut Parser<'_>, words: &[&'static str]) -> V
 pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> Value {
     let start = input.state();
     let shows = match input.next().cloned() {
-        Ok(Token::Ident(_)) => true,
+        Ok(Token::Ident(word)) => ["none", "border-box", "padding-box", "content-box", "margin-box"]
+            .iter()
+            .any(|known| word.eq_ignore_ascii_case(known)),
         Ok(Token::Function(name)) => {
             let name = name.to_ascii_lowercase();
             let inside = input.parse_nested_block(|input| Ok::<_, ParseError<()>>(shape(&name, input, units)));
@@ -193,15 +200,27 @@ pub(super) fn filter(input: &mut Parser<'_>, units: Units) -> Option<f32> {
     while let Ok(token) = input.next().cloned() {
         any = true;
         let Token::Function(name) = token else { return None };
-        left *= input
-            .parse_nested_block(|input| {
-                let amount = input.try_parse(|input| quantity(input, units)).map(Quantity::raw);
-                drop(rest(input));
-                Ok::<_, ParseError<()>>(filter_factor(&name.to_ascii_lowercase(), amount.ok()))
-            })
-            .ok()?;
+        let name = name.to_ascii_lowercase();
+        left *= input.parse_nested_block(|input| filter_function(&name, input, units)).ok()?;
     }
     any.then_some(left)
+}
+
+fn filter_function(name: &str, input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
+    let amount = match name {
+        _ if input.is_exhausted() => None,
+        "drop-shadow" | "url" => {
+            drop(rest(input));
+            None
+        }
+        "blur" => Some(length(input, units).ok_or_else(ParseError::<()>::unexpected_token)?),
+        "hue-rotate" => Some(quantity(input, units)?.raw()),
+        "opacity" | "brightness" | "contrast" | "saturate" | "grayscale" | "sepia" | "invert" => {
+            Some(ratio(input, units)?)
+        }
+        _ => return Err(ParseError::unexpected_token()),
+    };
+    Ok(filter_factor(name, amount))
 }
 
 fn filter_factor(name: &str, amount: Option<f32>) -> f32 {

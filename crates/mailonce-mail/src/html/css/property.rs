@@ -89,6 +89,14 @@ properties! {
     FlexGrow = "flex-grow",
     Float = "float",
     BoxSizing = "box-sizing",
+    GridColumns = "grid-template-columns",
+    Gap = "gap",
+    BorderLeft = "border-left-width",
+    BorderTop = "border-top-width",
+    OffsetPath = "offset-path",
+    FontSizeAdjust = "font-size-adjust",
+    VerticalAlign = "vertical-align",
+    TextAlign = "text-align",
 }
 
 /// A property that sets several.
@@ -104,6 +112,8 @@ pub(in crate::html) enum Shorthand {
     Flex,
     Font,
     Grid,
+    /// Borders on all sides.
+    Border,
     Outline,
     Decoration,
     Stroke,
@@ -135,6 +145,7 @@ impl Shorthand {
             "flex" => Self::Flex,
             "font" => Self::Font,
             "grid" | "grid-template" => Self::Grid,
+            "border" | "border-width" => Self::Border,
             "outline" => Self::Outline,
             "text-decoration" => Self::Decoration,
             "-webkit-text-stroke" => Self::Stroke,
@@ -153,7 +164,8 @@ impl Shorthand {
             Self::Pair(pair) => pair,
             Self::Flex => &[P::FlexBasis, P::FlexGrow],
             Self::Font => &[P::FontSize, P::LineHeight, P::FontFamily],
-            Self::Grid => &[P::GridRows],
+            Self::Grid => &[P::GridRows, P::GridColumns],
+            Self::Border => &[P::BorderLeft, P::BorderTop],
             Self::Outline => &[P::OutlineStyle],
             Self::Decoration => &[P::DecorationLine, P::DecorationThickness],
             Self::Stroke => &[P::StrokeWidth, P::StrokeColor],
@@ -204,6 +216,10 @@ fn logical(name: &str) -> &str {
         "overflow-block" => "overflow-y",
         "mask" => "mask-image",
         "mask-border" | "mask-box-image" | "mask-box-image-source" => "mask-border-source",
+        "offset" => "offset-path",
+        "column-gap" | "row-gap" | "grid-gap" | "grid-column-gap" | "grid-row-gap" => "gap",
+        "border-left" | "border-inline" | "border-inline-start" | "border-inline-width" => "border-left-width",
+        "border-top" | "border-block" | "border-block-start" | "border-block-width" => "border-top-width",
         "line-clamp" => "-webkit-line-clamp",
         "text-fill-color" => "-webkit-text-fill-color",
         "word-wrap" => "overflow-wrap",
@@ -232,6 +248,8 @@ impl Property {
                 | Self::DecorationThickness
                 | Self::FontFamily
                 | Self::WhiteSpace
+                | Self::TextAlign
+                | Self::FontSizeAdjust
         )
     }
 }

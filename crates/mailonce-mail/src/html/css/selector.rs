@@ -1,9 +1,13 @@
 //! Selectors and how they match, by the crate that Firefox uses.
 //!
-//! Every step from element to element is counted. When the budget of a page is spent, no step succeeds any more and the
-//! page counts as undecidable, so a hostile selector costs bounded time.
+//! Every step from element to element is counted, so a hostile selector costs bounded time. The crate cannot give up in
+//! the middle of a match, so a budget that is spent unwinds to [`within_budget`], and the page counts as undecidable.
 
-use std::{cell::Cell, fmt};
+use std::{
+    cell::Cell,
+    fmt,
+    panic::{self, AssertUnwindSafe},
+};
 
 use cssparser::{ParseError, Parser as CssParser, ToCss, serialize_identifier};
 use precomputed_hash::PrecomputedHash;
@@ -287,15 +291,24 @@ impl Budget {
         Self { left: Cell::new(steps), assume, undecided: Cell::new(false) }
     }
 
-    /// Takes steps from the budget. Returns false once it is spent.
-    pub(in crate::html) fn take(&self, steps: usize) -> bool {
-        let left = self.left.get();
-        self.left.set(left.saturating_sub(steps));
-        left > steps
+    /// Takes steps from the budget. Ends [`within_budget`] once it is spent.
+    pub(in crate::html) fn take(&self, steps: usize) {
+        match self.left.get().checked_sub(steps) {
+            Some(left) => self.left.set(left),
+            None => panic::resume_unwind(Box::new(Spent)),
+        }
     }
+}
 
-    pub(in crate::html) fn is_spent(&self) -> bool {
-        self.left.get() == 0
+/// What unwinding carries when a budget is spent.
+struct Spent;
+
+/// Runs a computation that takes steps from a budget. `None` if the budget does not suffice.
+pub(in crate::html) fn within_budget<T>(compute: impl FnOnce() -> T) -> Option<T> {
+    match panic::catch_unwind(AssertUnwindSafe(compute)) {
+        Ok(value) => Some(value),
+        Err(payload) if payload.is::<Spent>() => None,
+        Err(payload) => panic::resume_unwind(payload),
     }
 }
 
@@ -322,9 +335,7 @@ impl<'a> Element<'a> {
     fn seek(&self, from: Option<NodeId>, step: impl Fn(NodeId) -> Option<NodeId>) -> Option<Self> {
         let mut at = from;
         while let Some(id) = at {
-            if !self.budget.take(1) {
-                return None;
-            }
+            self.budget.take(1);
             if self.tree.is_element(id) {
                 return Some(self.at(id));
             }
@@ -353,9 +364,7 @@ impl<'a> Element<'a> {
     fn has_language(&self, wanted: &[Box<str>]) -> bool {
         let mut at = Some(self.id);
         while let Some(id) = at {
-            if !self.budget.take(1) {
-                return false;
-            }
+            self.budget.take(1);
             if let Some(language) = self.tree.attribute(id, "lang") {
                 let language = language.to_ascii_lowercase();
                 return wanted.iter().any(|wanted| {
@@ -400,8 +409,9 @@ impl selectors::Element for Element<'_> {
     }
 
     fn parent_element(&self) -> Option<Self> {
+        self.budget.take(1);
         let parent = self.tree.node(self.id).parent.filter(|parent| self.tree.is_element(*parent))?;
-        self.budget.take(1).then(|| self.at(parent))
+        Some(self.at(parent))
     }
 
     fn parent_node_is_shadow_root(&self) -> bool {
@@ -442,7 +452,8 @@ impl selectors::Element for Element<'_> {
     }
 
     fn is_same_type(&self, other: &Self) -> bool {
-        self.budget.take(1) && self.tree.name(self.id) == self.tree.name(other.id)
+        self.budget.take(1);
+        self.tree.name(self.id) == self.tree.name(other.id)
     }
 
     fn attr_matches(
@@ -457,15 +468,17 @@ impl selectors::Element for Element<'_> {
                 NamespaceConstraint::Any => true,
                 NamespaceConstraint::Specific(url) => &*attribute.name.ns == url.as_ref(),
             };
-            let long = attribute.value.len() / 64;
-            fits && &*attribute.name.local == name.as_ref()
-                && self.budget.take(1 + long)
-                && operation.eval_str(&attribute.value)
+            if !fits || &*attribute.name.local != name.as_ref() {
+                return false;
+            }
+            self.budget.take(1 + attribute.value.len() / 64);
+            operation.eval_str(&attribute.value)
         })
     }
 
     fn match_non_ts_pseudo_class(&self, class: &PseudoClass, _: &mut MatchingContext<Selectors>) -> bool {
-        self.budget.take(1) && self.matches_class(class)
+        self.budget.take(1);
+        self.matches_class(class)
     }
 
     /// Rules for pseudo-elements are kept with the element that they belong to.
@@ -489,8 +502,8 @@ impl selectors::Element for Element<'_> {
 
     fn has_class(&self, name: &Name, case: CaseSensitivity) -> bool {
         let Some(classes) = self.attribute("class") else { return false };
-        self.budget.take(1 + classes.len() / 32)
-            && classes.split_ascii_whitespace().any(|own| case.eq(own.as_bytes(), name.as_ref().as_bytes()))
+        self.budget.take(1 + classes.len() / 32);
+        classes.split_ascii_whitespace().any(|own| case.eq(own.as_bytes(), name.as_ref().as_bytes()))
     }
 
     fn has_custom_state(&self, _: &Name) -> bool {
@@ -506,12 +519,10 @@ impl selectors::Element for Element<'_> {
     }
 
     fn is_empty(&self) -> bool {
-        self.tree.children(self.id).take_while(|_| self.budget.take(1)).all(|child| {
-            match &self.tree.node(child).content {
-                Content::Text(text) => text.is_empty(),
-                Content::Comment(_) => true,
-                _ => false,
-            }
+        self.tree.children(self.id).inspect(|_| self.budget.take(1)).all(|child| match &self.tree.node(child).content {
+            Content::Text(text) => text.is_empty(),
+            Content::Comment(_) => true,
+            _ => false,
         })
     }
 

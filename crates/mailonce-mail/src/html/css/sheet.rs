@@ -59,6 +59,8 @@ pub(in crate::html) struct Sheet {
     pub(in crate::html) fonts: Vec<String>,
     /// Whether a limit was reached or something was met that can change the meaning of every rule.
     pub(in crate::html) undecidable: bool,
+    /// Custom properties that `@property` gives a type and an initial value.
+    pub(in crate::html) registered: Vec<String>,
     layers: Vec<String>,
     bytes: usize,
     declarations: usize,
@@ -68,6 +70,12 @@ pub(in crate::html) struct Sheet {
 impl Sheet {
     pub(in crate::html) fn new(quirks: bool) -> Self {
         Self { quirks, ..Self::default() }
+    }
+
+    /// Adds a style sheet that a browser may or may not use.
+    pub(in crate::html) fn add_uncertain(&mut self, css: &str, media: &str) {
+        let truth = media::matches(media).and(Truth::Unknown);
+        self.read(css, &Scope { truth, ..Scope::default() });
     }
 
     /// Adds a style sheet.
@@ -86,7 +94,7 @@ impl Sheet {
             return;
         }
         let mut input = Parser::new(css);
-        let mut parser = Body { sheet: self, scope: scope.clone(), own: Vec::new() };
+        let mut parser = Body { sheet: self, scope: scope.clone(), own: Vec::new(), begun: false };
         StyleSheetParser::new(&mut input, &mut parser).for_each(drop);
     }
 
@@ -152,6 +160,8 @@ struct Body<'s> {
     scope: Scope,
     /// Declarations that stand directly in the block.
     own: Vec<Declaration>,
+    /// Whether a rule was met after which no other style sheet can be imported.
+    begun: bool,
 }
 
 /// The start of an at-rule, as far as we know it.
@@ -161,6 +171,7 @@ enum Prelude {
     Layer(Vec<String>),
     Keyframes(String),
     FontFace,
+    Property(String),
     Import(String, String),
     /// Rules for something else than this page.
     Ignored,
@@ -173,7 +184,7 @@ impl Body<'_> {
             self.sheet.undecidable = true;
             return;
         }
-        let mut body = Body { sheet: self.sheet, scope, own: Vec::new() };
+        let mut body = Body { sheet: self.sheet, scope, own: Vec::new(), begun: false };
         RuleBodyParser::new(input, &mut body).for_each(drop);
         let Body { scope, own, .. } = body;
         if let Some(parents) = &scope.parents {
@@ -188,7 +199,9 @@ impl Body<'_> {
     fn import(&mut self, url: &str, rest: &str) {
         // Only style sheets inside the mail are read. Mail programs fetch no others.
         let Some(css) = data_url(url) else { return };
-        let truth = if rest.is_empty() { Truth::Yes } else { media::matches(rest) };
+        // `layer()` and `supports()` may stand before the media queries.
+        let plain = !rest.contains('(') && !rest.to_ascii_lowercase().starts_with("layer");
+        let truth = if plain { media::matches(rest) } else { Truth::Unknown };
         let scope = Scope { truth: self.scope.truth.and(truth), imports: self.scope.imports + 1, ..self.deeper() };
         self.sheet.read(&css, &scope);
     }
@@ -238,7 +251,9 @@ impl<'i> AtRuleParser<'i> for Body<'_> {
     type Error = ();
 
     fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<Prelude, ParseError<()>> {
-        Ok(match name.to_ascii_lowercase().as_str() {
+        let name = name.to_ascii_lowercase();
+        self.begun |= !matches!(name.as_str(), "import" | "charset" | "layer");
+        Ok(match name.as_str() {
             "media" => Prelude::Condition(media::matches(&remaining(input))),
             "supports" | "container" | "scope" | "document" | "-moz-document" | "when" | "else" => {
                 drop(remaining(input));
@@ -253,6 +268,7 @@ impl<'i> AtRuleParser<'i> for Body<'_> {
                 Prelude::Keyframes(input.expect_ident_or_string()?.to_ascii_lowercase())
             }
             "font-face" => Prelude::FontFace,
+            "property" => Prelude::Property(input.expect_ident()?.to_string()),
             "import" => {
                 let url = input.expect_url_or_string()?.to_string();
                 Prelude::Import(url, remaining(input))
@@ -277,7 +293,7 @@ impl<'i> AtRuleParser<'i> for Body<'_> {
                     drop(self.sheet.layer(parent.as_deref(), Some(name)));
                 }
             }
-            Prelude::Import(url, rest) if self.scope.depth == 0 => self.import(&url, &rest),
+            Prelude::Import(url, rest) if !self.begun && self.scope.parents.is_none() => self.import(&url, &rest),
             _ => {}
         }
         Ok(())
@@ -302,6 +318,10 @@ impl<'i> AtRuleParser<'i> for Body<'_> {
                 } else {
                     self.sheet.undecidable = true;
                 }
+            }
+            Prelude::Property(name) => {
+                self.sheet.registered.push(name);
+                drop(remaining(input));
             }
             Prelude::FontFace => {
                 if let Some(font) = embedded_font(&remaining(input)) {
@@ -344,6 +364,7 @@ impl<'i> QualifiedRuleParser<'i> for Body<'_> {
     type Error = ();
 
     fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<SelectorList<Selectors>, ParseError<()>> {
+        self.begun = true;
         let start = input.state();
         let text = remaining(input);
         input.reset(&start);

@@ -100,6 +100,12 @@ impl Style {
         }
     }
 
+    /// The same, for a page that registers custom properties. What `var()` gives for those is not computed.
+    pub(in crate::html) fn with_registered(names: &[String]) -> Self {
+        let custom = names.iter().map(|name| (variable::registered(name), "".into())).collect();
+        Self { custom: Rc::new(custom), ..Self::initial() }
+    }
+
     /// The style of an element from its declarations and its parent.
     pub(in crate::html) fn compute(cascade: &Cascade<'_>, parent: &Self, quirks: bool, is_root: bool) -> Self {
         let mut style = Self::initial();
@@ -254,6 +260,8 @@ fn initial(property: Property) -> Value {
         | P::AnimationDelay
         | P::FlexGrow => Value::Number(0.0),
         P::AnimationPlay => Value::Keyword("running"),
+        P::VerticalAlign => Value::Keyword("baseline"),
+        P::TextAlign => Value::Keyword("left"),
         P::MaxWidth
         | P::MaxHeight
         | P::Clip
@@ -270,6 +278,12 @@ fn initial(property: Property) -> Value {
         | P::Content
         | P::LineClamp
         | P::GridRows
+        | P::GridColumns
+        | P::Gap
+        | P::BorderLeft
+        | P::BorderTop
+        | P::OffsetPath
+        | P::FontSizeAdjust
         | P::Float => Value::Keyword("none"),
     }
 }

@@ -4,7 +4,7 @@
 
 use cssparser::{ParseError, Parser, Token};
 
-use super::number::{Quantity, Units, VIEWPORT_WIDTH, quantity};
+use super::number::{Quantity, Units, VIEWPORT_WIDTH, length, quantity, ratio};
 
 /// What a transform does to the text inside. NaN for what is not computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,47 +67,38 @@ pub(in crate::html) fn functions(input: &mut Parser<'_>, units: Units) -> Option
     any.then(|| summary(matrix))
 }
 
-fn arguments(input: &mut Parser<'_>, units: Units) -> Result<Vec<Quantity>, ParseError<()>> {
-    input.parse_comma_separated(|input| quantity(input, units))
+type Parsed<T> = Result<T, ParseError<()>>;
+
+/// Numbers that are separated by commas.
+fn numbers(input: &mut Parser<'_>, units: Units) -> Parsed<Vec<f32>> {
+    input.parse_comma_separated(|input| ratio(input, Units { percent: 1.0, ..units }))
 }
 
-fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Result<Matrix, ParseError<()>> {
+fn px(input: &mut Parser<'_>, units: Units) -> Parsed<f32> {
+    length(input, Units { quirks: false, ..units }).ok_or_else(ParseError::unexpected_token)
+}
+
+fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed<Matrix> {
     let across = Units { percent: VIEWPORT_WIDTH, ..units };
     // The height of a box is not known; twelve lines of text are a guess on the safe side.
     let down = Units { percent: VIEWPORT_WIDTH / 4.0, ..units };
-    let number = |values: &[Quantity], at: usize| values.get(at).map(|value| value.raw());
-    let first = |values: &[Quantity]| number(values, 0).ok_or_else(ParseError::unexpected_token);
     Ok(match name {
-        "scale" | "scale3d" => {
-            let values = arguments(input, Units { percent: 1.0, ..units })?;
-            let x = first(&values)?;
-            [x, 0.0, 0.0, number(&values, 1).unwrap_or(x), 0.0, 0.0]
-        }
-        "scalex" => [first(&arguments(input, units)?)?, 0.0, 0.0, 1.0, 0.0, 0.0],
-        "scaley" => [1.0, 0.0, 0.0, first(&arguments(input, units)?)?, 0.0, 0.0],
-        "scalez" | "perspective" | "translatez" => {
-            while input.next().is_ok() {}
-            IDENTITY
-        }
+        "scale" | "scale3d" | "scalex" | "scaley" | "scalez" => scale_matrix(name, &numbers(input, units)?)?,
         "translate" | "translate3d" => {
-            let x = quantity(input, across)?.raw();
-            let y = match input.try_parse(Parser::expect_comma) {
-                Ok(()) => quantity(input, down)?.raw(),
-                Err(_) => 0.0,
-            };
-            while input.next().is_ok() {}
-            [1.0, 0.0, 0.0, 1.0, x, y]
+            let x = px(input, across)?;
+            let y = if input.try_parse(Parser::expect_comma).is_ok() { px(input, down)? } else { 0.0 };
+            let z = if input.try_parse(Parser::expect_comma).is_ok() { px(input, units)? } else { 0.0 };
+            [1.0 + into_depth(z), 0.0, 0.0, 1.0, x, y]
         }
-        "translatex" => [1.0, 0.0, 0.0, 1.0, quantity(input, across)?.raw(), 0.0],
-        "translatey" => [1.0, 0.0, 0.0, 1.0, 0.0, quantity(input, down)?.raw()],
+        "translatex" => [1.0, 0.0, 0.0, 1.0, px(input, across)?, 0.0],
+        "translatey" => [1.0, 0.0, 0.0, 1.0, 0.0, px(input, down)?],
+        "translatez" | "perspective" => [1.0 + into_depth(px(input, units)?), 0.0, 0.0, 1.0, 0.0, 0.0],
         "rotate" | "rotatez" => turn(angle(input, units)?),
-        "rotatex" => [1.0, 0.0, 0.0, angle(input, units)?.cos(), 0.0, 0.0],
-        "rotatey" => [angle(input, units)?.cos(), 0.0, 0.0, 1.0, 0.0, 0.0],
-        "skew" | "skewx" | "skewy" => skew(&arguments(input, units)?),
-        "matrix" => {
-            let values: Vec<f32> = arguments(input, units)?.into_iter().map(Quantity::raw).collect();
-            Matrix::try_from(values).or(Err(ParseError::unexpected_token()))?
-        }
+        // From behind, text is not seen, or mirrored.
+        "rotatex" => [1.0, 0.0, 0.0, angle(input, units)?.cos().max(0.0), 0.0, 0.0],
+        "rotatey" => [angle(input, units)?.cos().max(0.0), 0.0, 0.0, 1.0, 0.0, 0.0],
+        "skew" | "skewx" | "skewy" => skew(&input.parse_comma_separated(|input| angle(input, units))?),
+        "matrix" => Matrix::try_from(numbers(input, units)?).or(Err(ParseError::unexpected_token()))?,
         "matrix3d" | "rotate3d" => {
             while input.next().is_ok() {}
             [f32::NAN; 6]
@@ -116,9 +107,31 @@ fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Result<Matrix, 
     })
 }
 
+fn scale_matrix(name: &str, values: &[f32]) -> Parsed<Matrix> {
+    let (x, y) = match (name, values) {
+        ("scale", [both]) => (*both, *both),
+        ("scale", [x, y]) | ("scale3d", [x, y, _]) => (*x, *y),
+        ("scalex", [x]) => (*x, 1.0),
+        ("scaley", [y]) => (1.0, *y),
+        ("scalez", [_]) => (1.0, 1.0),
+        _ => return Err(ParseError::unexpected_token()),
+    };
+    Ok([x, 0.0, 0.0, y, 0.0, 0.0])
+}
+
+/// Perspective is not computed: NaN for text that moves away from the reader.
+fn into_depth(z: f32) -> f32 {
+    if z == 0.0 { 0.0 } else { f32::NAN }
+}
+
 /// An angle in radians.
-fn angle(input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
-    Ok(quantity(input, units)?.raw().to_radians())
+fn angle(input: &mut Parser<'_>, units: Units) -> Parsed<f32> {
+    match quantity(input, units)? {
+        Quantity::Angle(angle) => Ok(angle.to_radians()),
+        Quantity::Number(0.0) => Ok(0.0),
+        Quantity::Px(angle) if angle.is_nan() => Ok(angle),
+        _ => Err(ParseError::unexpected_token()),
+    }
 }
 
 fn turn(angle: f32) -> Matrix {
@@ -126,8 +139,8 @@ fn turn(angle: f32) -> Matrix {
 }
 
 /// Text that leans by up to 60 degrees can be read. More than that is not told apart.
-fn skew(angles: &[Quantity]) -> Matrix {
-    let steep = angles.iter().any(|angle| !(angle.raw().to_radians().cos().abs() >= 0.5));
+fn skew(angles: &[f32]) -> Matrix {
+    let steep = angles.iter().any(|angle| !(angle.cos().abs() >= 0.5));
     if steep { [0.0; 6] } else { IDENTITY }
 }
 
@@ -136,9 +149,9 @@ pub(in crate::html) fn scale(input: &mut Parser<'_>, units: Units) -> Option<Tra
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Some(Transform::NONE);
     }
-    let x = quantity(input, units).ok()?.raw();
-    let y = input.try_parse(|input| quantity(input, units)).map_or(x, Quantity::raw);
-    while input.try_parse(|input| quantity(input, units)).is_ok() {}
+    let x = ratio(input, units).ok()?;
+    let y = input.try_parse(|input| ratio(input, units)).unwrap_or(x);
+    while input.try_parse(|input| ratio(input, units)).is_ok() {}
     Some(summary([x, 0.0, 0.0, y, 0.0, 0.0]))
 }
 
@@ -171,9 +184,9 @@ pub(in crate::html) fn translate(input: &mut Parser<'_>, units: Units) -> Option
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Some(Transform::NONE);
     }
-    let x = quantity(input, Units { percent: VIEWPORT_WIDTH, ..units }).ok()?.raw();
+    let x = px(input, Units { percent: VIEWPORT_WIDTH, ..units }).ok()?;
     let down = Units { percent: VIEWPORT_WIDTH / 4.0, ..units };
-    let y = input.try_parse(|input| quantity(input, down)).map_or(0.0, Quantity::raw);
-    while input.try_parse(|input| quantity(input, units)).is_ok() {}
-    Some(Transform { x, y, ..Transform::NONE })
+    let y = input.try_parse(|input| px(input, down)).unwrap_or(0.0);
+    let z = input.try_parse(|input| px(input, units)).unwrap_or(0.0);
+    Some(Transform { x, y, scale: 1.0 + into_depth(z) })
 }

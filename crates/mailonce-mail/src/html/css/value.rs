@@ -3,6 +3,8 @@
 //! A declaration that browsers would drop must be dropped here, too: an invalid one that came later would otherwise make
 //! visible what an earlier one hides. What is valid but not computed becomes a value that hides.
 
+#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
+
 use std::rc::Rc;
 
 use cssparser::{ParseError, Parser, Token};
@@ -10,7 +12,7 @@ use cssparser::{ParseError, Parser, Token};
 use super::{
     colour::Colour,
     declaration::{opens_block, skip_block},
-    number::{Quantity, Units, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, length, quantity},
+    number::{Quantity, Units, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, length, quantity, ratio},
     paint,
     property::{Property, Shorthand},
     transform,
@@ -68,7 +70,7 @@ impl Default for Base {
 
 impl Base {
     fn units(self, percent: f32) -> Units {
-        Units { em: self.em, rem: self.rem, percent, quirks: self.quirks }
+        Units { em: self.em, rem: self.rem, percent, quirks: self.quirks, ratio: false }
     }
 }
 
@@ -147,7 +149,9 @@ fn paint_or_split(shorthand: Shorthand, property: Property, text: &str, base: Ba
         Shorthand::Font => font(property, text, base),
         Shorthand::Animation => Some(animation(property, text)),
         Shorthand::Flex => flex(property, text, base),
+        Shorthand::Grid if property == Property::GridColumns => Some(far(&mut Parser::new(text))),
         Shorthand::Grid => Some(grid_rows(&mut Parser::new(text))),
+        Shorthand::Border => Some(far(&mut Parser::new(text))),
         Shorthand::Outline => outline(text, base),
         Shorthand::Decoration => decoration(property, text, base),
         Shorthand::Stroke => stroke(property, text, base),
@@ -167,14 +171,16 @@ fn longhand(property: Property, input: &mut Parser<'_>, base: Base) -> Option<Va
     match property {
         P::Display => display(input),
         P::Visibility => keyword(input, &["visible", "hidden", "collapse"]),
-        P::Opacity => number(input, base.units(1.0)),
+        P::Opacity => ratio(input, base.units(1.0)).ok().map(Value::Number),
         P::FontSize => font_size(input, base),
         P::Color | P::BackgroundColor | P::TextFill | P::StrokeColor => colour(input, base),
         P::BackgroundImage => paint::image(input),
         P::BackgroundClip => Some(paint::background_clip(input)),
         P::OverflowX | P::OverflowY => overflow(input),
-        P::Width | P::MinWidth | P::MaxWidth | P::FlexBasis => size(input, wide),
-        P::Height | P::MinHeight | P::MaxHeight => size(input, high),
+        P::Width | P::MinWidth | P::FlexBasis => size(input, wide, "auto"),
+        P::Height | P::MinHeight => size(input, high, "auto"),
+        P::MaxWidth => size(input, wide, "none"),
+        P::MaxHeight => size(input, high, "none"),
         P::Position => keyword(input, &["static", "relative", "absolute", "fixed", "sticky", "-webkit-sticky"]),
         P::Left | P::Right | P::MarginTop | P::MarginBottom | P::MarginLeft | P::MarginRight => {
             length_or(input, wide, &["auto"])
@@ -214,6 +220,10 @@ fn longhand(property: Property, input: &mut Parser<'_>, base: Base) -> Option<Va
         P::WhiteSpace => white_space(input),
         P::LineClamp => number_or(input, wide, &["none", "auto"]),
         P::GridRows => Some(grid_rows(input)),
+        P::GridColumns | P::Gap | P::BorderLeft | P::BorderTop => Some(far(input)),
+        P::OffsetPath | P::FontSizeAdjust => Some(paint::none_or_hides(input, &["none"])),
+        P::VerticalAlign => vertical_align(input, base.units(base.em)),
+        P::TextAlign => text_align(input),
         P::FlexGrow => number(input, wide),
         P::BoxSizing => keyword(input, &["content-box", "border-box"]),
         P::Float => keyword(input, &["none", "left", "right", "inline-start", "inline-end"]),
@@ -278,7 +288,7 @@ fn display(input: &mut Parser<'_>) -> Option<Value> {
 }
 
 fn number(input: &mut Parser<'_>, units: Units) -> Option<Value> {
-    quantity(input, units).ok().map(|quantity| Value::Number(quantity.raw()))
+    ratio(input, units).ok().map(Value::Number)
 }
 
 fn number_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<Value> {
@@ -291,10 +301,10 @@ fn length_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Op
     word.ok().or_else(|| length(input, units).map(Value::Number))
 }
 
-fn size(input: &mut Parser<'_>, units: Units) -> Option<Value> {
+/// Reads a size. `free` is the keyword for no limit.
+fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<Value> {
     let words = &[
-        "auto",
-        "none",
+        free,
         "min-content",
         "max-content",
         "fit-content",
@@ -306,8 +316,8 @@ fn size(input: &mut Parser<'_>, units: Units) -> Option<Value> {
         "-webkit-max-content",
         "-webkit-min-content",
     ];
-    if let Ok(word) = input.try_parse(|input| keyword(input, words).ok_or(())) {
-        return Some(if word == Value::Keyword("none") { word } else { Value::Keyword("auto") });
+    if input.try_parse(|input| keyword(input, words).ok_or(())).is_ok() {
+        return Some(Value::Keyword(free));
     }
     if input.try_parse(|input| input.expect_function_matching("fit-content")).is_ok() {
         let inner =
@@ -374,7 +384,7 @@ fn zoom(input: &mut Parser<'_>, base: Base) -> Option<Value> {
     if input.try_parse(|input| keyword(input, &["normal", "reset"]).ok_or(())).is_ok() {
         return Some(Value::Number(1.0));
     }
-    let value = quantity(input, base.units(1.0)).ok()?.raw();
+    let value = ratio(input, base.units(1.0)).ok()?;
     // Browsers take a zoom of zero as none.
     (value >= 0.0 || value.is_nan()).then_some(Value::Number(if value == 0.0 { 1.0 } else { value }))
 }
@@ -400,6 +410,7 @@ fn contain(input: &mut Parser<'_>) -> Option<Value> {
     Some(Value::Keyword(match () {
         () if has("strict") || has("size") && has("paint") => "strict",
         () if has("size") => "size",
+        () if has("paint") || has("content") => "paint",
         () => "none",
     }))
 }
@@ -437,8 +448,13 @@ fn white_space(input: &mut Parser<'_>) -> Option<Value> {
         "auto",
     ];
     let valid = !words.is_empty() && words.split_ascii_whitespace().all(|word| known.contains(&word));
-    let one_line = words.split_ascii_whitespace().any(|word| word == "nowrap" || word == "pre");
-    valid.then_some(Value::Keyword(if one_line { "nowrap" } else { "normal" }))
+    let has = |wanted: &[&str]| words.split_ascii_whitespace().any(|word| wanted.contains(&word));
+    let kind = match () {
+        () if has(&["pre", "pre-wrap", "break-spaces", "pre-line", "preserve", "preserve-breaks"]) => "pre",
+        () if has(&["nowrap"]) => "nowrap",
+        () => "normal",
+    };
+    valid.then_some(Value::Keyword(kind))
 }
 
 /// Names in any order, in lower case: of animations or fonts.
@@ -468,6 +484,40 @@ fn times(input: &mut Parser<'_>) -> Option<Value> {
             .or_else(|_| quantity(input, units).map(Quantity::raw))
     });
     list.ok().map(|times| Value::Number(times.into_iter().fold(0.0, |most: f32, time| most.max(time.abs()))))
+}
+
+/// "far" for values with a length that can push text out of the window.
+fn far(input: &mut Parser<'_>) -> Value {
+    let text = rest(input);
+    let units = Base::default().units(VIEWPORT_WIDTH);
+    let reaches = |part: &str| length(&mut Parser::new(part), units).is_some_and(|size| !(size < 300.0));
+    let far = text.contains("calc") || text.split([' ', ',', '(', ')', '/']).any(reaches);
+    Value::Keyword(if far { "far" } else { "none" })
+}
+
+fn vertical_align(input: &mut Parser<'_>, units: Units) -> Option<Value> {
+    let words =
+        &["baseline", "sub", "super", "top", "bottom", "middle", "text-top", "text-bottom", "-webkit-baseline-middle"];
+    length_or(input, units, words)
+}
+
+fn text_align(input: &mut Parser<'_>) -> Option<Value> {
+    let words = &[
+        "left",
+        "start",
+        "right",
+        "end",
+        "center",
+        "justify",
+        "match-parent",
+        "-webkit-left",
+        "-webkit-right",
+        "-webkit-center",
+        "-internal-center",
+    ];
+    let word = keyword(input, words)?;
+    let left = matches!(word, Value::Keyword("left" | "start" | "justify" | "-webkit-left"));
+    Some(Value::Keyword(if left { "left" } else { "right" }))
 }
 
 /// Rows of a grid: "zero" when one of them can have no height.

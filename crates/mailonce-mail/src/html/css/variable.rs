@@ -82,9 +82,17 @@ fn nested(input: &mut Parser<'_>, mut step: impl FnMut(&mut Parser<'_>) -> Resul
     if entered.is_err() { Err(Missing::Unknown) } else { result }
 }
 
+/// The mark of a custom property that `@property` registers.
+pub(in crate::html) fn registered(name: &str) -> Rc<str> {
+    format!("@{name}").into()
+}
+
 /// `var(--name, fallback)`. No environment variable is set in a mail.
 fn function(input: &mut Parser<'_>, custom: &Custom, out: &mut String, depth: usize) -> Result<(), Missing> {
     let Ok(name) = input.expect_ident_cloned() else { return Err(Missing::Unset) };
+    if custom.contains_key(&registered(&name)) {
+        return Err(Missing::Unknown);
+    }
     let known = custom.get(&*name).filter(|value| !value.trim().eq_ignore_ascii_case("initial"));
     let length = out.len();
     let inserted = known.map(|value| insert(value, custom, out, depth + 1));
