@@ -159,6 +159,13 @@ impl Frame {
         }
     }
 
+    /// Makes the page dark, as browsers do where a mail asks for dark colours alone.
+    pub(super) fn darken(&mut self) {
+        let canvas = Colour::from_bytes(18, 18, 18);
+        self.grounds = vec![canvas];
+        self.block_grounds = vec![canvas];
+    }
+
     /// Opens an element.
     pub(super) fn enter(tree: &Tree, id: NodeId, style: Style, parent: &Self, page: &mut Surroundings) -> Self {
         let name = tree.name(id);
@@ -166,7 +173,7 @@ impl Frame {
         if matches!(name, "html" | "body") {
             frame.clip_page(page);
         }
-        frame.gone = parent.gone || parent.replaced || frame.hides_for_good(&parent.style);
+        frame.gone = parent.gone || parent.replaced || frame.hides_for_good(&parent.style) || frame.is_in_slit(parent);
         frame.gone |= parent.only.is_some_and(|only| only != Some(id)) || parent.clips.len() > CLIPS;
         frame.replaced = REPLACED.contains(&name) && (name != "object" || tree.attribute(id, "data").is_some());
         frame.in_row |= parent.style.is(P::Display, "flex");
@@ -197,6 +204,9 @@ impl Frame {
         let inline = self.style.is(P::Display, "inline") || self.style.is(P::Display, "atomic");
         let in_row = parent.style.is(P::Display, "flex");
         let inline = inline || in_row;
+        if (inline || self.replaced) && !parent.style.is(P::WhiteSpace, "normal") {
+            parent.x += self.style.length(P::Width).filter(|_| self.is_box() || self.replaced).unwrap_or(0.0);
+        }
         let least = self.vertical(P::Height).max(self.vertical(P::MinHeight));
         let depth = parent.clips.len();
         let line = self.line();
@@ -259,6 +269,8 @@ impl Frame {
             || style.is(P::OutlineStyle, "solid") && style.number(P::OutlineOffset) <= -4.0
             || self.is_positioned() && style.length(P::ZIndex).is_some_and(|z| !(z >= 0.0))
             || style.is(P::OffsetPath, "hides")
+            || style.is(P::ColorScheme, "hides")
+            || style.is(P::GridArea, "hides") && parent.is(P::Display, "grid")
             || self.is_pushed_out()
             || self.is_box() && self.is_squeezed(parent)
     }
@@ -304,6 +316,14 @@ impl Frame {
             || cuts_across && self.width().is_some_and(|width| !(width >= SLIT))
             || cuts_down && free_height && (thin_lines || sized || zero_rows)
             || (cuts_across || cuts_down) && no_basis
+    }
+
+    /// Whether its content is cut off at the size of an element around that has none.
+    fn is_in_slit(&self, parent: &Self) -> bool {
+        let flat = parent.is_box() && parent.height().is_some_and(|height| !(height >= SLIT));
+        let across = self.style.length(P::Width).is_none() && !(parent.inner_width >= SLIT);
+        let down = self.style.length(P::Height).is_some() && flat;
+        self.is_box() && (self.cuts(P::OverflowX) && across || self.cuts(P::OverflowY) && down)
     }
 
     /// The height that limits what is seen: tables and their parts grow with their content.
@@ -419,6 +439,8 @@ impl Frame {
             below.extend(painted);
             self.add_images(&mut below);
         }
+        // Text that is placed by itself may stand on anything.
+        self.ground_unknown |= self.is_taken_out() && !(colour.alpha >= 0.9);
         below.dedup();
         self.ground_unknown |= below.len() > GROUNDS;
         below.truncate(GROUNDS);

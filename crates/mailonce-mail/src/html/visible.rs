@@ -7,12 +7,13 @@
 
 use super::{
     css::{
+        colour::Colour,
         declaration::{self, Declaration},
         defaults::{self, BROWSER_SHEET, QUIRKS_SHEET},
         matcher::Matcher,
         property::Property as P,
         selector::{Budget, PseudoElement, within_budget},
-        sheet::{Rule, Sheet, data_url},
+        sheet::{Keyframes, Rule, Sheet, data_url},
         style::{Cascade, Origin, Style},
         value::Value,
     },
@@ -112,6 +113,15 @@ fn css_of(tree: &Tree, id: NodeId) -> Option<String> {
     }
 }
 
+/// Whether the page asks for dark colours where nothing sets others.
+fn is_dark(tree: &Tree) -> bool {
+    (0..tree.len()).filter(|id| tree.name(*id) == "meta").any(|id| {
+        let scheme = tree.attribute(id, "name").is_some_and(|name| name.eq_ignore_ascii_case("color-scheme"));
+        let content = tree.attribute(id, "content").unwrap_or_default().to_ascii_lowercase();
+        scheme && content.contains("dark") && !content.contains("light")
+    })
+}
+
 fn is_css(kind: Option<&str>) -> bool {
     kind.is_none_or(|kind| kind.is_empty() || kind.eq_ignore_ascii_case("text/css"))
 }
@@ -190,42 +200,50 @@ impl<'a> Reading<'a> {
     }
 
     fn enter(&mut self, id: NodeId) {
-        let attributes = defaults::of_attributes(self.tree, id);
         let text = self.tree.attribute(id, "style").unwrap_or_default();
-        let inline = declaration::inline(&text[..text.floor_char_boundary(STYLE_BYTES)], self.tree.quirks);
-        let steps = 1 + (text.len() + attributes.len()) / 16;
-        self.budget.take(steps);
-        let browser = self.browser.rules(self.tree, &self.budget, id);
-        let author = self.author.rules(self.tree, &self.budget, id);
+        self.budget.take(1 + text.len() / 16);
+        let sources = Sources {
+            attributes: defaults::of_attributes(self.tree, id),
+            inline: declaration::inline(&text[..text.floor_char_boundary(STYLE_BYTES)], self.tree.quirks),
+            browser: self.browser.rules(self.tree, &self.budget, id),
+            author: self.author.rules(self.tree, &self.budget, id),
+        };
+        let style = self.style(id, &sources);
         let Some(parent) = self.stack.last() else { return };
-        let mut inherited = parent.style.clone();
-        if self.tree.quirks && self.tree.name(id) == "table" {
-            inherited.set(P::Color, Value::Colour(self.surroundings.body_colour));
-        }
-        let mut cascade = Cascade::new();
-        for (order, rule) in &browser {
-            cascade.add(&rule.declarations, Origin::Browser(rule.selector.specificity(), *order));
-        }
-        cascade.add(&attributes, Origin::Attribute);
-        add_rules(&mut cascade, &author, None);
-        cascade.add(&inline, Origin::Inline);
-        let is_root = self.stack.len() == 1;
-        let mut style = Style::compute(&cascade, &inherited, self.tree.quirks, is_root);
-        let frames = self.keyframes(&style);
-        self.uncertain |= !frames.is_empty();
-        if self.budget.assume && !frames.is_empty() {
-            cascade.add(&frames, Origin::Animation);
-            style = Style::compute(&cascade, &inherited, self.tree.quirks, is_root);
-        }
         let mut frame = Frame::enter(self.tree, id, style, parent, &mut self.surroundings);
         frame.gone |= text.len() > STYLE_BYTES;
-        frame.gone |= first_line_hides(&author, &frame, self.tree.quirks);
-        if let Some(style) = generated(&author, &frame, self.tree.quirks) {
+        frame.gone |= first_line_hides(&sources.author, &frame, self.tree.quirks);
+        if let Some(style) = generated(&sources.author, &frame, self.tree.quirks) {
             frame.cover_by(&style, id, &mut self.surroundings);
         }
         self.verdict.text[id] = frame.hides();
         self.verdict.images[id] = frame.hides_image();
         self.stack.push(frame);
+    }
+
+    /// The computed style of an element.
+    fn style(&mut self, id: NodeId, sources: &Sources<'_>) -> Style {
+        let is_root = self.stack.len() == 1;
+        let quirks = self.tree.quirks;
+        let mut inherited = self.stack.last().map_or_else(Style::initial, |parent| parent.style.clone());
+        if quirks && self.tree.name(id) == "table" {
+            inherited.set(P::Color, Value::Colour(self.surroundings.body_colour));
+        }
+        let mut cascade = sources.cascade();
+        let mut style = Style::compute(&cascade, &inherited, quirks, is_root);
+        if is_root && (style.is(P::ColorScheme, "hides") || is_dark(self.tree)) {
+            self.stack.iter_mut().for_each(Frame::darken);
+            inherited.set(P::Color, Value::Colour(Colour::WHITE));
+            style = Style::compute(&cascade, &inherited, quirks, is_root);
+            style.set(P::ColorScheme, Value::Keyword("none"));
+        }
+        let frames = self.keyframes(&style);
+        self.uncertain |= !frames.is_empty();
+        if self.budget.assume && !frames.is_empty() {
+            cascade.add(&frames, Origin::Animation);
+            style = Style::compute(&cascade, &inherited, quirks, is_root);
+        }
+        style
     }
 
     /// Declarations of the animations of an element: of their ends, or of their starts if they wait there.
@@ -235,7 +253,9 @@ impl<'a> Reading<'a> {
             || !(style.number(P::AnimationDuration) < PATIENCE)
             || !(style.number(P::AnimationDelay) < PATIENCE);
         let frames = names.iter().take(20).filter_map(|name| self.sheet.keyframes.get(name));
-        frames.flat_map(|frames| if waits { &frames.from } else { &frames.to }).cloned().collect()
+        let steps =
+            |frames: &Keyframes| if waits { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
+        frames.flat_map(steps).collect()
     }
 
     /// Hides all text below a node except for that inside the element that covers it.
@@ -251,6 +271,27 @@ impl<'a> Reading<'a> {
                 at = self.tree.following(id).0;
             }
         }
+    }
+}
+
+/// Where the declarations of an element come from.
+struct Sources<'a> {
+    attributes: Vec<Declaration>,
+    inline: Vec<Declaration>,
+    browser: Vec<(usize, &'a Rule)>,
+    author: Vec<(usize, &'a Rule)>,
+}
+
+impl Sources<'_> {
+    fn cascade(&self) -> Cascade<'_> {
+        let mut cascade = Cascade::new();
+        for (order, rule) in &self.browser {
+            cascade.add(&rule.declarations, Origin::Browser(rule.selector.specificity(), *order));
+        }
+        cascade.add(&self.attributes, Origin::Attribute);
+        add_rules(&mut cascade, &self.author, None);
+        cascade.add(&self.inline, Origin::Inline);
+        cascade
     }
 }
 

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use mailonce_mail::html::{self, Page};
 use serde::Deserialize;
 
-/// Words that we hide and Chromium shows.
-const HIDDEN_TOO_MUCH: usize = 2;
+/// One fixture in so many may hide a word that Chromium shows.
+const ONE_IN: usize = 100;
 
 #[derive(Deserialize)]
 struct Fixture {
@@ -44,7 +44,7 @@ fn no_word_is_shown_that_chromium_hides() {
     }
     println!("{} fixtures; hidden although Chromium shows it: {lost:#?}", fixtures.len());
     assert!(leaked.is_empty(), "shown although Chromium hides it: {leaked:#?}");
-    assert!(lost.len() <= HIDDEN_TOO_MUCH, "hidden although Chromium shows it: {lost:#?}");
+    assert!(lost.len() <= fixtures.len() / ONE_IN, "hidden although Chromium shows it: {lost:#?}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ input, select, textarea { background-color: field; color: black; font-size: 13.3
 dialog { position: absolute; background-color: canvas; color: canvastext }
 h1 { font-size: 2em } h2 { font-size: 1.5em } h3 { font-size: 1.17em } h5 { font-size: .83em } h6 { font-size: .67em }
 big { font-size: larger } small, sub, sup { font-size: smaller } rt { font-size: 50% }
-marquee { overflow: hidden }
+marquee, textarea { overflow: hidden }
 pre, nobr, listing, plaintext, xmp { white-space: pre }
 ";
 
@@ -59,6 +59,15 @@ pub(in crate::html) fn of_attributes(tree: &Tree, id: NodeId) -> Vec<Declaration
         css.extend(["background-image:url(\"", url, "\");"]);
     } else if matches!(name, "td" | "th" | "body" | "table" | "tr") && attribute("background").is_some() {
         css.push_str("background-image:url(data:long);");
+    }
+    let number = |wanted: &str| attribute(wanted).and_then(|value| value.trim().parse::<u32>().ok());
+    if name == "table" && ["cellpadding", "cellspacing"].iter().any(|wanted| number(wanted).is_some_and(|n| n > 200)) {
+        css.push_str("gap:2000px;");
+    }
+    if name == "img"
+        && let Some(width) = number("width")
+    {
+        css.extend(["width:", &width.to_string(), "px;"]);
     }
     if matches!(name, "td" | "th") && attribute("nowrap").is_some() {
         css.push_str("white-space:nowrap;");

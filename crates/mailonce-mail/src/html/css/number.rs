@@ -46,6 +46,7 @@ impl Quantity {
             (Self::Number(a), Self::Number(b)) => Ok(Self::Number(combine(a, b))),
             (Self::Angle(a), Self::Angle(b)) => Ok(Self::Angle(combine(a, b))),
             (Self::Px(a), Self::Px(b)) => Ok(Self::Px(combine(a, b))),
+            (one, other) if one.raw().is_nan() || other.raw().is_nan() => Ok(Self::Px(f32::NAN)),
             _ => failure(),
         }
     }

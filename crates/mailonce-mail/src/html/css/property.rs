@@ -97,6 +97,8 @@ properties! {
     FontSizeAdjust = "font-size-adjust",
     VerticalAlign = "vertical-align",
     TextAlign = "text-align",
+    ColorScheme = "color-scheme",
+    GridArea = "grid-area",
 }
 
 /// A property that sets several.
@@ -217,7 +219,10 @@ fn logical(name: &str) -> &str {
         "mask" => "mask-image",
         "mask-border" | "mask-box-image" | "mask-box-image-source" => "mask-border-source",
         "offset" => "offset-path",
-        "column-gap" | "row-gap" | "grid-gap" | "grid-column-gap" | "grid-row-gap" => "gap",
+        "grid-row" | "grid-column" | "grid-row-start" | "grid-column-start" | "grid-row-end" | "grid-column-end" => {
+            "grid-area"
+        }
+        "column-gap" | "row-gap" | "border-spacing" | "grid-gap" | "grid-column-gap" | "grid-row-gap" => "gap",
         "border-left" | "border-inline" | "border-inline-start" | "border-inline-width" => "border-left-width",
         "border-top" | "border-block" | "border-block-start" | "border-block-width" => "border-top-width",
         "line-clamp" => "-webkit-line-clamp",
@@ -249,6 +254,7 @@ impl Property {
                 | Self::FontFamily
                 | Self::WhiteSpace
                 | Self::TextAlign
+                | Self::ColorScheme
                 | Self::FontSizeAdjust
         )
     }

@@ -43,10 +43,11 @@ pub(in crate::html) struct Rule {
     pub(in crate::html) certain: bool,
 }
 
-/// Declarations of an animation at its start and at its end.
+/// Declarations of an animation at its start, on its way and at its end.
 #[derive(Debug, Default)]
 pub(in crate::html) struct Keyframes {
     pub(in crate::html) from: Vec<Declaration>,
+    pub(in crate::html) middle: Vec<Declaration>,
     pub(in crate::html) to: Vec<Declaration>,
 }
 
@@ -447,7 +448,7 @@ impl<'i> QualifiedRuleParser<'i> for Frames {
             match step {
                 "from" | "0%" => self.frames.from.extend(declarations.iter().cloned()),
                 "to" | "100%" => self.frames.to.extend(declarations.iter().cloned()),
-                _ => {}
+                _ => self.frames.middle.extend(declarations.iter().cloned()),
             }
         }
         Ok(())

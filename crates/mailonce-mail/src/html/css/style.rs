@@ -134,7 +134,12 @@ impl Style {
                 "inherit" => return parent.values[index].clone(),
                 "initial" => return initial(property),
                 "unset" => return unset(),
-                "revert" | "revert-layer" => continue,
+                "revert" => continue,
+                // Which layer comes before is not kept.
+                "revert-layer" => {
+                    self.unknown = true;
+                    continue;
+                }
                 _ => {}
             }
             return match self.value(declaration, property, base) {
@@ -262,28 +267,6 @@ fn initial(property: Property) -> Value {
         P::AnimationPlay => Value::Keyword("running"),
         P::VerticalAlign => Value::Keyword("baseline"),
         P::TextAlign => Value::Keyword("left"),
-        P::MaxWidth
-        | P::MaxHeight
-        | P::Clip
-        | P::ClipPath
-        | P::Mask
-        | P::MaskBox
-        | P::BlendMode
-        | P::TextSecurity
-        | P::MsoHide
-        | P::Contain
-        | P::ContainerType
-        | P::OutlineStyle
-        | P::DecorationLine
-        | P::Content
-        | P::LineClamp
-        | P::GridRows
-        | P::GridColumns
-        | P::Gap
-        | P::BorderLeft
-        | P::BorderTop
-        | P::OffsetPath
-        | P::FontSizeAdjust
-        | P::Float => Value::Keyword("none"),
+        _ => Value::Keyword("none"),
     }
 }

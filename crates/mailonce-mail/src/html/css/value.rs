@@ -224,6 +224,8 @@ fn longhand(property: Property, input: &mut Parser<'_>, base: Base) -> Option<Va
         P::OffsetPath | P::FontSizeAdjust => Some(paint::none_or_hides(input, &["none"])),
         P::VerticalAlign => vertical_align(input, base.units(base.em)),
         P::TextAlign => text_align(input),
+        P::ColorScheme => Some(color_scheme(input)),
+        P::GridArea => Some(paint::none_or_hides(input, &["auto"])),
         P::FlexGrow => number(input, wide),
         P::BoxSizing => keyword(input, &["content-box", "border-box"]),
         P::Float => keyword(input, &["none", "left", "right", "inline-start", "inline-end"]),
@@ -518,6 +520,12 @@ fn text_align(input: &mut Parser<'_>) -> Option<Value> {
     let word = keyword(input, words)?;
     let left = matches!(word, Value::Keyword("left" | "start" | "justify" | "-webkit-left"));
     Some(Value::Keyword(if left { "left" } else { "right" }))
+}
+
+/// "hides" where a dark scheme changes the colours that nothing sets.
+fn color_scheme(input: &mut Parser<'_>) -> Value {
+    let words = rest(input);
+    Value::Keyword(if words.contains("dark") && !words.contains("light") { "hides" } else { "none" })
 }
 
 /// Rows of a grid: "zero" when one of them can have no height.
