@@ -1,8 +1,5 @@
-//! Elements by what they do to the page.
+//! Elements by what they do to the text.
 
-/// Elements that hold nothing.
-pub(super) const VOID: &[&str] =
-    &["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"];
 /// Elements that begin a line.
 pub(super) const BLOCK: &[&str] = &[
     "address",
@@ -44,6 +41,7 @@ pub(super) const BLOCK: &[&str] = &[
 /// Tags that the clean page keeps.
 pub(super) const KEPT: &[&str] =
     &["blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6", "li", "ol", "p", "pre", "ul"];
-/// Browsers open these again behind the block that closed over them (WHATWG HTML §13.2.4.3).
-pub(super) const FORMATTING: &[&str] =
-    &["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
+/// Headings.
+pub(super) const HEADING: &[&str] = &["h1", "h2", "h3", "h4", "h5", "h6"];
+/// Elements whose content is no text in any program: it is neither shown nor counted as hidden.
+pub(super) const NO_TEXT: &[&str] = &["script", "style", "title"];

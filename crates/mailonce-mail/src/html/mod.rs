@@ -1,24 +1,27 @@
 //! HTML of strangers: what a reader of it sees, what was hidden from the reader, and where its links go.
 //!
-//! One pass over one stream of tokens decides all three, so that no two parts of the room see two different mails.
-//! Nothing is fetched, scripts and styles are never text, and every list has an end.
+//! One tree decides all three, so that no two parts of this crate see two different mails. html5ever builds the tree as
+//! browsers do, and the CSS of the mail decides what is seen. Nothing is fetched, scripts are never run, and every list has
+//! an end. Where a limit is reached, text that could not be judged counts as hidden.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `token` | tags, attributes, text and comments |
-//! | `element` | elements by what they do |
-//! | `entity` | `&amp;` and its kin |
-//! | `style` | declarations and the few rules that hide |
+//! | `tree` | the page as a tree |
+//! | `css` | style sheets, and computed styles |
+//! | `visible` | which text a person would see |
+//! | `frame` | an open element: what hides its text |
+//! | `element` | elements by what they do to the text |
 //! | `page` | a page as its reader sees it |
-//! | `walk` | open elements, and what they hide |
+//! | `walk` | from the tree to the page |
 //! | `text` | the page as text for a reader |
 
+mod css;
 mod element;
-mod entity;
+mod frame;
 mod page;
-mod style;
 mod text;
-mod token;
+mod tree;
+mod visible;
 mod walk;
 
 pub use page::{Anchor, Hidden, Page};
@@ -28,11 +31,11 @@ pub use text::render;
 pub const HTML_BYTES: usize = 768 * 1024;
 /// Tags that are looked at.
 pub const TAGS: usize = 20_000;
-/// Attributes of one tag that are looked at.
-pub const ATTRIBUTES: usize = 40;
-/// Bytes of one attribute's value.
-pub const VALUE_BYTES: usize = 8 * 1024;
-/// How deep elements may stand in each other.
+/// Nodes of a tree. Browsers open some elements again, so there may be more than tags.
+pub const NODES: usize = 80_000;
+/// How deep elements may stand in each other. Chromium has the same limit.
+pub const NESTING: usize = 512;
+/// How deep the tags of the clean page may stand in each other.
 pub const DEPTH: usize = 200;
 /// Links kept of one page.
 pub const ANCHORS: usize = 500;

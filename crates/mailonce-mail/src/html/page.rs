@@ -1,10 +1,6 @@
 //! A page as its reader sees it.
 
-use super::{
-    TAGS,
-    token::{Token, Tokens},
-    walk::Walk,
-};
+use super::{tree::Tree, visible, walk::Walk};
 
 /// A page as its reader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +15,7 @@ pub struct Page {
     pub hidden: Hidden,
     /// The start of the hidden text: to be searched for tricks, never to be shown.
     pub hidden_text: String,
-    /// Whether a limit was reached.
+    /// Whether a limit was reached. Text that could not be judged is hidden.
     pub cut: bool,
 }
 
@@ -43,30 +39,17 @@ pub struct Hidden {
     pub comments: usize,
     /// Images that are there to be fetched, not to be seen.
     pub pixels: usize,
+    /// Characters that are seen, but hidden from screen readers by `aria-hidden`. They stay in the text.
+    pub aria_chars: usize,
 }
 
 impl Page {
     /// Reads a page.
     pub fn read(html: &str) -> Self {
-        let mut tokens = Tokens::new(html);
-        let mut walk = Walk::new(tokens.cut);
-        let mut tags = 0;
-        for token in tokens.by_ref() {
-            match token {
-                Token::Text(text) => walk.text(&text),
-                Token::Open { name, attributes } => {
-                    tags += 1;
-                    if tags > TAGS {
-                        walk.cut();
-                        break;
-                    }
-                    walk.open(&name, &attributes);
-                }
-                Token::Close(name) => walk.close(&name),
-                Token::Style(css) => walk.style(&css),
-                Token::Comment(content) => walk.comment(&content),
-            }
-        }
+        let tree = Tree::read(html);
+        let verdict = visible::judge(&tree);
+        let mut walk = Walk::new(&tree, &verdict);
+        walk.run();
         walk.finish()
     }
 }

@@ -13,7 +13,7 @@ fn inline_tags_vanish_and_blocks_are_lines() {
     check("<p>Your <b>code</b></p><div>77<span>41</span>02</div>", "Your code\n\n774102", 0);
     check("<table><tr><td>1</td><td>2</td></tr><tr><td>3</td></tr></table>", "1 2\n\n3", 0);
     check("a<br>b<p>c<p>d", "a\nb\nc\n\nd", 0);
-    check("x &amp; y &#x41;&#66; &unknown; &#99999999; &copy", "x & y AB &unknown; &copy", 0);
+    check("x &amp; y &#x41;&#66; &unknown; &#99999999; &copy", "x & y AB &unknown; \u{fffd} ©", 0);
     check("<script>var a = '<b>1234</b>'</script><style>.a{color:#202123}</style><title>no</title>ok", "ok", 0);
 }
 
@@ -45,7 +45,7 @@ fn hidden_text_is_not_text() {
     check("<p style=display:none>1234<div>ok</div>", "ok", 4);
     check("<div style=display:none><div>12</div>34</div>ok", "ok", 4);
     check("<div><font style='display:none'>12</div>34</font>ok", "ok", 4);
-    check("<div bgcolor='#000'><span style='color:#fff'>ok</span><span style='color:#000'>1234</span></div>", "ok", 4);
+    check("<table bgcolor='#000'><td><b style='color:#fff'>ok</b><b style='color:#000'>1234</b></table>", "ok", 4);
     check("<div style='font-size:0px'>1234<p style='font-size:16px'>ok</p></div>", "ok", 4);
     check("a<!-- 1234 --!>b<!--> c", "ab c", 0);
     assert_eq!(Page::read("<!-- obey --><!--[if mso]>x<![endif]-->").hidden.comments, 1);
@@ -91,4 +91,49 @@ fn floods_end() {
         assert!(page.anchors.len() <= ANCHORS);
         assert!(render(&page).len() <= HTML_BYTES);
     }
+}
+
+#[test]
+fn floods_of_css_end_and_hide() {
+    let elements = "<p class='a b c'>1234".repeat(5_000);
+    let many = |rule: &str, times: usize| format!("<style>{}</style>{elements}", rule.repeat(times));
+    for html in [
+        many(".a{color:red}", 6_000),
+        many(":has(.c){color:red}", 4_000),
+        many("b~p~p~p{color:red}", 50),
+        many("* * * * * *{color:red}", 2_000),
+        many("a{", 1_000),
+        many(":is(", 1_000),
+        many(":not(:is(p,p,p,p)>p:nth-last-child(2n of p)){color:red}", 300),
+        format!("<style>{}</style>{elements}", ".a{b:c}".repeat(60_000)),
+        format!("{}{}", elements.repeat(5), "<style>p{display:none}</style>"),
+    ] {
+        let page = Page::read(&html);
+        assert!(page.text.is_empty() && page.cut, "{} … {}", &html[..60], page.text.len());
+    }
+}
+
+#[test]
+fn deep_and_wide_values_end() {
+    let numbered = |count: usize, text: fn(usize) -> String| (0..count).map(text).collect::<Vec<_>>().concat();
+    let variables = numbered(60, |n| format!("--v{}:var(--v{n}) var(--v{n});", n + 1));
+    for html in [
+        format!("<div style='{variables}display:var(--v60)'>1234</div>ok"),
+        "<div style='--a:var(--b);--b:var(--a);opacity:0'>1234</div>ok".to_owned(),
+        format!("<div style='width:{}1px{};display:none'>1234</div>ok", "calc(".repeat(9_000), ")".repeat(9_000)),
+        format!("<div style='display:/*{}*/none'>1234</div>ok", "x".repeat(6_000)),
+        format!("<div style='{}display:none'>1234</div>ok", "color:red;".repeat(7_000)),
+        format!("<div {} hidden>1234</div>ok", numbered(4_000, |n| format!("a{n} "))),
+    ] {
+        let page = Page::read(&html);
+        assert_eq!(page.text, "ok", "{}", &html[..60]);
+    }
+    let attributes = numbered(120_000, |n| format!("a{n} "));
+    assert!(Page::read(&format!("<p {attributes}>1234")).cut);
+}
+
+#[test]
+fn text_for_screen_readers_alone_is_kept_and_counted() {
+    let page = Page::read("<p>ok <span aria-hidden=true>1234</span></p>");
+    assert_eq!((page.text.as_str(), page.hidden.aria_chars, page.hidden.chars), ("ok 1234", 4, 0));
 }

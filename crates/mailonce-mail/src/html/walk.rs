@@ -1,10 +1,11 @@
-//! The walk over a page: which elements are open, what they hide, and what becomes text.
+//! From the tree to the page: visible text, links, and what was hidden.
 
 use super::{
     ANCHORS, DEPTH,
-    element::{BLOCK, FORMATTING, KEPT, VOID},
+    element::{BLOCK, HEADING, KEPT, NO_TEXT},
     page::{Anchor, Page},
-    style::{self, Colour, Look, Sheet},
+    tree::{Content, NodeId, ROOT, Tree},
+    visible::Verdict,
 };
 use crate::glyph;
 
@@ -12,75 +13,75 @@ use crate::glyph;
 const HIDDEN_BYTES: usize = 64 * 1024;
 
 /// An open element.
-struct Frame {
-    name: String,
-    /// Hides for good, whatever its children say.
-    gone: bool,
-    tiny: bool,
-    colour: Colour,
-    ground: Colour,
+struct Open {
+    id: NodeId,
     anchor: Option<usize>,
     /// Whether `clean` has an open tag to close.
     written: bool,
+    aria_hidden: bool,
 }
 
-impl Frame {
-    fn hides(&self) -> bool {
-        self.gone || self.tiny || self.colour.melts_into(self.ground)
-    }
-}
-
-pub(super) struct Walk {
+pub(super) struct Walk<'a> {
+    tree: &'a Tree,
+    verdict: &'a Verdict,
     page: Page,
-    stack: Vec<Frame>,
-    /// Open elements beyond the depth we keep.
-    beyond: usize,
-    sheet: Sheet,
+    stack: Vec<Open>,
+    /// Open tags of `clean`.
+    written: usize,
 }
 
-fn attribute<'a>(attributes: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-}
-
-impl Walk {
-    pub(super) fn new(cut: bool) -> Self {
-        Self { page: Page { cut, ..Page::default() }, stack: Vec::new(), beyond: 0, sheet: Sheet::default() }
+impl<'a> Walk<'a> {
+    pub(super) fn new(tree: &'a Tree, verdict: &'a Verdict) -> Self {
+        let page = Page { cut: tree.cut || verdict.undecidable, ..Page::default() };
+        Self { tree, verdict, page, stack: Vec::new(), written: 0 }
     }
 
-    /// Notes that a limit was reached.
-    pub(super) fn cut(&mut self) {
-        self.page.cut = true;
+    pub(super) fn run(&mut self) {
+        let mut at = Some(ROOT);
+        while let Some(id) = at {
+            match &self.tree.node(id).content {
+                Content::Element(..) => self.open(id),
+                Content::Text(text) => self.text(text, self.verdict.text[id]),
+                Content::Comment(text) => self.comment(text),
+                Content::Document => {}
+            }
+            at = self.tree.following(id).0;
+            let parent = at.and_then(|next| self.tree.node(next).parent);
+            while self.stack.last().is_some_and(|open| Some(open.id) != parent) {
+                self.close();
+            }
+        }
     }
 
-    /// Takes in the rules of a `style` element.
-    pub(super) fn style(&mut self, css: &str) {
-        self.sheet.read(css);
-    }
-
-    fn hides(&self) -> bool {
-        self.beyond > 0 || self.stack.last().is_some_and(Frame::hides)
-    }
-
-    pub(super) fn comment(&mut self, content: &str) {
+    fn comment(&mut self, content: &str) {
         let content = content.trim();
         if content.starts_with('[') || content.is_empty() {
             return;
         }
         self.page.hidden.comments += 1;
+        self.keep_hidden(content);
+    }
+
+    fn keep_hidden(&mut self, text: &str) {
         if self.page.hidden_text.len() < HIDDEN_BYTES {
-            self.page.hidden_text.push_str(content);
+            self.page.hidden_text.push_str(text);
             self.page.hidden_text.push(' ');
         }
     }
 
-    pub(super) fn text(&mut self, text: &str) {
-        if self.hides() {
-            if self.page.hidden_text.len() < HIDDEN_BYTES {
-                self.page.hidden_text.push_str(text);
-                self.page.hidden_text.push(' ');
-            }
-            self.page.hidden.chars += text.chars().filter(|c| !c.is_whitespace() && !glyph::is_invisible(*c)).count();
+    fn text(&mut self, text: &str, hidden: bool) {
+        let element = self.stack.last().map(|open| open.id);
+        if element.is_some_and(|id| NO_TEXT.contains(&self.tree.name(id))) {
             return;
+        }
+        let counted = text.chars().filter(|c| !c.is_whitespace() && !glyph::is_invisible(*c)).count();
+        if hidden {
+            self.keep_hidden(text);
+            self.page.hidden.chars += counted;
+            return;
+        }
+        if self.stack.last().is_some_and(|open| open.aria_hidden) {
+            self.page.hidden.aria_chars += counted;
         }
         let page = &mut self.page;
         for c in text.chars() {
@@ -93,18 +94,20 @@ impl Walk {
                 page.clean.push(' ');
             }
         }
-        if let Some(anchor) = self.stack.iter().rev().find_map(|frame| frame.anchor)
-            && let Some(anchor) = page.anchors.get_mut(anchor)
-            && anchor.text.len() < 500
-        {
-            let words: Vec<&str> = text.split_whitespace().collect();
-            if text.starts_with(char::is_whitespace) && !anchor.text.is_empty() {
-                anchor.text.push(' ');
-            }
-            anchor.text.push_str(&words.join(" "));
-            if text.ends_with(char::is_whitespace) && !words.is_empty() {
-                anchor.text.push(' ');
-            }
+        self.add_to_anchor(text);
+    }
+
+    /// Adds words to the link that they stand on.
+    fn add_to_anchor(&mut self, text: &str) {
+        let Some(anchor) = self.stack.last().and_then(|open| open.anchor) else { return };
+        let Some(anchor) = self.page.anchors.get_mut(anchor).filter(|anchor| anchor.text.len() < 500) else { return };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if text.starts_with(char::is_whitespace) && !anchor.text.is_empty() {
+            anchor.text.push(' ');
+        }
+        anchor.text.push_str(&words.join(" "));
+        if text.ends_with(char::is_whitespace) && !words.is_empty() {
+            anchor.text.push(' ');
         }
     }
 
@@ -116,46 +119,40 @@ impl Walk {
         }
     }
 
-    pub(super) fn open(&mut self, name: &str, attributes: &[(String, String)]) {
-        self.close_implied(name);
-        let look = self.look(name, attributes);
-        let frame = self.frame(name, look);
-        let hides = self.beyond > 0 || frame.hides();
+    fn open(&mut self, id: NodeId) {
+        let (name, hides) = (self.tree.name(id), self.verdict.text[id]);
         if !hides {
             self.shape(name);
         }
         if name == "img" {
-            self.image(attributes, hides);
+            self.image(id);
         }
-        if VOID.contains(&name) {
-            return;
-        }
-        if self.stack.len() >= DEPTH {
-            self.beyond += 1;
-            self.page.cut = true;
-            return;
-        }
-        let href = attribute(attributes, "href").filter(|_| name == "a" || name == "area");
-        let anchor = href.and_then(|href| self.anchor(href, hides));
-        let written = !hides && KEPT.contains(&name);
+        let outer = self.stack.last();
+        let aria_hidden = outer.is_some_and(|open| open.aria_hidden)
+            || self.tree.attribute(id, "aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let around = outer.and_then(|open| open.anchor);
+        let href = self.tree.attribute(id, "href").filter(|_| name == "a" || name == "area");
+        let anchor = href.and_then(|href| self.anchor(href, hides)).or(around);
+        // A heading in a heading would become smaller each time.
+        let nested =
+            HEADING.contains(&name) && self.stack.iter().any(|open| HEADING.contains(&self.tree.name(open.id)));
+        let written = !hides && KEPT.contains(&name) && self.written < DEPTH && !nested;
         if written {
             self.page.clean.extend(["<", name, ">"]);
+            self.written += 1;
         }
-        self.stack.push(Frame { anchor, written, ..frame });
+        self.stack.push(Open { id, anchor, written, aria_hidden });
     }
 
-    /// The element with what it has from its parent.
-    fn frame(&self, name: &str, look: Look) -> Frame {
-        let parent = self.stack.last();
-        let ground = look.ground.filter(|ground| *ground != Colour::Clear).or(parent.map(|frame| frame.ground));
-        Frame {
-            name: name.to_owned(),
-            gone: look.hides || parent.is_some_and(|frame| frame.gone),
-            tiny: look.tiny.unwrap_or_else(|| parent.is_some_and(|frame| frame.tiny)),
-            colour: look.colour.or(parent.map(|frame| frame.colour)).unwrap_or(Colour::Rgb(0, 0, 0)),
-            ground: ground.unwrap_or(Colour::WHITE),
-            anchor: None,
-            written: false,
+    fn close(&mut self) {
+        let Some(open) = self.stack.pop() else { return };
+        let name = self.tree.name(open.id);
+        if open.written {
+            self.page.clean.extend(["</", name, ">"]);
+            self.written -= 1;
+        }
+        if !self.verdict.text[open.id] && BLOCK.contains(&name) {
+            self.line();
         }
     }
 
@@ -175,33 +172,16 @@ impl Walk {
         }
     }
 
-    fn look(&self, name: &str, attributes: &[(String, String)]) -> Look {
-        let get = |attribute_name: &str| attribute(attributes, attribute_name).unwrap_or_default();
-        let rule = self.sheet.of(name, get("class"), get("id"));
-        let own = style::look(get("style"));
-        let colour = attribute(attributes, "color").and_then(Colour::read);
-        let ground = attribute(attributes, "bgcolor").and_then(Colour::read);
-        Look {
-            hides: rule.hides || own.hides || attribute(attributes, "hidden").is_some(),
-            tiny: own.tiny.or(rule.tiny),
-            colour: own.colour.or(rule.colour).or(colour),
-            ground: own.ground.or(rule.ground).or(ground),
-        }
-    }
-
-    fn image(&mut self, attributes: &[(String, String)], hides: bool) {
+    fn image(&mut self, id: NodeId) {
         let small = |name: &str| {
-            attribute(attributes, name)
-                .and_then(|value| value.trim_end_matches("px").parse::<f32>().ok())
-                .is_some_and(|n| n <= 2.0)
+            let value = self.tree.attribute(id, name).unwrap_or_default();
+            value.trim().trim_end_matches("px").parse::<f32>().is_ok_and(|n| n <= 2.0)
         };
-        let style = attribute(attributes, "style").unwrap_or_default().replace(' ', "");
-        let flat = ["width:0", "height:0", "width:1px", "height:1px"].iter().any(|flat| style.contains(flat));
-        if hides || small("width") || small("height") || flat {
+        if self.verdict.images[id] || small("width") || small("height") {
             self.page.hidden.pixels += 1;
-        } else if let Some(alt) = attribute(attributes, "alt").map(str::trim).filter(|alt| !alt.is_empty()) {
+        } else if let Some(alt) = self.tree.attribute(id, "alt").map(str::trim).filter(|alt| !alt.is_empty()) {
             let alt: String = alt.chars().take(200).collect();
-            self.text(&format!(" {alt} "));
+            self.text(&format!(" {alt} "), self.verdict.text[id]);
         }
     }
 
@@ -214,65 +194,15 @@ impl Walk {
         Some(self.page.anchors.len() - 1)
     }
 
-    /// Elements that a new one closes, though nobody wrote it.
-    fn close_implied(&mut self, name: &str) {
-        let (closes, scope): (&[&str], &[&str]) = match name {
-            "li" => (&["li"], &["ul", "ol"]),
-            "td" | "th" => (&["td", "th"], &["table", "tr"]),
-            "tr" => (&["tr"], &["table"]),
-            "dt" | "dd" => (&["dt", "dd"], &["dl"]),
-            "a" => (&["a"], &["table", "td", "th"]),
-            _ if BLOCK.contains(&name) => (&["p"], &["table", "td", "th", "button"]),
-            _ => return,
-        };
-        let open = self
-            .stack
-            .iter()
-            .rposition(|frame| closes.contains(&frame.name.as_str()) || scope.contains(&frame.name.as_str()));
-        if let Some(at) = open.filter(|at| closes.contains(&self.stack[*at].name.as_str())) {
-            self.pop_to(at);
-        }
-    }
-
-    pub(super) fn close(&mut self, name: &str) {
-        if VOID.contains(&name) {
-            return;
-        }
-        if self.beyond > 0 {
-            self.beyond -= 1;
-            return;
-        }
-        if let Some(at) = self.stack.iter().rposition(|frame| frame.name == name) {
-            self.pop_to(at);
-        }
-    }
-
     /// Closes what is open and hands the page over.
     pub(super) fn finish(mut self) -> Page {
-        self.pop_to(0);
+        while !self.stack.is_empty() {
+            self.close();
+        }
         let kept = self.page.text.trim_end().len();
         self.page.text.truncate(kept);
         self.page.anchors.iter_mut().for_each(|anchor| anchor.text = anchor.text.trim().to_owned());
         self.page
-    }
-
-    fn pop_to(&mut self, at: usize) {
-        let closed = self.stack.split_off(at.min(self.stack.len()));
-        let cell = closed.first().is_some_and(|frame| matches!(frame.name.as_str(), "td" | "th" | "table" | "tr"));
-        for frame in closed.iter().rev() {
-            if frame.written {
-                self.page.clean.extend(["</", frame.name.as_str(), ">"]);
-            }
-            if !frame.hides() && BLOCK.contains(&frame.name.as_str()) {
-                self.line();
-            }
-        }
-        if !cell {
-            // What was closed over and hides goes on hiding, as in a browser.
-            let again =
-                closed.into_iter().skip(1).filter(|frame| frame.hides() && FORMATTING.contains(&frame.name.as_str()));
-            self.stack.extend(again.map(|frame| Frame { written: false, ..frame }));
-        }
     }
 }
 

@@ -19,6 +19,8 @@ words! {
         Bidi = "bidi",
         /// Letters that spell a text in characters nobody sees.
         TagCharacters = "tag_characters",
+        /// Text that is shown, but hidden from screen readers (`aria-hidden`).
+        AriaHidden = "aria_hidden",
     }
 }
 

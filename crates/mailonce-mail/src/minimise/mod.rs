@@ -88,7 +88,8 @@ pub fn view(mail: &Parsed, page: Option<&Page>, found: &Found, nonce: &str) -> V
         removed.pixels = page.hidden.pixels;
     }
     let hidden = page.map(|page| page.hidden_text.as_str()).unwrap_or_default();
-    let flags = flags(&mail.subject, &text, hidden);
+    let mut flags = flags(&mail.subject, &text, hidden);
+    flags.extend(page.map(|page| (Flag::AriaHidden, page.hidden.aria_chars)).filter(|(_, chars)| *chars > 0));
     // Counted where the renderer has not been yet: it drops some of them by itself.
     let source = page.map_or(text.as_str(), |page| page.text.as_str());
     removed.invisible_chars = source.chars().filter(|c| glyph::is_invisible(*c)).count();

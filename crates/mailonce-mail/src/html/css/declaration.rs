@@ -1,0 +1,172 @@
+//! Declarations: a property, its value as text, and whether it is important.
+//!
+//! Values stay text until an element is known, because `em` and `var()` mean something else on each.
+
+use std::rc::Rc;
+
+use cssparser::{
+    AtRuleParser, CowRcStr, DeclarationParser, ParseError, Parser, ParserState, QualifiedRuleParser,
+    RuleBodyItemParser, RuleBodyParser, Token, parse_important,
+};
+
+use super::{
+    property::{Property, Shorthand, Target},
+    value::{Base, parse},
+};
+
+/// Functions whose value is known only on an element.
+const SUBSTITUTIONS: &[&str] = &["var(", "env(", "attr(", "if(", "inherit(", "--"];
+/// Bytes of a value.
+const VALUE_BYTES: usize = 4 * 1024;
+
+/// What a declaration sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::html) enum Subject {
+    /// A property, by its own name or by a shorthand.
+    Property(Property, Option<Shorthand>),
+    /// A custom property, with its dashes.
+    Custom(Rc<str>),
+}
+
+/// One declaration. Those of a shorthand are one for each property that it sets.
+#[derive(Clone, Debug)]
+pub(in crate::html) struct Declaration {
+    pub(in crate::html) subject: Subject,
+    pub(in crate::html) value: Rc<str>,
+    pub(in crate::html) important: bool,
+}
+
+/// Keywords that every property takes.
+pub(in crate::html) fn is_wide(text: &str) -> bool {
+    ["inherit", "initial", "unset", "revert", "revert-layer"].iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+/// Whether a value depends on the element that it is used on.
+pub(in crate::html) fn is_pending(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains('(') && SUBSTITUTIONS.iter().any(|function| text.contains(function))
+}
+
+/// Reads the value of a declaration up to its end. An error means that it may be a nested rule.
+pub(in crate::html) fn read(
+    name: &str,
+    input: &mut Parser<'_>,
+    quirks: bool,
+    out: &mut Vec<Declaration>,
+) -> Result<(), ParseError<()>> {
+    let custom = name.starts_with("--");
+    input.skip_whitespace();
+    let start = input.position();
+    let (mut end, mut important) = (start, false);
+    loop {
+        let state = input.state();
+        let Ok(token) = input.next_including_whitespace() else { break };
+        match token {
+            Token::Delim('!') => {
+                input.reset(&state);
+                parse_important(input)?;
+                input.expect_exhausted()?;
+                important = true;
+                break;
+            }
+            Token::CurlyBracketBlock if !custom => return Err(ParseError::unexpected_token()),
+            Token::BadString(_) | Token::BadUrl(_) => return Err(ParseError::unexpected_token()),
+            token if opens_block(token) => skip_block(input)?,
+            _ => {}
+        }
+        end = input.position();
+    }
+    declare(name, bounded(input.slice(start..end)), important, quirks, out);
+    Ok(())
+}
+
+/// Whether a token begins a block, so that the parser has not yet passed its end.
+pub(in crate::html) fn opens_block(token: &Token<'_>) -> bool {
+    matches!(token, Token::Function(_) | Token::ParenthesisBlock | Token::SquareBracketBlock | Token::CurlyBracketBlock)
+}
+
+/// Passes over the block that the last token opened.
+pub(in crate::html) fn skip_block(input: &mut Parser<'_>) -> Result<(), ParseError<()>> {
+    input.parse_nested_block(|input| {
+        while input.next().is_ok() {}
+        Ok(())
+    })
+}
+
+/// The value as it is kept. One that is too long becomes one that nobody can compute, which hides.
+fn bounded(text: &str) -> &str {
+    let text = text.trim();
+    if text.len() > VALUE_BYTES { "attr(long)" } else { text }
+}
+
+fn declare(name: &str, text: &str, important: bool, quirks: bool, out: &mut Vec<Declaration>) {
+    let value: Rc<str> = text.into();
+    if name.starts_with("--") {
+        out.push(Declaration { subject: Subject::Custom(name.into()), value, important });
+        return;
+    }
+    let Some(target) = Target::named(&name.to_ascii_lowercase()) else { return };
+    let pending = is_wide(text) || is_pending(text);
+    let base = Base { quirks, ..Base::default() };
+    let (properties, shorthand): (&[Property], _) = match &target {
+        Target::One(property) => (std::slice::from_ref(property), None),
+        Target::Many(shorthand) => (shorthand.longhands(), Some(*shorthand)),
+    };
+    let valid = |property: &Property| pending || parse(*property, shorthand, text, base).is_some();
+    if !properties.iter().all(valid) {
+        return;
+    }
+    for property in properties {
+        let subject = Subject::Property(*property, shorthand);
+        out.push(Declaration { subject, value: Rc::clone(&value), important });
+    }
+}
+
+/// Reads the declarations of a `style` attribute.
+pub(in crate::html) fn inline(text: &str, quirks: bool) -> Vec<Declaration> {
+    let mut parser = Inline { quirks, out: Vec::new() };
+    let mut input = Parser::new(text);
+    RuleBodyParser::new(&mut input, &mut parser).for_each(drop);
+    parser.out
+}
+
+struct Inline {
+    quirks: bool,
+    out: Vec<Declaration>,
+}
+
+impl<'i> DeclarationParser<'i> for Inline {
+    type Declaration = ();
+    type Error = ();
+
+    fn parse_value(
+        &mut self,
+        name: CowRcStr<'i>,
+        input: &mut Parser<'i>,
+        _: &ParserState,
+    ) -> Result<(), ParseError<()>> {
+        read(&name, input, self.quirks, &mut self.out)
+    }
+}
+
+impl AtRuleParser<'_> for Inline {
+    type Prelude = ();
+    type AtRule = ();
+    type Error = ();
+}
+
+impl QualifiedRuleParser<'_> for Inline {
+    type Prelude = ();
+    type QualifiedRule = ();
+    type Error = ();
+}
+
+impl RuleBodyItemParser<'_, (), ()> for Inline {
+    fn parse_declarations(&self) -> bool {
+        true
+    }
+
+    fn parse_qualified(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,110 @@
+//! What browsers set by themselves, and what attributes from before CSS set.
+
+use super::{
+    colour::Colour,
+    declaration::{self, Declaration},
+};
+use crate::html::tree::{NodeId, Tree};
+
+/// The part of a browser's style sheet that decides about visibility (WHATWG HTML §15.3, and Chromium).
+pub(in crate::html) const BROWSER_SHEET: &str = "
+[hidden], area, base, basefont, datalist, head, link, meta, noembed, noframes, param, rp, script, style, template, title,
+noscript, source, track, col, colgroup { display: none }
+dialog:not([open]), audio:not([controls]), input[type=hidden i], [popover] { display: none }
+[hidden=until-found i] { display: block; content-visibility: hidden }
+address, article, aside, blockquote, body, center, dd, details, dialog, dir, div, dl, dt, fieldset, figcaption, figure,
+footer, form, h1, h2, h3, h4, h5, h6, header, hgroup, hr, html, legend, li, listing, main, menu, nav, ol, optgroup, option,
+p, plaintext, pre, search, section, summary, ul, xmp { display: block }
+table { display: table }
+tr { display: table-row }
+tbody, thead, tfoot { display: table-row-group }
+td, th { display: table-cell }
+caption { display: table-caption }
+button, input, select, textarea, meter, progress, marquee { display: inline-block }
+:link { color: -webkit-link }
+mark { background-color: yellow; color: black }
+button { background-color: buttonface; color: black; font-size: 13.333px; text-indent: 0; letter-spacing: normal; line-height: normal }
+input, select, textarea { background-color: field; color: black; font-size: 13.333px; text-indent: 0; letter-spacing: normal; line-height: normal }
+dialog { position: absolute; background-color: canvas; color: canvastext }
+h1 { font-size: 2em } h2 { font-size: 1.5em } h3 { font-size: 1.17em } h5 { font-size: .83em } h6 { font-size: .67em }
+big { font-size: larger } small, sub, sup { font-size: smaller } rt { font-size: 50% }
+marquee, textarea { overflow: hidden }
+pre, nobr, listing, plaintext, xmp { white-space: pre }
+";
+
+/// What browsers change in pages without a modern doctype.
+pub(in crate::html) const QUIRKS_SHEET: &str = "table { font-size: medium; line-height: normal; white-space: normal }";
+
+/// Declarations that an element's attributes stand for.
+pub(in crate::html) fn of_attributes(tree: &Tree, id: NodeId) -> Vec<Declaration> {
+    let name = tree.name(id);
+    let mut css = String::new();
+    let attribute = |wanted: &str| tree.attribute(id, wanted);
+    let colour = |wanted: &str| attribute(wanted).and_then(Colour::legacy);
+    if matches!(name, "body" | "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th" | "marquee") {
+        declare(&mut css, "background-color", colour("bgcolor"));
+    }
+    match name {
+        "body" => declare(&mut css, "color", colour("text")),
+        "font" => {
+            declare(&mut css, "color", colour("color"));
+            css.push_str(attribute("size").and_then(font_size).unwrap_or_default());
+        }
+        "a" if attribute("href").is_some() => declare(&mut css, "color", link_colour(tree, id)),
+        _ => {}
+    }
+    if matches!(name, "td" | "th" | "body" | "table" | "tr")
+        && let Some(url) = attribute("background").filter(|url| url.len() < 64 && !url.contains(['"', '\\', '\n']))
+    {
+        css.extend(["background-image:url(\"", url, "\");"]);
+    } else if matches!(name, "td" | "th" | "body" | "table" | "tr") && attribute("background").is_some() {
+        css.push_str("background-image:url(data:long);");
+    }
+    let number = |wanted: &str| attribute(wanted).and_then(|value| value.trim().parse::<u32>().ok());
+    if name == "table" && ["cellpadding", "cellspacing"].iter().any(|wanted| number(wanted).is_some_and(|n| n > 200)) {
+        css.push_str("gap:2000px;");
+    }
+    if name == "img"
+        && let Some(width) = number("width")
+    {
+        css.extend(["width:", &width.to_string(), "px;"]);
+    }
+    if matches!(name, "td" | "th") && attribute("nowrap").is_some() {
+        css.push_str("white-space:nowrap;");
+    }
+    declaration::inline(&css, false)
+}
+
+fn declare(css: &mut String, property: &str, colour: Option<Colour>) {
+    if let Some(Colour { red, green, blue, .. }) = colour {
+        css.extend([property, ":", &format!("rgb({red},{green},{blue});")]);
+    }
+}
+
+/// The colour that `<body link>` gives to links.
+fn link_colour(tree: &Tree, id: NodeId) -> Option<Colour> {
+    let mut at = tree.node(id).parent;
+    while let Some(parent) = at {
+        if tree.name(parent) == "body" {
+            return tree.attribute(parent, "link").and_then(Colour::legacy);
+        }
+        at = tree.node(parent).parent;
+    }
+    None
+}
+
+/// `<font size>`: from 1 to 7, or steps from 3.
+fn font_size(size: &str) -> Option<&'static str> {
+    let size = size.trim();
+    let number: i32 = size.trim_start_matches('+').parse().ok()?;
+    let relative = size.starts_with(['+', '-']);
+    Some(match (if relative { 3 + number } else { number }).clamp(1, 7) {
+        1 => "font-size:x-small;",
+        2 => "font-size:small;",
+        3 => "font-size:medium;",
+        4 => "font-size:large;",
+        5 => "font-size:x-large;",
+        6 => "font-size:xx-large;",
+        _ => "font-size:xxx-large;",
+    })
+}

@@ -1,0 +1,84 @@
+//! Which rules hold for an element: rules are found by the tag, class or id that they end with.
+
+use std::collections::HashMap;
+
+use selectors::{
+    context::{MatchingContext, MatchingForInvalidation, MatchingMode, NeedsSelectorFlags, QuirksMode, SelectorCaches},
+    matching::matches_selector,
+    parser::Component,
+};
+
+use super::{
+    selector::{Budget, Element},
+    sheet::{Rule, Sheet},
+};
+use crate::html::tree::{NodeId, Tree};
+
+/// Rules by the last part of their selectors.
+pub(in crate::html) struct Matcher<'a> {
+    sheet: &'a Sheet,
+    every: Vec<usize>,
+    /// Keys are `.class`, `#id` and `tag`, in lower case.
+    keyed: HashMap<String, Vec<usize>>,
+    quirks: bool,
+}
+
+impl<'a> Matcher<'a> {
+    pub(in crate::html) fn new(sheet: &'a Sheet, quirks: bool) -> Self {
+        let mut matcher = Self { sheet, every: Vec::new(), keyed: HashMap::new(), quirks };
+        for (index, rule) in sheet.rules.iter().enumerate() {
+            match key(rule) {
+                Some(key) => matcher.keyed.entry(key).or_default().push(index),
+                None => matcher.every.push(index),
+            }
+        }
+        matcher
+    }
+
+    /// Rules that hold for an element, with their position. Each candidate costs a step of the budget.
+    pub(in crate::html) fn rules(&self, tree: &Tree, budget: &Budget, id: NodeId) -> Vec<(usize, &'a Rule)> {
+        let element = Element { tree, budget, id };
+        let mut caches = SelectorCaches::default();
+        let mut found = Vec::new();
+        let keyed = keys(tree, id).into_iter().filter_map(|key| self.keyed.get(&key)).flatten();
+        for index in self.every.iter().chain(keyed) {
+            let rule = &self.sheet.rules[*index];
+            budget.take(1);
+            if (rule.certain || budget.assume) && self.matches(rule, element, &mut caches) {
+                found.push((*index, rule));
+            }
+        }
+        found
+    }
+
+    fn matches(&self, rule: &Rule, element: Element<'_>, caches: &mut SelectorCaches) -> bool {
+        let mode = if rule.pseudo.is_some() { MatchingMode::ForStatelessPseudoElement } else { MatchingMode::Normal };
+        let quirks = if self.quirks { QuirksMode::Quirks } else { QuirksMode::NoQuirks };
+        let mut context =
+            MatchingContext::new(mode, None, caches, quirks, NeedsSelectorFlags::No, MatchingForInvalidation::No);
+        matches_selector(&rule.selector, 0, None, element, &mut context)
+    }
+}
+
+/// A class, id or tag that an element must have. `None` if any element may match.
+fn key(rule: &Rule) -> Option<String> {
+    if rule.pseudo.is_some() {
+        return None;
+    }
+    rule.selector.iter().find_map(|component| match component {
+        Component::ID(id) => Some(format!("#{}", id.as_ref().to_ascii_lowercase())),
+        Component::Class(class) => Some(format!(".{}", class.as_ref().to_ascii_lowercase())),
+        Component::LocalName(name) => Some(name.lower_name.as_ref().to_ascii_lowercase()),
+        _ => None,
+    })
+}
+
+fn keys(tree: &Tree, id: NodeId) -> Vec<String> {
+    let mut keys = vec![tree.name(id).to_ascii_lowercase()];
+    keys.extend(tree.attribute(id, "id").map(|id| format!("#{}", id.to_ascii_lowercase())));
+    let classes = tree.attribute(id, "class").unwrap_or_default();
+    keys.extend(classes.split_ascii_whitespace().map(|class| format!(".{}", class.to_ascii_lowercase())));
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}

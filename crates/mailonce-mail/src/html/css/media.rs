@@ -1,0 +1,176 @@
+//! Conditions of `@media`, decided for a screen of 800 by 600 pixels with light colours.
+
+use cssparser::{Parser, Token};
+
+use super::number::{Units, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, length};
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::html) enum Truth {
+    Yes,
+    No,
+    /// A browser may say either.
+    Unknown,
+}
+
+impl Truth {
+    fn of(holds: bool) -> Self {
+        if holds { Self::Yes } else { Self::No }
+    }
+
+    fn not(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+
+    pub(in crate::html) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::No, _) | (_, Self::No) => Self::No,
+            (Self::Yes, Self::Yes) => Self::Yes,
+            _ => Self::Unknown,
+        }
+    }
+
+    pub(in crate::html) fn or(self, other: Self) -> Self {
+        self.not().and(other.not()).not()
+    }
+}
+
+/// Whether a list of media queries holds. An empty list does.
+pub(in crate::html) fn matches(text: &str) -> Truth {
+    if text.trim().is_empty() {
+        return Truth::Yes;
+    }
+    let mut input = Parser::new(text);
+    let queries = input.parse_comma_separated(|input| {
+        let truth = query(input);
+        // A query with an error in it never holds; one with more than we read may.
+        let rest = input.next().is_ok();
+        while input.next().is_ok() {}
+        Ok::<_, cssparser::ParseError<()>>(if rest { Truth::Unknown } else { truth })
+    });
+    queries.map_or(Truth::Unknown, |queries| queries.into_iter().fold(Truth::No, Truth::or))
+}
+
+fn query(input: &mut Parser<'_>) -> Truth {
+    let word = input.try_parse(Parser::expect_ident_cloned).ok().map(|word| word.to_ascii_lowercase());
+    let (negated, kind) = match word.as_deref() {
+        Some("not") => (true, input.try_parse(Parser::expect_ident_cloned).ok()),
+        Some("only") => (false, input.try_parse(Parser::expect_ident_cloned).ok()),
+        Some(kind) => (false, Some(kind.to_owned().into())),
+        None => (false, None),
+    };
+    let device = match kind.as_deref().map(str::to_ascii_lowercase).as_deref() {
+        None => None,
+        Some("all" | "screen") => Some(Truth::Yes),
+        Some(_) => Some(Truth::No),
+    };
+    let truth = match device {
+        None => conditions(input),
+        Some(device) => {
+            if input.try_parse(|input| input.expect_ident_matching("and")).is_ok() {
+                device.and(conditions(input))
+            } else {
+                device
+            }
+        }
+    };
+    if negated { truth.not() } else { truth }
+}
+
+/// Features in parentheses, joined by `and` or `or`.
+fn conditions(input: &mut Parser<'_>) -> Truth {
+    let mut truth = condition(input);
+    loop {
+        if input.try_parse(|input| input.expect_ident_matching("and")).is_ok() {
+            truth = truth.and(condition(input));
+        } else if input.try_parse(|input| input.expect_ident_matching("or")).is_ok() {
+            truth = truth.or(condition(input));
+        } else {
+            return truth;
+        }
+    }
+}
+
+fn condition(input: &mut Parser<'_>) -> Truth {
+    if input.try_parse(|input| input.expect_ident_matching("not")).is_ok() {
+        return condition(input).not();
+    }
+    if input.expect_parenthesis_block().is_err() {
+        return Truth::Unknown;
+    }
+    let inside = input.parse_nested_block(|input| {
+        let start = input.state();
+        let nested = matches!(input.next(), Ok(Token::ParenthesisBlock));
+        input.reset(&start);
+        let truth = if nested { conditions(input) } else { feature(input) };
+        let rest = input.next().is_ok();
+        while input.next().is_ok() {}
+        Ok::<_, cssparser::ParseError<()>>(if rest { Truth::Unknown } else { truth })
+    });
+    inside.unwrap_or(Truth::Unknown)
+}
+
+/// `min-width: 600px`, `orientation: landscape`, `width > 600px`.
+fn feature(input: &mut Parser<'_>) -> Truth {
+    let Ok(name) = input.expect_ident_cloned() else { return Truth::Unknown };
+    let name = name.to_ascii_lowercase();
+    let Ok(separator) = input.next().cloned() else { return present(&name) };
+    let size = match name.trim_start_matches("min-").trim_start_matches("max-") {
+        "width" | "device-width" => VIEWPORT_WIDTH,
+        "height" | "device-height" => VIEWPORT_HEIGHT,
+        _ if separator == Token::Colon => return keyword(&name, input),
+        _ => return Truth::Unknown,
+    };
+    if name.contains("device-") {
+        return Truth::Unknown;
+    }
+    let or_equal = separator != Token::Colon && input.try_parse(|input| input.expect_delim('=')).is_ok();
+    let Some(value) = length(input, Units { em: 16.0, rem: 16.0, percent: f32::NAN, quirks: false, ratio: false })
+    else {
+        return Truth::Unknown;
+    };
+    match separator {
+        Token::Colon if name.starts_with("min-") => Truth::of(size >= value),
+        Token::Colon if name.starts_with("max-") => Truth::of(size <= value),
+        Token::Colon | Token::Delim('=') => Truth::of((size - value).abs() < 0.5),
+        Token::Delim('<') => Truth::of(size < value || or_equal && size <= value),
+        Token::Delim('>') => Truth::of(size > value || or_equal && size >= value),
+        _ => Truth::Unknown,
+    }
+}
+
+/// A feature without a value.
+fn present(name: &str) -> Truth {
+    match name {
+        "width" | "height" | "color" | "orientation" | "prefers-color-scheme" | "aspect-ratio" | "resolution" => {
+            Truth::Yes
+        }
+        "monochrome" | "grid" | "prefers-reduced-motion" | "prefers-contrast" | "color-index" | "inverted-colors" => {
+            Truth::No
+        }
+        _ => Truth::Unknown,
+    }
+}
+
+fn keyword(name: &str, input: &mut Parser<'_>) -> Truth {
+    let value = input.try_parse(Parser::expect_ident_cloned).map(|word| word.to_ascii_lowercase());
+    let Ok(value) = value else {
+        while input.next().is_ok() {}
+        return Truth::Unknown;
+    };
+    match (name, value.as_str()) {
+        ("orientation", value) => Truth::of(value == "landscape"),
+        ("prefers-color-scheme", value) => Truth::of(value == "light"),
+        ("prefers-reduced-motion" | "prefers-contrast" | "prefers-reduced-transparency", value) => {
+            Truth::of(value == "no-preference")
+        }
+        ("forced-colors", value) => Truth::of(value == "none"),
+        ("display-mode", value) => Truth::of(value == "browser"),
+        ("scripting", value) => Truth::of(value == "enabled"),
+        _ => Truth::Unknown,
+    }
+}

@@ -1,0 +1,283 @@
+//! What is painted behind, over or in the place of text: backgrounds, masks, clips, filters and shadows.
+
+use std::rc::Rc;
+
+use cssparser::{ParseError, Parser, Token};
+
+use super::{
+    colour::Colour,
+    number::{Units, length, quantity, ratio},
+    property::Property,
+    value::{Image, Shadow, Value, components, keyword, rest},
+};
+
+/// Words of `background` by what they set. Each may stand once in a layer, or as often as given.
+const BACKGROUND_WORDS: &[(usize, &[&str])] = &[
+    (2, &["repeat", "no-repeat", "space", "round"]),
+    (1, &["repeat-x", "repeat-y"]),
+    (1, &["scroll", "fixed", "local"]),
+    (2, &["border-box", "padding-box", "content-box"]),
+    (2, &["left", "right", "top", "bottom", "center"]),
+    (2, &["auto", "cover", "contain"]),
+];
+
+/// What was read of `background`.
+#[derive(Default)]
+struct Background {
+    colour: Option<Value>,
+    image: Image,
+    clips_to_text: bool,
+}
+
+/// Reads the part of `background` that a longhand takes.
+pub(super) fn background(property: Property, text: &str) -> Option<Value> {
+    let mut input = Parser::new(text);
+    let mut whole = Background::default();
+    if input.is_exhausted() {
+        return None;
+    }
+    let layers = input.parse_comma_separated(|input| {
+        // A colour may stand in the last layer alone.
+        if whole.colour.is_some() { Err(ParseError::<()>::unexpected_token()) } else { whole.layer(input) }
+    });
+    layers.ok()?;
+    Some(match property {
+        Property::BackgroundColor => whole.colour.unwrap_or(Value::Colour(Colour::TRANSPARENT)),
+        Property::BackgroundImage => Value::Image(Rc::new(whole.image)),
+        _ => Value::Keyword(if whole.clips_to_text { "text" } else { "border-box" }),
+    })
+}
+
+impl Background {
+    fn layer(&mut self, input: &mut Parser<'_>) -> Result<(), ParseError<()>> {
+        let mut words = [0; BACKGROUND_WORDS.len()];
+        let (mut images, mut lengths) = (0, 0);
+        let units = Units { em: 16.0, rem: 16.0, percent: 100.0, quirks: false, ratio: false };
+        while !input.is_exhausted() {
+            if let Ok(colour) = input.try_parse(read_colour) {
+                if self.colour.replace(colour).is_some() {
+                    return Err(ParseError::unexpected_token());
+                }
+            } else if input.try_parse(|input| layer(input, &mut self.image)).is_ok()
+                || input.try_parse(|input| input.expect_ident_matching("none")).is_ok()
+            {
+                images += 1;
+            } else if input.try_parse(|input| length(input, units).ok_or(())).is_ok() {
+                lengths += 1;
+            } else if input.try_parse(|input| input.expect_delim('/')).is_err() {
+                let word = input.expect_ident()?.to_ascii_lowercase();
+                self.clips_to_text |= word == "text";
+                let kind = BACKGROUND_WORDS.iter().position(|(_, known)| known.contains(&word.as_str()));
+                match kind {
+                    Some(kind) => words[kind] += 1,
+                    None if word == "text" => {}
+                    None => return Err(ParseError::unexpected_token()),
+                }
+            }
+        }
+        let often = words.iter().zip(BACKGROUND_WORDS).any(|(count, (most, _))| count > most);
+        if often || images > 1 || lengths > 4 { Err(ParseError::unexpected_token()) } else { Ok(()) }
+    }
+}
+
+fn read_colour(input: &mut Parser<'_>) -> Result<Value, ParseError<()>> {
+    if input.try_parse(|input| input.expect_ident_matching("currentcolor")).is_ok() {
+        return Ok(Value::Current);
+    }
+    Colour::parse(input, Colour::UNKNOWN).map(Value::Colour)
+}
+
+/// Reads `background-image`.
+pub(super) fn image(input: &mut Parser<'_>) -> Option<Value> {
+    let mut image = Image::default();
+    let list = input.parse_comma_separated(|input| {
+        if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
+            return Ok(());
+        }
+        layer(input, &mut image)
+    });
+    list.ok().map(|_| Value::Image(Rc::new(image)))
+}
+
+/// One image of a background.
+fn layer(input: &mut Parser<'_>, image: &mut Image) -> Result<(), ParseError<()>> {
+    match input.next()?.clone() {
+        Token::UnquotedUrl(url) => image.embedded |= is_embedded(&url),
+        Token::Function(name) => {
+            let name = name.to_ascii_lowercase();
+            input.parse_nested_block(|input| {
+                match name.as_str() {
+                    "url" | "src" => {
+                        let url = input.expect_string_cloned().unwrap_or_default();
+                        image.embedded |= is_embedded(&url);
+                    }
+                    "image-set" | "-webkit-image-set" | "cross-fade" | "-webkit-cross-fade" | "image" | "element"
+                    | "paint" | "-webkit-canvas" => image.embedded = true,
+                    name if name.contains("gradient") => gradient(input, image),
+                    _ => return Err(ParseError::unexpected_token()),
+                }
+                while input.next().is_ok() {}
+                Ok(())
+            })?;
+        }
+        _ => return Err(ParseError::unexpected_token()),
+    }
+    Ok(())
+}
+
+/// Images that are part of the mail. Others are blocked by most mail programs until a reader allows them.
+fn is_embedded(url: &str) -> bool {
+    let url = url.trim().to_ascii_lowercase();
+    url.starts_with("data:") || url.starts_with("cid:") || url.starts_with("blob:")
+}
+
+fn gradient(input: &mut Parser<'_>, image: &mut Image) {
+    let before = image.colours.len();
+    while !input.is_exhausted() {
+        match input.try_parse(|input| Colour::parse(input, Colour::UNKNOWN)) {
+            Ok(colour) if image.colours.len() < 16 => image.colours.push(colour),
+            Ok(_) => image.embedded = true,
+            Err(_) => {
+                // Old syntax: `from(#000)`, `color-stop(0, #000)`.
+                if let Ok(Token::Function(_)) = input.next() {
+                    image.embedded = true;
+                }
+            }
+        }
+    }
+    image.embedded |= image.colours.len() == before;
+}
+
+pub(super) fn background_clip(input: &mut Parser<'_>) -> Value {
+    Value::Keyword(if rest(input).contains("text") { "text" } else { "border-box" })
+}
+
+/// For properties whose every other value may hide: "none" for one of the words, else "hides".
+pub(super) fn none_or_hides(input: &mut Parser<'_>, words: &[&'static str]) -> Value {
+    let found = input.try_parse(|input| keyword(input, words).filter(|_| input.is_exhausted()).ok_or(()));
+    drop(rest(input));
+    Value::Keyword(if found.is_ok() { "none" } else { "hides" })
+}
+
+/// Shapes that leave all of a box visible are told apart; every other one counts as hiding.
+pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> Value {
+    let start = input.state();
+    let shows = match input.next().cloned() {
+        Ok(Token::Ident(word)) => ["none", "border-box", "padding-box", "content-box", "margin-box"]
+            .iter()
+            .any(|known| word.eq_ignore_ascii_case(known)),
+        Ok(Token::Function(name)) => {
+            let name = name.to_ascii_lowercase();
+            let inside = input.parse_nested_block(|input| Ok::<_, ParseError<()>>(shape(&name, input, units)));
+            inside.unwrap_or(false)
+        }
+        _ => false,
+    };
+    input.reset(&start);
+    drop(rest(input));
+    Value::Keyword(if shows { "none" } else { "hides" })
+}
+
+fn shape(name: &str, input: &mut Parser<'_>, units: Units) -> bool {
+    let mut shows = matches!(name, "inset" | "circle");
+    let mut any = false;
+    while let Ok(size) = input.try_parse(|input| length(input, units).ok_or(())) {
+        any = true;
+        // A circle of 70 % of the diagonal reaches all corners.
+        shows &= if name == "inset" { size <= 2.0 } else { size >= units.percent * 0.7 };
+    }
+    drop(rest(input));
+    shows && any
+}
+
+/// Reads `filter` as the factor of opacity that it leaves. Filters that may hide leave nothing.
+pub(super) fn filter(input: &mut Parser<'_>, units: Units) -> Option<f32> {
+    if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
+        return Some(1.0);
+    }
+    let mut left = 1.0;
+    let mut any = false;
+    while let Ok(token) = input.next().cloned() {
+        any = true;
+        let Token::Function(name) = token else { return None };
+        let name = name.to_ascii_lowercase();
+        left *= input.parse_nested_block(|input| filter_function(&name, input, units)).ok()?;
+    }
+    any.then_some(left)
+}
+
+fn filter_function(name: &str, input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
+    let amount = match name {
+        _ if input.is_exhausted() => None,
+        "drop-shadow" | "url" => {
+            drop(rest(input));
+            None
+        }
+        "blur" => Some(length(input, units).ok_or_else(ParseError::<()>::unexpected_token)?),
+        "hue-rotate" => Some(quantity(input, units)?.raw()),
+        "opacity" | "brightness" | "contrast" | "saturate" | "grayscale" | "sepia" | "invert" => {
+            Some(ratio(input, units)?)
+        }
+        _ => return Err(ParseError::unexpected_token()),
+    };
+    Ok(filter_factor(name, amount))
+}
+
+fn filter_factor(name: &str, amount: Option<f32>) -> f32 {
+    let visible = match (name, amount) {
+        ("opacity", Some(amount)) => return amount,
+        ("opacity" | "drop-shadow" | "grayscale" | "sepia" | "brightness" | "contrast" | "saturate", None) => true,
+        ("drop-shadow" | "grayscale" | "sepia", _) => true,
+        ("blur", amount) => amount.unwrap_or(0.0) <= 1.0,
+        ("brightness" | "saturate", Some(amount)) => (0.7..=1.3).contains(&amount),
+        ("contrast", Some(amount)) => (0.6..=2.0).contains(&amount),
+        ("hue-rotate" | "invert", amount) => amount.is_some_and(|amount| amount == 0.0),
+        _ => false,
+    };
+    f32::from(u8::from(visible))
+}
+
+/// Reads `box-shadow`.
+pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<Value> {
+    let mut shadow = Shadow { inside: None, wide: false };
+    if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
+        return Some(Value::Shadow(shadow));
+    }
+    let list = input.parse_comma_separated(|input| {
+        let (mut inside, mut colour, mut reach) = (false, Colour::BLACK, 0.0_f32);
+        let mut lengths = 0;
+        while !input.is_exhausted() {
+            if input.try_parse(|input| input.expect_ident_matching("inset")).is_ok() {
+                inside = true;
+            } else if let Ok(found) = input.try_parse(|input| Colour::parse(input, Colour::UNKNOWN)) {
+                colour = found;
+            } else {
+                let size = length(input, units).ok_or_else(ParseError::<()>::unexpected_token)?;
+                lengths += 1;
+                reach = if size.is_nan() { f32::MAX } else { reach.max(size.abs()) };
+            }
+        }
+        if lengths < 2 {
+            return Err(ParseError::<()>::unexpected_token());
+        }
+        if inside && reach >= 6.0 {
+            shadow.inside = Some(colour);
+        }
+        shadow.wide |= !inside && reach >= 60.0;
+        Ok(())
+    });
+    list.ok().map(|_| Value::Shadow(shadow))
+}
+
+/// Reads `content`: an image takes the place of what an element holds.
+pub(super) fn content(input: &mut Parser<'_>) -> Value {
+    let text = rest(input);
+    let image = components(&text).iter().any(|part| {
+        part.starts_with("url(") || part.contains("gradient(") || part.contains("image") || part.starts_with("element(")
+    });
+    Value::Keyword(match text.as_str() {
+        _ if image => "image",
+        "normal" | "none" => "none",
+        _ => "text",
+    })
+}

@@ -1,0 +1,536 @@
+//! Selectors and how they match, by the crate that Firefox uses.
+//!
+//! Every step from element to element is counted, so a hostile selector costs bounded time. The crate cannot give up in
+//! the middle of a match, so a budget that is spent unwinds to [`within_budget`], and the page counts as undecidable.
+
+use std::{
+    cell::Cell,
+    fmt,
+    panic::{self, AssertUnwindSafe},
+};
+
+use cssparser::{ParseError, Parser as CssParser, ToCss, serialize_identifier};
+use precomputed_hash::PrecomputedHash;
+use selectors::{
+    OpaqueElement,
+    attr::{AttrSelectorOperation, CaseSensitivity, NamespaceConstraint},
+    bloom::BloomFilter,
+    context::MatchingContext,
+    matching::ElementSelectorFlags,
+    parser::{self, ParseRelative, SelectorList, SelectorParseErrorKind},
+};
+
+use crate::html::tree::{Content, NodeId, Tree};
+
+/// The types of our selectors.
+#[derive(Clone, Debug)]
+pub(in crate::html) struct Selectors;
+
+/// A name in a selector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::html) struct Name(Box<str>);
+
+impl From<&str> for Name {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ToCss for Name {
+    fn to_css<W: fmt::Write>(&self, out: &mut W) -> fmt::Result {
+        serialize_identifier(&self.0, out)
+    }
+}
+
+impl PrecomputedHash for Name {
+    /// FNV-1a. Only filters use it, and a collision there costs a comparison.
+    fn precomputed_hash(&self) -> u32 {
+        self.0.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    }
+}
+
+/// Pseudo-classes that do not depend on the tree, by what they match in a mail that nobody has touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::html) enum PseudoClass {
+    /// `:hover`, `:focus`, `:target` and others that need a user or a script.
+    Never,
+    /// `:defined`, `:dir(ltr)`.
+    Always,
+    Link,
+    Checked,
+    Disabled,
+    Enabled,
+    Required,
+    Optional,
+    /// Elements whose text a user can edit.
+    Editable,
+    NotEditable,
+    Open,
+    Lang(Vec<Box<str>>),
+    /// Known to browsers, not decided here: `true` in the second reading of the page alone.
+    Unknown,
+}
+
+/// Pseudo-elements that change whether text is seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::html) enum PseudoElement {
+    /// `::before` and `::after`.
+    Generated,
+    FirstLine,
+    /// `::details-content`.
+    Details,
+    /// All others: no rule for them is kept.
+    Other,
+}
+
+impl ToCss for PseudoClass {
+    fn to_css<W: fmt::Write>(&self, out: &mut W) -> fmt::Result {
+        write!(out, ":{self:?}")
+    }
+}
+
+impl ToCss for PseudoElement {
+    fn to_css<W: fmt::Write>(&self, out: &mut W) -> fmt::Result {
+        write!(out, "::{self:?}")
+    }
+}
+
+impl parser::NonTSPseudoClass for PseudoClass {
+    fn is_active_or_hover(&self) -> bool {
+        false
+    }
+
+    fn is_user_action_state(&self) -> bool {
+        false
+    }
+}
+
+impl parser::PseudoElement for PseudoElement {
+    fn accepts_state_pseudo_classes(&self) -> bool {
+        true
+    }
+}
+
+impl parser::SelectorImpl for Selectors {
+    type ExtraMatchingData<'a> = ();
+    type AttrValue = Name;
+    type Identifier = Name;
+    type LocalName = Name;
+    type NamespaceUrl = Name;
+    type NamespacePrefix = Name;
+    type BorrowedNamespaceUrl = Name;
+    type BorrowedLocalName = Name;
+    type NonTSPseudoClass = PseudoClass;
+    type PseudoElement = PseudoElement;
+}
+
+/// Reads selectors. `nested` ones may begin with a combinator.
+pub(in crate::html) fn parse_list(
+    input: &mut CssParser<'_>,
+    nested: bool,
+) -> Result<SelectorList<Selectors>, ParseError<SelectorParseErrorKind>> {
+    let relative = if nested { ParseRelative::ForNesting } else { ParseRelative::No };
+    SelectorList::parse(&SelectorParser, input, relative)
+}
+
+struct SelectorParser;
+
+type Failure = ParseError<SelectorParseErrorKind>;
+
+fn unsupported<T>() -> Result<T, Failure> {
+    Err(ParseError::custom(SelectorParseErrorKind::UnsupportedPseudoClassOrElement))
+}
+
+impl<'i> parser::Parser<'i> for SelectorParser {
+    type Impl = Selectors;
+    type Error = SelectorParseErrorKind;
+
+    fn parse_nth_child_of(&self) -> bool {
+        true
+    }
+
+    fn parse_is_and_where(&self) -> bool {
+        true
+    }
+
+    fn parse_has(&self) -> bool {
+        true
+    }
+
+    fn parse_parent_selector(&self) -> bool {
+        true
+    }
+
+    fn is_is_alias(&self, name: &str) -> bool {
+        name.eq_ignore_ascii_case("-webkit-any") || name.eq_ignore_ascii_case("matches")
+    }
+
+    fn parse_non_ts_pseudo_class(&self, name: &str) -> Result<PseudoClass, Failure> {
+        let class = match name.to_ascii_lowercase().as_str() {
+            "link" | "any-link" | "-webkit-any-link" => PseudoClass::Link,
+            "defined" => PseudoClass::Always,
+            "checked" => PseudoClass::Checked,
+            "disabled" => PseudoClass::Disabled,
+            "enabled" => PseudoClass::Enabled,
+            "required" => PseudoClass::Required,
+            "optional" => PseudoClass::Optional,
+            "read-write" => PseudoClass::Editable,
+            "read-only" => PseudoClass::NotEditable,
+            "open" => PseudoClass::Open,
+            "visited"
+            | "hover"
+            | "active"
+            | "focus"
+            | "focus-within"
+            | "focus-visible"
+            | "target"
+            | "target-current"
+            | "fullscreen"
+            | "-webkit-full-screen"
+            | "modal"
+            | "picture-in-picture"
+            | "popover-open"
+            | "autofill"
+            | "-webkit-autofill"
+            | "user-valid"
+            | "user-invalid"
+            | "host"
+            | "current"
+            | "playing"
+            | "muted"
+            | "seeking"
+            | "stalled"
+            | "buffering"
+            | "volume-locked"
+            | "active-view-transition" => PseudoClass::Never,
+            "valid" | "invalid" | "in-range" | "out-of-range" | "placeholder-shown" | "default" | "indeterminate"
+            | "paused" | "has-slotted" | "xr-overlay" | "interest-source" | "interest-target" => PseudoClass::Unknown,
+            _ => return unsupported(),
+        };
+        Ok(class)
+    }
+
+    fn parse_non_ts_functional_pseudo_class(
+        &self,
+        name: &str,
+        arguments: &mut CssParser<'i>,
+        _: bool,
+    ) -> Result<PseudoClass, Failure> {
+        match name.to_ascii_lowercase().as_str() {
+            "lang" => {
+                let languages = arguments
+                    .parse_comma_separated(|input| Ok::<_, Failure>(input.expect_ident_or_string()?.as_ref().into()))?;
+                Ok(PseudoClass::Lang(languages))
+            }
+            "dir" | "state" | "host" | "host-context" | "active-view-transition-type" => {
+                while arguments.next().is_ok() {}
+                Ok(PseudoClass::Unknown)
+            }
+            _ => unsupported(),
+        }
+    }
+
+    fn parse_pseudo_element(&self, name: &str) -> Result<PseudoElement, Failure> {
+        match name.to_ascii_lowercase().as_str() {
+            "before" | "after" => Ok(PseudoElement::Generated),
+            "first-line" => Ok(PseudoElement::FirstLine),
+            "details-content" => Ok(PseudoElement::Details),
+            "first-letter"
+            | "marker"
+            | "selection"
+            | "placeholder"
+            | "backdrop"
+            | "file-selector-button"
+            | "cue"
+            | "grammar-error"
+            | "spelling-error"
+            | "target-text"
+            | "search-text"
+            | "checkmark"
+            | "picker-icon"
+            | "column"
+            | "scroll-marker"
+            | "scroll-marker-group" => Ok(PseudoElement::Other),
+            name if name.starts_with("-webkit-") => Ok(PseudoElement::Other),
+            _ => unsupported(),
+        }
+    }
+
+    fn parse_functional_pseudo_element(
+        &self,
+        _: &str,
+        arguments: &mut CssParser<'i>,
+    ) -> Result<PseudoElement, Failure> {
+        while arguments.next().is_ok() {}
+        Ok(PseudoElement::Other)
+    }
+
+    fn namespace_for_prefix(&self, _: &Name) -> Option<Name> {
+        None
+    }
+}
+
+/// What matching may cost, and what it found out about itself.
+#[derive(Debug)]
+pub(in crate::html) struct Budget {
+    left: Cell<usize>,
+    /// Whether pseudo-classes that are not decided here count as matching.
+    pub(in crate::html) assume: bool,
+    /// Whether one of them was asked for.
+    pub(in crate::html) undecided: Cell<bool>,
+}
+
+impl Budget {
+    pub(in crate::html) fn new(steps: usize, assume: bool) -> Self {
+        Self { left: Cell::new(steps), assume, undecided: Cell::new(false) }
+    }
+
+    /// Takes steps from the budget. Ends [`within_budget`] once it is spent.
+    pub(in crate::html) fn take(&self, steps: usize) {
+        match self.left.get().checked_sub(steps) {
+            Some(left) => self.left.set(left),
+            None => panic::resume_unwind(Box::new(Spent)),
+        }
+    }
+}
+
+/// What unwinding carries when a budget is spent.
+struct Spent;
+
+/// Runs a computation that takes steps from a budget. `None` if the budget does not suffice.
+pub(in crate::html) fn within_budget<T>(compute: impl FnOnce() -> T) -> Option<T> {
+    match panic::catch_unwind(AssertUnwindSafe(compute)) {
+        Ok(value) => Some(value),
+        Err(payload) if payload.is::<Spent>() => None,
+        Err(payload) => panic::resume_unwind(payload),
+    }
+}
+
+/// An element of a tree as the matcher sees it.
+#[derive(Clone, Copy)]
+pub(in crate::html) struct Element<'a> {
+    pub(in crate::html) tree: &'a Tree,
+    pub(in crate::html) budget: &'a Budget,
+    pub(in crate::html) id: NodeId,
+}
+
+impl fmt::Debug for Element<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "<{}>", self.tree.name(self.id))
+    }
+}
+
+impl<'a> Element<'a> {
+    fn at(&self, id: NodeId) -> Self {
+        Element { id, ..*self }
+    }
+
+    /// The first element of a chain of siblings.
+    fn seek(&self, from: Option<NodeId>, step: impl Fn(NodeId) -> Option<NodeId>) -> Option<Self> {
+        let mut at = from;
+        while let Some(id) = at {
+            self.budget.take(1);
+            if self.tree.is_element(id) {
+                return Some(self.at(id));
+            }
+            at = step(id);
+        }
+        None
+    }
+
+    fn attribute(&self, name: &str) -> Option<&'a str> {
+        self.tree.attribute(self.id, name)
+    }
+
+    fn is_one_of(&self, names: &[&str]) -> bool {
+        names.contains(&self.tree.name(self.id))
+    }
+
+    fn is_control(&self) -> bool {
+        self.is_one_of(&["button", "input", "select", "textarea", "optgroup", "option", "fieldset"])
+    }
+
+    fn is_editable(&self) -> bool {
+        let editable = self.is_one_of(&["input", "textarea"]) && self.attribute("readonly").is_none();
+        editable || self.attribute("contenteditable").is_some()
+    }
+
+    fn has_language(&self, wanted: &[Box<str>]) -> bool {
+        let mut at = Some(self.id);
+        while let Some(id) = at {
+            self.budget.take(1);
+            if let Some(language) = self.tree.attribute(id, "lang") {
+                let language = language.to_ascii_lowercase();
+                return wanted.iter().any(|wanted| {
+                    let rest = language.strip_prefix(wanted.to_ascii_lowercase().trim_start_matches("*-"));
+                    &**wanted == "*" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+                });
+            }
+            at = self.tree.node(id).parent;
+        }
+        false
+    }
+
+    fn matches_class(&self, class: &PseudoClass) -> bool {
+        match class {
+            PseudoClass::Never => false,
+            PseudoClass::Always => true,
+            PseudoClass::Link => selectors::Element::is_link(self),
+            PseudoClass::Checked => self.attribute("checked").or(self.attribute("selected")).is_some(),
+            PseudoClass::Disabled => self.is_control() && self.attribute("disabled").is_some(),
+            PseudoClass::Enabled => self.is_control() && self.attribute("disabled").is_none(),
+            PseudoClass::Required => self.is_control() && self.attribute("required").is_some(),
+            PseudoClass::Optional => {
+                self.is_one_of(&["input", "select", "textarea"]) && self.attribute("required").is_none()
+            }
+            PseudoClass::Editable => self.is_editable(),
+            PseudoClass::NotEditable => !self.is_editable(),
+            PseudoClass::Open => self.is_one_of(&["details", "dialog"]) && self.attribute("open").is_some(),
+            PseudoClass::Lang(languages) => self.has_language(languages),
+            PseudoClass::Unknown => {
+                self.budget.undecided.set(true);
+                self.budget.assume
+            }
+        }
+    }
+}
+
+impl selectors::Element for Element<'_> {
+    type Impl = Selectors;
+
+    fn opaque(&self) -> OpaqueElement {
+        OpaqueElement::new(self.tree.node(self.id))
+    }
+
+    fn parent_element(&self) -> Option<Self> {
+        self.budget.take(1);
+        let parent = self.tree.node(self.id).parent.filter(|parent| self.tree.is_element(*parent))?;
+        Some(self.at(parent))
+    }
+
+    fn parent_node_is_shadow_root(&self) -> bool {
+        false
+    }
+
+    fn containing_shadow_host(&self) -> Option<Self> {
+        None
+    }
+
+    fn is_pseudo_element(&self) -> bool {
+        false
+    }
+
+    fn prev_sibling_element(&self) -> Option<Self> {
+        self.seek(self.tree.node(self.id).previous, |id| self.tree.node(id).previous)
+    }
+
+    fn next_sibling_element(&self) -> Option<Self> {
+        self.seek(self.tree.node(self.id).next, |id| self.tree.node(id).next)
+    }
+
+    fn first_element_child(&self) -> Option<Self> {
+        self.seek(self.tree.node(self.id).first, |id| self.tree.node(id).next)
+    }
+
+    fn is_html_element_in_html_document(&self) -> bool {
+        self.tree.is_html(self.id)
+    }
+
+    fn has_local_name(&self, name: &Name) -> bool {
+        self.tree.name(self.id) == name.as_ref()
+    }
+
+    fn has_namespace(&self, namespace: &Name) -> bool {
+        let Content::Element(name, _) = &self.tree.node(self.id).content else { return false };
+        &*name.ns == namespace.as_ref()
+    }
+
+    fn is_same_type(&self, other: &Self) -> bool {
+        self.budget.take(1);
+        self.tree.name(self.id) == self.tree.name(other.id)
+    }
+
+    fn attr_matches(
+        &self,
+        namespace: &NamespaceConstraint<&Name>,
+        name: &Name,
+        operation: &AttrSelectorOperation<&Name>,
+    ) -> bool {
+        let Content::Element(_, attributes) = &self.tree.node(self.id).content else { return false };
+        attributes.iter().any(|attribute| {
+            let fits = match namespace {
+                NamespaceConstraint::Any => true,
+                NamespaceConstraint::Specific(url) => &*attribute.name.ns == url.as_ref(),
+            };
+            if !fits || &*attribute.name.local != name.as_ref() {
+                return false;
+            }
+            self.budget.take(1 + attribute.value.len() / 64);
+            operation.eval_str(&attribute.value)
+        })
+    }
+
+    fn match_non_ts_pseudo_class(&self, class: &PseudoClass, _: &mut MatchingContext<Selectors>) -> bool {
+        self.budget.take(1);
+        self.matches_class(class)
+    }
+
+    /// Rules for pseudo-elements are kept with the element that they belong to.
+    fn match_pseudo_element(&self, element: &PseudoElement, _: &mut MatchingContext<Selectors>) -> bool {
+        *element != PseudoElement::Other
+    }
+
+    fn apply_selector_flags(&self, _: ElementSelectorFlags) {}
+
+    fn is_link(&self) -> bool {
+        self.is_one_of(&["a", "area"]) && self.attribute("href").is_some()
+    }
+
+    fn is_html_slot_element(&self) -> bool {
+        false
+    }
+
+    fn has_id(&self, id: &Name, case: CaseSensitivity) -> bool {
+        self.attribute("id").is_some_and(|own| case.eq(own.as_bytes(), id.as_ref().as_bytes()))
+    }
+
+    fn has_class(&self, name: &Name, case: CaseSensitivity) -> bool {
+        let Some(classes) = self.attribute("class") else { return false };
+        self.budget.take(1 + classes.len() / 32);
+        classes.split_ascii_whitespace().any(|own| case.eq(own.as_bytes(), name.as_ref().as_bytes()))
+    }
+
+    fn has_custom_state(&self, _: &Name) -> bool {
+        false
+    }
+
+    fn imported_part(&self, _: &Name) -> Option<Name> {
+        None
+    }
+
+    fn is_part(&self, _: &Name) -> bool {
+        false
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tree.children(self.id).inspect(|_| self.budget.take(1)).all(|child| match &self.tree.node(child).content {
+            Content::Text(text) => text.is_empty(),
+            Content::Comment(_) => true,
+            _ => false,
+        })
+    }
+
+    fn is_root(&self) -> bool {
+        self.tree.node(self.id).parent.is_some_and(|parent| !self.tree.is_element(parent))
+    }
+
+    fn add_element_unique_hashes(&self, _: &mut BloomFilter) -> bool {
+        false
+    }
+}

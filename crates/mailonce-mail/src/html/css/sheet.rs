@@ -1,0 +1,466 @@
+//! Style sheets as rules with their selectors, conditions and layers.
+//!
+//! Rules whose condition a browser may decide either way are marked: the page is then read once without and once with
+//! them, and text is shown only if both readings show it.
+
+use std::{collections::HashMap, rc::Rc};
+
+use cssparser::{
+    AtRuleParser, CowRcStr, DeclarationParser, ParseError, Parser, ParserState, QualifiedRuleParser,
+    RuleBodyItemParser, RuleBodyParser, StyleSheetParser, Token,
+};
+use selectors::parser::{Selector, SelectorList};
+
+use super::{
+    declaration::{self, Declaration},
+    media::{self, Truth},
+    selector::{PseudoElement, Selectors, parse_list},
+};
+
+/// Bytes of all style sheets of a page.
+const SHEET_BYTES: usize = 256 * 1024;
+/// Selectors of a page.
+const RULES: usize = 5_000;
+/// Declarations of a page.
+const DECLARATIONS: usize = 20_000;
+/// How deep rules may stand in each other.
+const NESTING: usize = 12;
+/// Opening parentheses in one selector list.
+const PARENTHESES: usize = 60;
+/// How deep style sheets may import each other.
+const IMPORTS: usize = 4;
+/// The layer of rules outside of all layers. It wins.
+pub(in crate::html) const UNLAYERED: usize = usize::MAX;
+
+/// A selector and what it sets.
+#[derive(Debug)]
+pub(in crate::html) struct Rule {
+    pub(in crate::html) selector: Selector<Selectors>,
+    pub(in crate::html) pseudo: Option<PseudoElement>,
+    pub(in crate::html) declarations: Rc<[Declaration]>,
+    pub(in crate::html) layer: usize,
+    /// Whether its conditions hold for sure.
+    pub(in crate::html) certain: bool,
+}
+
+/// Declarations of an animation at its start, on its way and at its end.
+#[derive(Debug, Default)]
+pub(in crate::html) struct Keyframes {
+    pub(in crate::html) from: Vec<Declaration>,
+    pub(in crate::html) middle: Vec<Declaration>,
+    pub(in crate::html) to: Vec<Declaration>,
+}
+
+/// All style sheets of a page.
+#[derive(Debug, Default)]
+pub(in crate::html) struct Sheet {
+    pub(in crate::html) rules: Vec<Rule>,
+    pub(in crate::html) keyframes: HashMap<String, Keyframes>,
+    /// Fonts that the mail brings along. Their letters may look like anything.
+    pub(in crate::html) fonts: Vec<String>,
+    /// Whether a limit was reached or something was met that can change the meaning of every rule.
+    pub(in crate::html) undecidable: bool,
+    /// Custom properties that `@property` gives a type and an initial value.
+    pub(in crate::html) registered: Vec<String>,
+    layers: Vec<String>,
+    bytes: usize,
+    declarations: usize,
+    quirks: bool,
+}
+
+impl Sheet {
+    pub(in crate::html) fn new(quirks: bool) -> Self {
+        Self { quirks, ..Self::default() }
+    }
+
+    /// Adds a style sheet that a browser may or may not use.
+    pub(in crate::html) fn add_uncertain(&mut self, css: &str, media: &str) {
+        let truth = media::matches(media).and(Truth::Unknown);
+        self.read(css, &Scope { truth, ..Scope::default() });
+    }
+
+    /// Adds a style sheet.
+    pub(in crate::html) fn add(&mut self, css: &str, media: &str) {
+        let truth = media::matches(media);
+        self.read(css, &Scope { truth, ..Scope::default() });
+    }
+
+    fn read(&mut self, css: &str, scope: &Scope) {
+        self.bytes += css.len();
+        if self.bytes > SHEET_BYTES || scope.imports > IMPORTS {
+            self.undecidable = true;
+            return;
+        }
+        if scope.truth == Truth::No {
+            return;
+        }
+        let mut input = Parser::new(css);
+        let mut parser = Body { sheet: self, scope: scope.clone(), own: Vec::new(), begun: false };
+        StyleSheetParser::new(&mut input, &mut parser).for_each(drop);
+    }
+
+    fn layer(&mut self, parent: Option<&str>, name: Option<&str>) -> String {
+        let name = name.map_or_else(|| format!("\n{}", self.layers.len()), str::to_owned);
+        let full = parent.map_or_else(|| name.clone(), |parent| format!("{parent}.{name}"));
+        if !self.layers.contains(&full) {
+            if self.layers.len() >= 200 {
+                self.undecidable = true;
+            } else {
+                self.layers.push(full.clone());
+            }
+        }
+        full
+    }
+
+    fn push(&mut self, list: &SelectorList<Selectors>, declarations: Vec<Declaration>, scope: &Scope) {
+        self.declarations += declarations.len();
+        if declarations.is_empty() || scope.truth == Truth::No {
+            return;
+        }
+        if self.declarations > DECLARATIONS || self.rules.len() + list.slice().len() > RULES {
+            self.undecidable = true;
+            return;
+        }
+        let declarations: Rc<[Declaration]> = declarations.into();
+        let layer = scope.layer.as_ref().and_then(|name| self.layers.iter().position(|layer| layer == name));
+        for selector in list.slice() {
+            let pseudo = selector.pseudo_element().cloned();
+            if pseudo == Some(PseudoElement::Other) {
+                continue;
+            }
+            self.rules.push(Rule {
+                selector: selector.clone(),
+                pseudo,
+                declarations: Rc::clone(&declarations),
+                layer: layer.unwrap_or(UNLAYERED),
+                certain: scope.truth == Truth::Yes,
+            });
+        }
+    }
+}
+
+/// Where in a style sheet a rule stands.
+#[derive(Clone, Debug)]
+struct Scope {
+    truth: Truth,
+    layer: Option<String>,
+    parents: Option<SelectorList<Selectors>>,
+    depth: usize,
+    imports: usize,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { truth: Truth::Yes, layer: None, parents: None, depth: 0, imports: 0 }
+    }
+}
+
+/// Reads the rules of a style sheet or of a block.
+struct Body<'s> {
+    sheet: &'s mut Sheet,
+    scope: Scope,
+    /// Declarations that stand directly in the block.
+    own: Vec<Declaration>,
+    /// Whether a rule was met after which no other style sheet can be imported.
+    begun: bool,
+}
+
+/// The start of an at-rule, as far as we know it.
+enum Prelude {
+    /// `@media`, `@supports`, `@container`, `@scope`: whether its rules hold.
+    Condition(Truth),
+    Layer(Vec<String>),
+    Keyframes(String),
+    FontFace,
+    Property(String),
+    Import(String, String),
+    /// Rules for something else than this page.
+    Ignored,
+}
+
+impl Body<'_> {
+    /// Reads a block of rules in a scope, and the declarations that stand directly in it.
+    fn block(&mut self, input: &mut Parser<'_>, scope: Scope) {
+        if scope.depth > NESTING {
+            self.sheet.undecidable = true;
+            return;
+        }
+        let mut body = Body { sheet: self.sheet, scope, own: Vec::new(), begun: false };
+        RuleBodyParser::new(input, &mut body).for_each(drop);
+        let Body { scope, own, .. } = body;
+        if let Some(parents) = &scope.parents {
+            self.sheet.push(parents, own, &scope);
+        }
+    }
+
+    fn deeper(&self) -> Scope {
+        Scope { depth: self.scope.depth + 1, ..self.scope.clone() }
+    }
+
+    fn import(&mut self, url: &str, rest: &str) {
+        // Only style sheets inside the mail are read. Mail programs fetch no others.
+        let Some(css) = data_url(url) else { return };
+        // `layer()` and `supports()` may stand before the media queries.
+        let plain = !rest.contains('(') && !rest.to_ascii_lowercase().starts_with("layer");
+        let truth = if plain { media::matches(rest) } else { Truth::Unknown };
+        let scope = Scope { truth: self.scope.truth.and(truth), imports: self.scope.imports + 1, ..self.deeper() };
+        self.sheet.read(&css, &scope);
+    }
+}
+
+/// What `data:` holds, if that is text.
+pub(in crate::html) fn data_url(url: &str) -> Option<String> {
+    let rest = url.trim().get(5..).filter(|_| url.trim()[..5].eq_ignore_ascii_case("data:"))?;
+    let (kind, body) = rest.split_once(',')?;
+    let bytes = percent_decoded(body);
+    if kind.to_ascii_lowercase().ends_with(";base64") {
+        use base64::Engine;
+        let plain: Vec<u8> = bytes.into_iter().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let engine = base64::engine::general_purpose::GeneralPurpose::new(
+            &base64::alphabet::STANDARD,
+            base64::engine::GeneralPurposeConfig::new()
+                .with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
+        );
+        return engine.decode(plain).ok().map(|css| String::from_utf8_lossy(&css).into_owned());
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let pair = bytes.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
+        let value = pair.filter(|_| bytes[at] == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        out.push(value.unwrap_or(bytes[at]));
+        at += if value.is_some() { 3 } else { 1 };
+    }
+    out
+}
+
+fn remaining(input: &mut Parser<'_>) -> String {
+    input.skip_whitespace();
+    let start = input.position();
+    while input.next().is_ok() {}
+    input.slice_from(start).trim().to_owned()
+}
+
+impl<'i> AtRuleParser<'i> for Body<'_> {
+    type Prelude = Prelude;
+    type AtRule = ();
+    type Error = ();
+
+    fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<Prelude, ParseError<()>> {
+        let name = name.to_ascii_lowercase();
+        self.begun |= !matches!(name.as_str(), "import" | "charset" | "layer");
+        Ok(match name.as_str() {
+            "media" => Prelude::Condition(media::matches(&remaining(input))),
+            "supports" | "container" | "scope" | "document" | "-moz-document" | "when" | "else" => {
+                drop(remaining(input));
+                Prelude::Condition(Truth::Unknown)
+            }
+            "nest" | "layer" => {
+                let names = remaining(input);
+                let names = names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+                Prelude::Layer(names.collect())
+            }
+            "keyframes" | "-webkit-keyframes" => {
+                Prelude::Keyframes(input.expect_ident_or_string()?.to_ascii_lowercase())
+            }
+            "font-face" => Prelude::FontFace,
+            "property" => Prelude::Property(input.expect_ident()?.to_string()),
+            "import" => {
+                let url = input.expect_url_or_string()?.to_string();
+                Prelude::Import(url, remaining(input))
+            }
+            "namespace" => {
+                self.sheet.undecidable = true;
+                drop(remaining(input));
+                Prelude::Ignored
+            }
+            _ => {
+                drop(remaining(input));
+                Prelude::Ignored
+            }
+        })
+    }
+
+    fn rule_without_block(&mut self, prelude: Prelude, _: &ParserState) -> Result<(), ()> {
+        match prelude {
+            Prelude::Layer(names) => {
+                let parent = self.scope.layer.clone();
+                for name in names.iter().take(200) {
+                    drop(self.sheet.layer(parent.as_deref(), Some(name)));
+                }
+            }
+            Prelude::Import(url, rest) if !self.begun && self.scope.parents.is_none() => self.import(&url, &rest),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn parse_block(&mut self, prelude: Prelude, _: &ParserState, input: &mut Parser<'i>) -> Result<(), ParseError<()>> {
+        let scope = self.deeper();
+        match prelude {
+            Prelude::Condition(truth) => {
+                let truth = scope.truth.and(truth);
+                self.block(input, Scope { truth, ..scope });
+            }
+            Prelude::Layer(names) => {
+                let layer = self.sheet.layer(scope.layer.as_deref(), names.first().map(String::as_str));
+                self.block(input, Scope { layer: Some(layer), ..scope });
+            }
+            Prelude::Keyframes(name) if scope.truth != Truth::No => {
+                let mut parser = Frames { quirks: self.sheet.quirks, frames: Keyframes::default() };
+                RuleBodyParser::new(input, &mut parser).for_each(drop);
+                if self.sheet.keyframes.len() < 200 {
+                    self.sheet.keyframes.insert(name, parser.frames);
+                } else {
+                    self.sheet.undecidable = true;
+                }
+            }
+            Prelude::Property(name) => {
+                self.sheet.registered.push(name);
+                drop(remaining(input));
+            }
+            Prelude::FontFace => {
+                if let Some(font) = embedded_font(&remaining(input)) {
+                    self.sheet.fonts.push(font);
+                }
+            }
+            _ => drop(remaining(input)),
+        }
+        Ok(())
+    }
+}
+
+/// The name of a font whose letters are in the mail.
+fn embedded_font(block: &str) -> Option<String> {
+    let lower = block.to_ascii_lowercase();
+    if !lower.contains("data:") && !lower.contains("cid:") {
+        return None;
+    }
+    let mut input = Parser::new(block);
+    while let Ok(token) = input.next() {
+        if matches!(token, Token::Ident(name) if name.eq_ignore_ascii_case("font-family")) {
+            input.expect_colon().ok()?;
+            let mut name = String::new();
+            while let Ok(word) = input.try_parse(|input| input.expect_ident_or_string().cloned()) {
+                name = if name.is_empty() {
+                    word.to_ascii_lowercase()
+                } else {
+                    format!("{name} {}", word.to_ascii_lowercase())
+                };
+            }
+            return Some(name);
+        }
+    }
+    None
+}
+
+impl<'i> QualifiedRuleParser<'i> for Body<'_> {
+    type Prelude = SelectorList<Selectors>;
+    type QualifiedRule = ();
+    type Error = ();
+
+    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<SelectorList<Selectors>, ParseError<()>> {
+        self.begun = true;
+        let start = input.state();
+        let text = remaining(input);
+        input.reset(&start);
+        if text.bytes().filter(|byte| *byte == b'(').count() > PARENTHESES {
+            self.sheet.undecidable = true;
+            return Err(ParseError::unexpected_token());
+        }
+        let list = parse_list(input, self.scope.parents.is_some());
+        let Ok(list) = list else { return Err(ParseError::unexpected_token()) };
+        Ok(self.scope.parents.as_ref().map_or_else(|| list.clone(), |parents| list.replace_parent_selector(parents)))
+    }
+
+    fn parse_block(
+        &mut self,
+        list: SelectorList<Selectors>,
+        _: &ParserState,
+        input: &mut Parser<'i>,
+    ) -> Result<(), ParseError<()>> {
+        let scope = Scope { parents: Some(list), ..self.deeper() };
+        self.block(input, scope);
+        Ok(())
+    }
+}
+
+impl<'i> DeclarationParser<'i> for Body<'_> {
+    type Declaration = ();
+    type Error = ();
+
+    fn parse_value(
+        &mut self,
+        name: CowRcStr<'i>,
+        input: &mut Parser<'i>,
+        _: &ParserState,
+    ) -> Result<(), ParseError<()>> {
+        declaration::read(&name, input, self.sheet.quirks, &mut self.own)
+    }
+}
+
+impl RuleBodyItemParser<'_, (), ()> for Body<'_> {
+    fn parse_declarations(&self) -> bool {
+        self.scope.parents.is_some()
+    }
+
+    fn parse_qualified(&self) -> bool {
+        true
+    }
+}
+
+/// Reads the steps of an animation.
+struct Frames {
+    quirks: bool,
+    frames: Keyframes,
+}
+
+impl AtRuleParser<'_> for Frames {
+    type Prelude = ();
+    type AtRule = ();
+    type Error = ();
+}
+
+impl DeclarationParser<'_> for Frames {
+    type Declaration = ();
+    type Error = ();
+}
+
+impl<'i> QualifiedRuleParser<'i> for Frames {
+    type Prelude = String;
+    type QualifiedRule = ();
+    type Error = ();
+
+    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<String, ParseError<()>> {
+        Ok(remaining(input).to_ascii_lowercase())
+    }
+
+    fn parse_block(&mut self, steps: String, _: &ParserState, input: &mut Parser<'i>) -> Result<(), ParseError<()>> {
+        let start = input.position();
+        while input.next().is_ok() {}
+        let declarations = declaration::inline(input.slice_from(start), self.quirks);
+        for step in steps.split(',').map(str::trim) {
+            match step {
+                "from" | "0%" => self.frames.from.extend(declarations.iter().cloned()),
+                "to" | "100%" => self.frames.to.extend(declarations.iter().cloned()),
+                _ => self.frames.middle.extend(declarations.iter().cloned()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RuleBodyItemParser<'_, (), ()> for Frames {
+    fn parse_declarations(&self) -> bool {
+        false
+    }
+
+    fn parse_qualified(&self) -> bool {
+        true
+    }
+}

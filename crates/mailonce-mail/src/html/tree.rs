@@ -1,0 +1,412 @@
+//! The tree of a page as html5ever builds it, in one vector: no recursion when it is built, walked or dropped.
+
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use html5ever::{
+    Attribute, ExpandedName, QualName,
+    buffer_queue::BufferQueue,
+    interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink},
+    ns,
+    tendril::StrTendril,
+    tokenizer::{TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts},
+    tree_builder::{TreeBuilder, TreeBuilderOpts},
+};
+
+use super::{HTML_BYTES, NESTING, NODES, TAGS};
+
+/// Bytes that the tokenizer gets between two checks of the limits.
+const CHUNK: usize = 4 * 1024;
+/// Separators without a token in between. The tokenizer compares each attribute of a tag with all before it.
+const SEPARATORS: usize = 5_000;
+
+/// The position of a node in its tree.
+pub(super) type NodeId = usize;
+
+/// The document itself.
+pub(super) const ROOT: NodeId = 0;
+
+/// What a node is.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// The document, or the content of a `template`.
+    Document,
+    Element(Rc<QualName>, Vec<Attribute>),
+    Text(String),
+    Comment(String),
+}
+
+/// A node and its neighbours.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) content: Content,
+    pub(super) parent: Option<NodeId>,
+    pub(super) previous: Option<NodeId>,
+    pub(super) next: Option<NodeId>,
+    pub(super) first: Option<NodeId>,
+    pub(super) last: Option<NodeId>,
+    depth: usize,
+}
+
+/// A page as a tree.
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    /// Whether the page has no doctype that browsers take as modern.
+    pub(super) quirks: bool,
+    /// Whether a limit was reached.
+    pub(super) cut: bool,
+    /// Whether style sheets may stand in the part that was cut off. They could hide anything.
+    pub(super) styles_cut: bool,
+}
+
+impl Tree {
+    /// Reads a page. What lies beyond a limit is left out.
+    pub(super) fn read(html: &str) -> Self {
+        let end = html.floor_char_boundary(HTML_BYTES);
+        let sink = Sink { tree: RefCell::new(Self::empty()), full: Cell::new(false) };
+        let options = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
+        let limited = Limited { builder: TreeBuilder::new(sink, options), tags: Cell::new(0), tokens: Cell::new(0) };
+        let tokenizer = Tokenizer::new(limited, TokenizerOpts::default());
+        let read = feed(&tokenizer, &html[..end]);
+        if read == html.len() {
+            tokenizer.end();
+        }
+        let mut tree = tokenizer.sink.builder.sink.tree.into_inner();
+        let rest = html[read..].to_ascii_lowercase();
+        tree.cut = read < html.len() || tokenizer.sink.builder.sink.full.get();
+        tree.styles_cut = rest.contains("<style") || rest.contains("<link");
+        tree
+    }
+
+    fn empty() -> Self {
+        Self { nodes: vec![Node::new(Content::Document)], quirks: false, cut: false, styles_cut: false }
+    }
+
+    /// How many nodes there are.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id]
+    }
+
+    /// The local name of an HTML element, or of any other with its namespace ignored. Empty for what is no element.
+    pub(super) fn name(&self, id: NodeId) -> &str {
+        match &self.nodes[id].content {
+            Content::Element(name, _) => &name.local,
+            _ => "",
+        }
+    }
+
+    /// Whether it is an element of HTML, not of SVG or MathML.
+    pub(super) fn is_html(&self, id: NodeId) -> bool {
+        matches!(&self.nodes[id].content, Content::Element(name, _) if name.ns == ns!(html))
+    }
+
+    pub(super) fn attribute(&self, id: NodeId, wanted: &str) -> Option<&str> {
+        let Content::Element(_, attributes) = &self.nodes[id].content else { return None };
+        attributes.iter().find(|attribute| &*attribute.name.local == wanted).map(|attribute| &*attribute.value)
+    }
+
+    pub(super) fn is_element(&self, id: NodeId) -> bool {
+        matches!(self.nodes[id].content, Content::Element(..))
+    }
+
+    /// Children in their order.
+    pub(super) fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::successors(self.nodes[id].first, |child| self.nodes[*child].next)
+    }
+
+    /// The node that follows in document order, and the nodes that end before it. `None` after the last.
+    pub(super) fn following(&self, id: NodeId) -> (Option<NodeId>, usize) {
+        if let Some(child) = self.nodes[id].first {
+            return (Some(child), 0);
+        }
+        let (mut at, mut ended) = (id, 0);
+        loop {
+            ended += 1;
+            if let Some(next) = self.nodes[at].next {
+                return (Some(next), ended);
+            }
+            match self.nodes[at].parent {
+                Some(parent) => at = parent,
+                None => return (None, ended),
+            }
+        }
+    }
+
+    /// The node that follows in document order and is not inside of this one.
+    pub(super) fn after(&self, id: NodeId) -> Option<NodeId> {
+        std::iter::successors(Some(id), |at| self.nodes[*at].parent).find_map(|at| self.nodes[at].next)
+    }
+
+    /// All text below a node that is directly in it.
+    pub(super) fn own_text(&self, id: NodeId) -> String {
+        self.children(id)
+            .filter_map(|child| match &self.nodes[child].content {
+                Content::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn add(&mut self, content: Content) -> NodeId {
+        self.nodes.push(Node::new(content));
+        self.nodes.len() - 1
+    }
+
+    fn detach(&mut self, id: NodeId) {
+        let Node { parent, previous, next, .. } = self.nodes[id];
+        match (previous, parent) {
+            (Some(previous), _) => self.nodes[previous].next = next,
+            (None, Some(parent)) => self.nodes[parent].first = next,
+            _ => {}
+        }
+        match (next, parent) {
+            (Some(next), _) => self.nodes[next].previous = previous,
+            (None, Some(parent)) => self.nodes[parent].last = previous,
+            _ => {}
+        }
+        let node = &mut self.nodes[id];
+        (node.parent, node.previous, node.next) = (None, None, None);
+    }
+
+    /// Puts a node without a parent under one, before a sibling or last.
+    fn insert(&mut self, id: NodeId, parent: NodeId, before: Option<NodeId>) {
+        let previous = before.map_or(self.nodes[parent].last, |before| self.nodes[before].previous);
+        let depth = self.nodes[parent].depth + 1;
+        let node = &mut self.nodes[id];
+        (node.parent, node.previous, node.next, node.depth) = (Some(parent), previous, before, depth);
+        match previous {
+            Some(previous) => self.nodes[previous].next = Some(id),
+            None => self.nodes[parent].first = Some(id),
+        }
+        match before {
+            Some(before) => self.nodes[before].previous = Some(id),
+            None => self.nodes[parent].last = Some(id),
+        }
+    }
+
+    fn insert_text(&mut self, text: &str, parent: NodeId, before: Option<NodeId>) {
+        let previous = before.map_or(self.nodes[parent].last, |before| self.nodes[before].previous);
+        if let Some(previous) = previous
+            && let Content::Text(known) = &mut self.nodes[previous].content
+        {
+            known.push_str(text);
+            return;
+        }
+        let id = self.add(Content::Text(text.to_owned()));
+        self.insert(id, parent, before);
+    }
+}
+
+impl Node {
+    fn new(content: Content) -> Self {
+        Self { content, parent: None, previous: None, next: None, first: None, last: None, depth: 0 }
+    }
+}
+
+/// Gives the tokenizer a page in pieces. Returns how far it was read: to the end, or to the piece that reached a limit.
+fn feed(tokenizer: &Tokenizer<Limited>, html: &str) -> usize {
+    let queue = BufferQueue::default();
+    let (mut read, mut separators, mut tokens) = (0, 0, 0);
+    while read < html.len() {
+        let end = html.ceil_char_boundary((read + CHUNK).min(html.len()));
+        let piece = &html[read..end];
+        queue.push_back(StrTendril::from_slice(piece));
+        // A script ends the feeding early; scripts are never run.
+        while !queue.is_empty() {
+            drop(tokenizer.feed(&queue));
+        }
+        if tokens == tokenizer.sink.tokens.get() {
+            separators += piece.bytes().filter(|byte| b" \t\n\x0c\r/\"'".contains(byte)).count();
+        } else {
+            separators = 0;
+        }
+        tokens = tokenizer.sink.tokens.get();
+        read = end;
+        if separators > SEPARATORS || tokenizer.sink.is_full() {
+            tokenizer.sink.builder.sink.full.set(true);
+            break;
+        }
+    }
+    read
+}
+
+/// Hands tokens on until a limit is reached.
+struct Limited {
+    builder: TreeBuilder<Handle, Sink>,
+    tags: Cell<usize>,
+    tokens: Cell<usize>,
+}
+
+impl Limited {
+    fn is_full(&self) -> bool {
+        self.builder.sink.full.get()
+    }
+}
+
+impl TokenSink for Limited {
+    type Handle = Handle;
+
+    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
+        self.tokens.set(self.tokens.get() + usize::from(!matches!(token, Token::ParseError(_))));
+        if matches!(&token, Token::TagToken(tag) if tag.kind == TagKind::StartTag) {
+            self.tags.set(self.tags.get() + 1);
+            if self.tags.get() > TAGS {
+                self.builder.sink.full.set(true);
+            }
+        }
+        if self.is_full() { TokenSinkResult::Continue } else { self.builder.process_token(token, line) }
+    }
+
+    fn end(&self) {
+        self.builder.end();
+    }
+
+    fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
+        self.builder.adjusted_current_node_present_but_not_in_html_namespace()
+    }
+}
+
+/// Builds the tree for html5ever.
+struct Sink {
+    tree: RefCell<Tree>,
+    /// Whether a limit was reached, so that nothing more is added.
+    full: Cell<bool>,
+}
+
+/// A node, with its name if it is an element.
+#[derive(Clone)]
+struct Handle {
+    id: NodeId,
+    name: Option<Rc<QualName>>,
+}
+
+impl Handle {
+    fn unnamed(id: NodeId) -> Self {
+        Self { id, name: None }
+    }
+}
+
+/// The name of what is no element. html5ever asks for none.
+const NO_NAME: ExpandedName<'static> = ExpandedName { ns: &ns!(), local: &html5ever::local_name!("") };
+
+impl Sink {
+    fn place(&self, parent: NodeId, before: Option<NodeId>, child: NodeOrText<Handle>) {
+        let mut tree = self.tree.borrow_mut();
+        match child {
+            NodeOrText::AppendNode(child) => {
+                tree.detach(child.id);
+                tree.insert(child.id, parent, before);
+                if tree.nodes[child.id].depth > NESTING {
+                    self.full.set(true);
+                }
+            }
+            NodeOrText::AppendText(text) => tree.insert_text(&text, parent, before),
+        }
+    }
+
+    fn add(&self, content: Content) -> NodeId {
+        let mut tree = self.tree.borrow_mut();
+        if tree.nodes.len() >= NODES {
+            self.full.set(true);
+        }
+        tree.add(content)
+    }
+}
+
+impl TreeSink for Sink {
+    type Handle = Handle;
+    type Output = Self;
+    type ElemName<'a> = ExpandedName<'a>;
+
+    fn finish(self) -> Self {
+        self
+    }
+
+    fn parse_error(&self, _: Cow<'static, str>) {}
+
+    fn get_document(&self) -> Handle {
+        Handle::unnamed(ROOT)
+    }
+
+    fn elem_name<'a>(&'a self, target: &'a Handle) -> ExpandedName<'a> {
+        target.name.as_ref().map_or(NO_NAME, |name| name.expanded())
+    }
+
+    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, _: ElementFlags) -> Handle {
+        let name = Rc::new(name);
+        Handle { id: self.add(Content::Element(Rc::clone(&name), attributes)), name: Some(name) }
+    }
+
+    fn create_comment(&self, text: StrTendril) -> Handle {
+        Handle::unnamed(self.add(Content::Comment(text.to_string())))
+    }
+
+    fn create_pi(&self, _: StrTendril, data: StrTendril) -> Handle {
+        Handle::unnamed(self.add(Content::Comment(data.to_string())))
+    }
+
+    fn append(&self, parent: &Handle, child: NodeOrText<Handle>) {
+        self.place(parent.id, None, child);
+    }
+
+    fn append_based_on_parent_node(&self, element: &Handle, previous: &Handle, child: NodeOrText<Handle>) {
+        let parent = self.tree.borrow().nodes[element.id].parent;
+        match parent {
+            Some(parent) => self.place(parent, Some(element.id), child),
+            None => self.place(previous.id, None, child),
+        }
+    }
+
+    fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
+
+    /// The content of a template is its children here; the style of templates hides it.
+    fn get_template_contents(&self, target: &Handle) -> Handle {
+        target.clone()
+    }
+
+    fn same_node(&self, one: &Handle, other: &Handle) -> bool {
+        one.id == other.id
+    }
+
+    fn set_quirks_mode(&self, mode: QuirksMode) {
+        self.tree.borrow_mut().quirks = mode == QuirksMode::Quirks;
+    }
+
+    fn append_before_sibling(&self, sibling: &Handle, child: NodeOrText<Handle>) {
+        let parent = self.tree.borrow().nodes[sibling.id].parent;
+        if let Some(parent) = parent {
+            self.place(parent, Some(sibling.id), child);
+        }
+    }
+
+    fn add_attrs_if_missing(&self, target: &Handle, added: Vec<Attribute>) {
+        let mut tree = self.tree.borrow_mut();
+        if let Content::Element(_, attributes) = &mut tree.nodes[target.id].content {
+            for attribute in added {
+                if !attributes.iter().any(|known| known.name == attribute.name) {
+                    attributes.push(attribute);
+                }
+            }
+        }
+    }
+
+    fn remove_from_parent(&self, target: &Handle) {
+        self.tree.borrow_mut().detach(target.id);
+    }
+
+    fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
+        let mut tree = self.tree.borrow_mut();
+        while let Some(child) = tree.nodes[node.id].first {
+            tree.detach(child);
+            tree.insert(child, new_parent.id, None);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What Chromium shows of hostile and of ordinary mails, and what we show of them.
+//!
+//! `fixtures.json` has pages with marker words. `judge.mjs` asks Chromium which of the words a person would see, by
+//! comparing pixels, and keeps the answers in `verdicts.json`. No word may be shown here that Chromium hides; a few may be
+//! hidden that Chromium shows, because there is no layout here.
+
+use std::collections::BTreeMap;
+
+use mailonce_mail::html::{self, Page};
+use serde::Deserialize;
+
+/// One fixture in so many may hide a word that Chromium shows.
+const ONE_IN: usize = 100;
+
+#[derive(Deserialize)]
+struct Fixture {
+    name: String,
+    html: String,
+}
+
+type Verdicts = BTreeMap<String, BTreeMap<String, bool>>;
+
+fn read() -> serde_json::Result<(Vec<Fixture>, Verdicts)> {
+    let fixtures = serde_json::from_str(include_str!("fixtures.json"))?;
+    Ok((fixtures, serde_json::from_str(include_str!("verdicts.json"))?))
+}
+
+#[test]
+fn no_word_is_shown_that_chromium_hides() {
+    let (fixtures, verdicts) = read().unwrap();
+    assert!(fixtures.len() >= 200 && fixtures.len() == verdicts.len());
+    let (mut leaked, mut lost) = (Vec::new(), Vec::new());
+    for fixture in &fixtures {
+        let page = Page::read(&fixture.html);
+        let text = html::render(&page);
+        for (word, seen) in &verdicts[&fixture.name] {
+            let shown = text.contains(word) || page.text.contains(word);
+            match (shown, seen) {
+                (true, false) => leaked.push(format!("{}: {word}", fixture.name)),
+                (false, true) => lost.push(format!("{}: {word}", fixture.name)),
+                _ => {}
+            }
+        }
+    }
+    println!("{} fixtures; hidden although Chromium shows it: {lost:#?}", fixtures.len());
+    assert!(leaked.is_empty(), "shown although Chromium hides it: {leaked:#?}");
+    assert!(lost.len() <= fixtures.len() / ONE_IN, "hidden although Chromium shows it: {lost:#?}");
+}
+
+#[test]
+fn ordinary_mails_stay_whole() {
+    let (fixtures, verdicts) = read().unwrap();
+    for fixture in fixtures.iter().filter(|fixture| fixture.name.starts_with("honest")) {
+        let page = Page::read(&fixture.html);
+        for (word, seen) in &verdicts[&fixture.name] {
+            assert_eq!(page.text.contains(word), *seen, "{}: {word}", fixture.name);
+        }
+        assert!(!page.cut, "{}", fixture.name);
+    }
+}
