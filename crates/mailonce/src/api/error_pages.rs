@@ -25,6 +25,8 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("budget_spent", include_str!("../../../../docs/errors/budget_spent.md")),
     ("stale_rev", include_str!("../../../../docs/errors/stale_rev.md")),
     ("not_unknown", include_str!("../../../../docs/errors/not_unknown.md")),
+    ("address_reserved", include_str!("../../../../docs/errors/address_reserved.md")),
+    ("reply_to", include_str!("../../../../docs/errors/reply_to.md")),
     ("name_taken", include_str!("../../../../docs/errors/name_taken.md")),
     ("team_exists", include_str!("../../../../docs/errors/team_exists.md")),
     ("already_consumed", include_str!("../../../../docs/errors/already_consumed.md")),

@@ -96,8 +96,8 @@ impl Client {
             }
             // A file in the folder must not decide where somebody's API key goes.
             (None, Some(key)) => {
-                let own = dev().ok().filter(|dev| dev.api_key == *key || dev.agent_key.as_ref() == Some(key));
-                (own.map_or_else(|| USUAL_URL.into(), |dev| dev.url), key.clone())
+                let dev = dev().ok().filter(|dev| dev.has(key) || dev.is_on_this_machine());
+                (dev.map_or_else(|| USUAL_URL.into(), |dev| dev.url), key.clone())
             }
             (None, None) => {
                 let dev =
@@ -153,6 +153,22 @@ pub(crate) fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
 }
 
 impl DevFile {
+    /// Whether a key is one of its own.
+    fn has(&self, key: &str) -> bool {
+        self.api_key == key || self.agent_key.as_deref() == Some(key)
+    }
+
+    /// Whether its server is on this machine, where a key does not leave it.
+    fn is_on_this_machine(&self) -> bool {
+        let host = url::Url::parse(&self.url).ok().and_then(|url| url.host().map(|host| host.to_owned()));
+        match host {
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+            Some(url::Host::Domain(name)) => name == "localhost",
+            None => false,
+        }
+    }
+
     /// Its key, for the server that it belongs to and no other.
     fn key_for(self, url: &str) -> anyhow::Result<String> {
         let plain = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
@@ -192,6 +208,14 @@ mod tests {
         assert!(found(data, Some("https://mail.example.com"), None).is_err(), "the key of dev went to another server");
         assert_eq!(found(data, Some("http://evil.example/"), None).unwrap().1, "mo_planted");
         assert_eq!(found(data, None, None).unwrap().1, "mo_planted");
+        let here = r#"{"url":"http://127.0.0.1:7000","api_key":"mo_dev"}"#;
+        private_file::write(&data.join(DEV_FILE), here.as_bytes()).unwrap();
+        assert_eq!(found(data, None, Some("mo_other")).unwrap().0, "http://127.0.0.1:7000");
+        // As version control leaves files.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(data.join(DEV_FILE), open).unwrap();
+        assert_eq!(found(data, None, Some("mo_real")).unwrap().0, USUAL_URL);
+        assert!(found(data, None, None).is_err());
     }
 
     #[test]
