@@ -41,7 +41,7 @@ pub enum ConfirmedBy {
     Kernel,
     /// A database on another host that shows the same time.
     Database,
-    /// A day of the boot clock without a jump.
+    /// A day of the boot clock since a start. A clock that jumped stays wrong however long it runs.
     BootClock,
 }
 
@@ -137,8 +137,6 @@ struct State {
     confirmed_by: Option<ConfirmedBy>,
     /// The boot clock at the start or the last jump.
     since: i64,
-    /// What the wall clock was ahead of the boot clock when it was last read.
-    seen: i64,
     database: Option<DatabaseOffset>,
     /// Whether the database was too far away at the last heartbeat.
     off: bool,
@@ -201,7 +199,6 @@ impl Timekeeper {
             jumped,
             confirmed_by: None,
             since: boot,
-            seen: wall - boot,
             database,
             off,
             unmeasured: i64::MIN,
@@ -224,11 +221,6 @@ impl Timekeeper {
     fn tell(&self, state: &mut State) -> i64 {
         let (wall, boot) = read(&*self.clock);
         let expected = boot + state.offset;
-        // A clock that jumps again while it is not believed has to run evenly for a whole day anew.
-        if (wall - boot - state.seen).abs() > JUMP_MS {
-            (state.confirmed_by, state.since) = (None, boot);
-        }
-        state.seen = wall - boot;
         let target = if !state.is_sure() {
             expected
         } else if (wall - expected).abs() > JUMP_MS && !mutant!("jump-followed") {
@@ -334,7 +326,7 @@ impl Timekeeper {
                 Some(ConfirmedBy::Database)
             } else if self.clock.is_synchronized() {
                 Some(ConfirmedBy::Kernel)
-            } else if boot - state.since >= DAY_MS {
+            } else if boot - state.since >= DAY_MS && !state.jumped {
                 Some(ConfirmedBy::BootClock)
             } else {
                 None
@@ -387,7 +379,7 @@ impl Timekeeper {
         if !state.off {
             state.offset = wall - boot;
         }
-        (state.jumped, state.confirmed_by, state.since, state.seen) = (false, Some(by), boot, wall - boot);
+        (state.jumped, state.confirmed_by, state.since) = (false, Some(by), boot);
     }
 }
 
