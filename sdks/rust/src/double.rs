@@ -385,6 +385,7 @@ impl Desk {
             "rev": 1, "recipient": mail.to, "subject": mail.subject, "text": mail.text, "preview": mail.text,
             "from": { "address": from }, "received_at": NOW, "state": "unanswered", "read": false, "size": 0,
             "auth": { "spf": "none", "dkim": "none", "dmarc": "none", "verdict": "none" }, "view": "min",
+            "reply": { "to": [from], "flags": [] },
         });
         message["has"] = if artifacts.is_empty() { json!([]) } else { json!(["code"]) };
         message["artifacts"] = json!(artifacts);

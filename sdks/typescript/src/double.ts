@@ -96,6 +96,7 @@ export class Desk {
       text: mail.text ?? "",
       preview: mail.text ?? "",
       from: { address: from },
+      reply: { to: [from], flags: [] },
       received_at: now(),
       state: "unanswered",
       auth,

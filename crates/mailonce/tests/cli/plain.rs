@@ -31,6 +31,7 @@ impl Plain {
         let text = text.replace(" MiB free", " GiB free").replace(" TiB free", " GiB free");
         let text = replaced(&text, |rest| digits_before(rest, " GiB free"), |_| "N".into());
         let text = replaced(&text, message_id, |_| "<MESSAGE-ID@".into());
+        let text = replaced(&text, preview_digest, |found| format!("{}PREVIEW-DIGEST", &found[..found.len() - 64]));
         let text = replaced(&text, nonce, |_| "mail NONCE".into());
         let text = replaced(&text, random_address, |_| "RANDOM@".into());
         if numbers { replaced(&text, digits, |_| "N".into()) } else { text }
@@ -97,6 +98,13 @@ fn message_id(rest: &str) -> Option<usize> {
     let after = rest.strip_prefix('<')?;
     let length = after.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b)).count();
     (length >= 16 && after[length..].starts_with('@')).then_some(length + 2)
+}
+
+/// The digest of what a person was shown, which covers the id of the email.
+fn preview_digest(rest: &str) -> Option<usize> {
+    let prefix = ["digest   ", "\"digest\":\""].into_iter().find(|prefix| rest.starts_with(prefix))?;
+    let length = rest[prefix.len()..].bytes().take_while(u8::is_ascii_hexdigit).count();
+    (length == 64).then_some(prefix.len() + length)
 }
 
 /// The number of a fence.

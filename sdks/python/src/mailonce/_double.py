@@ -92,6 +92,7 @@ class Desk:
             "text": text,
             "preview": text,
             "from": {"address": from_},
+            "reply": {"to": [from_], "flags": []},
             "received_at": _now(),
             "state": "unanswered",
             "auth": {"spf": "none", "dkim": "none", "dmarc": "none", "verdict": "none"},
