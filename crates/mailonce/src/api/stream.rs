@@ -33,7 +33,7 @@ use super::{
 
 /// A sign of life when nothing happens: well within what proxies wait for.
 const BEAT: Duration = Duration::from_secs(15);
-/// How long a stream lasts. Then the reader comes again, and its key is looked at again.
+/// How long a stream lasts. Then the reader comes again. A revoked key ends it at once.
 const LIFE: Duration = Duration::from_hours(1);
 /// Bytes of one piece: more than fits on the wire at once only lies about.
 const PIECE: usize = 8 * 1024;

@@ -24,7 +24,6 @@ use mailonce_engine::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
@@ -42,8 +41,6 @@ use crate::{
 
 /// A sign of life when nothing happens.
 const BEAT: Duration = Duration::from_secs(15);
-/// How often the credential is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_mins(10);
 /// Octets of a frame that a client may send: a wish, and nothing more.
 const FRAME: usize = 64 * 1024;
 /// Inboxes and pods that one wish names.
@@ -72,7 +69,6 @@ struct Subscription {
 struct Session {
     engine: Arc<Engine>,
     caller: Caller,
-    credential: String,
     reader: Reader,
     wanted: Option<Subscription>,
 }
@@ -83,21 +79,20 @@ pub(super) async fn open(app: App, request: Request) -> Answer {
     let query = Query::read(parts.uri.query().unwrap_or_default());
     let credential = bearer(&parts.headers).or_else(|| query.one("api_key")).map(str::to_owned);
     let found = authenticate(&app, &parts.extensions, credential.as_deref(), Channel::Agentmail).await?;
-    let Some((caller, credential)) = found.zip(credential) else { return Err(Refusal::said(AgentMail::nobody())) };
+    let Some(caller) = found else { return Err(Refusal::said(AgentMail::nobody())) };
     caller.need(Scope::Read)?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &app).await;
     let not_one = |why: WebSocketUpgradeRejection| Problem::new(Code::InvalidField, why.body_text());
     let upgrade = upgrade.map_err(not_one)?.max_message_size(FRAME).max_frame_size(FRAME);
     // From here on: what happens between the opening and the wish is not lost to a client that asks at once.
     let reader = app.engine.follow(&caller, None, EventWish::default()).await?;
-    let session = Session { engine: Arc::clone(&app.engine), caller, credential, reader, wanted: None };
+    let session = Session { engine: Arc::clone(&app.engine), caller, reader, wanted: None };
     let response: Response = upgrade.on_upgrade(|socket| Box::pin(session.run(socket)));
     Ok(response)
 }
 
 impl Session {
     async fn run(mut self, mut socket: WebSocket) {
-        let mut look_at = Instant::now() + LOOK_AGAIN;
         loop {
             let done = tokio::select! {
                 said = socket.recv() => match said {
@@ -115,12 +110,6 @@ impl Session {
             };
             if done {
                 break;
-            }
-            if Instant::now() >= look_at {
-                look_at = Instant::now() + LOOK_AGAIN;
-                if self.engine.authenticate(&self.credential, Channel::Agentmail).await.is_err() {
-                    break;
-                }
             }
         }
         if let Err(error) = socket.send(Frame::Close(None)).await {
