@@ -119,13 +119,13 @@ impl Engine {
     }
 
     /// Whether a caller may see a question: one tied to inboxes sees theirs and its own.
-    async fn may_see_question(&self, caller: &Caller, escalation: &Escalation) -> bool {
+    async fn may_see_question(&self, caller: &Caller, escalation: &Escalation) -> Result<bool, Problem> {
         if escalation.asked_by == Some(caller.key.id) {
-            return true;
+            return Ok(true);
         }
-        let Some(ties) = &caller.ties else { return true };
+        let Some(ties) = &caller.ties else { return Ok(true) };
         let about = (escalation.about.inbox, escalation.about.email);
-        self.concerns(ties, caller.team.id, about).await.unwrap_or(false)
+        self.concerns(ties, caller.team.id, about).await.map_err(unavailable)
     }
 
     /// Questions, newest first.
@@ -145,7 +145,7 @@ impl Engine {
                 before = Some(row.id);
                 let wanted = query.state.is_none_or(|state| row.escalation.state == state)
                     && query.reason.is_none_or(|reason| row.escalation.reason == reason);
-                if wanted && self.may_see_question(caller, &row.escalation).await {
+                if wanted && self.may_see_question(caller, &row.escalation).await? {
                     rows.push(row);
                 }
                 if rows.len() == limit {
@@ -170,7 +170,7 @@ impl Engine {
     async fn seen_question(&self, caller: &Caller, id: Uuid) -> Result<(Record, EscalationView), Problem> {
         let record = self.own_record(caller, RecordKind::Escalation, id).await?;
         let shown = view(&record)?;
-        if !self.may_see_question(caller, &shown.escalation).await {
+        if !self.may_see_question(caller, &shown.escalation).await? {
             return Err(records::missing(RecordKind::Escalation, &id.to_string()));
         }
         Ok((record, shown))

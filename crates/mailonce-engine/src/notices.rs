@@ -41,8 +41,11 @@ impl Engine {
     async fn own_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
         let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
         let notice = found.ok_or_else(|| missing_notice(id))?;
-        self.endpoint(caller, notice.endpoint).await.map_err(|_not_theirs| missing_notice(id))?;
-        Ok(notice)
+        match self.endpoint(caller, notice.endpoint).await {
+            Ok(_) => Ok(notice),
+            Err(problem) if problem.code == Code::NotFound => Err(missing_notice(id)),
+            Err(problem) => Err(problem),
+        }
     }
 
     /// What a notice says in the words of its endpoint's dialect; `None` when that has no word for it, or the event is

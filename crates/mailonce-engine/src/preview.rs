@@ -8,6 +8,7 @@ use mailonce_core::{address::Mailbox, content::Content, id::EmailId};
 use mailonce_mail::{
     glyph,
     html::{self, Page},
+    link::organization,
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -117,7 +118,7 @@ impl Preview {
 
     fn warnings(&self, content: &Content) -> Vec<String> {
         let mut warnings = Vec::new();
-        let elsewhere = |to: &&Mailbox| registrable(to.domain()) != registrable(content.from.domain());
+        let elsewhere = |to: &&Mailbox| organization(to.domain()) != organization(content.from.domain());
         let away: Vec<&str> = content.reply_to.iter().filter(elsewhere).map(Mailbox::domain).collect();
         if !away.is_empty() {
             warnings.push(format!("Answers go to another organization: {}", away.join(", ")));
@@ -162,10 +163,6 @@ fn named(mailbox: &Mailbox) -> String {
         Some(name) => format!("{name} <{}>", mailbox.address),
         None => mailbox.address.clone(),
     }
-}
-
-fn registrable(domain: &str) -> &str {
-    mailonce_mail::link::registrable(domain).unwrap_or(domain)
 }
 
 /// What stands in one part and not in the other: a reader sees only one of them.

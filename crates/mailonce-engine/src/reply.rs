@@ -24,7 +24,9 @@ use mailonce_core::{
     ttl::Ttl,
 };
 use mailonce_mail::{
-    compose, parse,
+    compose,
+    link::organization,
+    parse,
     thread::{answer_subject, forward_subject},
 };
 use serde_json::Value;
@@ -190,13 +192,12 @@ pub struct ReplyTarget {
 /// Where an answer to a message goes. A stranger may ask for it anywhere, so whoever answers has to know.
 pub fn reply_target(head: &MessageHead) -> ReplyTarget {
     let to: Vec<&Party> = addressees(head);
-    let domain = |address: &str| address.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase());
-    let organization = |address: &str| {
-        let domain = domain(address)?;
-        Some(mailonce_mail::link::registrable(&domain).unwrap_or(&domain).to_owned())
+    let owner = |address: &str| {
+        let (_, domain) = address.rsplit_once('@')?;
+        Some(organization(&domain.to_ascii_lowercase()).to_owned())
     };
-    let sender = head.from.as_ref().and_then(|from| organization(&from.address));
-    let elsewhere = to.iter().any(|party| organization(&party.address) != sender);
+    let sender = head.from.as_ref().and_then(|from| owner(&from.address));
+    let elsewhere = to.iter().any(|party| owner(&party.address) != sender);
     let flags = [(elsewhere, "other_domain"), (head.auth.is_fail(), "auth_failed")];
     ReplyTarget {
         to: to.iter().map(|party| party.address.clone()).collect(),

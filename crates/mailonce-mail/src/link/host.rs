@@ -5,6 +5,11 @@ pub fn registrable(host: &str) -> Option<&str> {
     psl::domain_str(host.trim_end_matches('.'))
 }
 
+/// Who stands behind a host: its registrable domain, else the host itself.
+pub fn organization(host: &str) -> &str {
+    registrable(host).unwrap_or(host)
+}
+
 /// Whether `host` is `name` or below it. A public suffix has nothing below it that could be trusted.
 pub(super) fn is_within(host: &str, name: &str) -> bool {
     let name = name.trim().trim_start_matches("*.").trim_end_matches('.').to_ascii_lowercase();
