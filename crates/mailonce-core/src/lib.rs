@@ -16,9 +16,11 @@
 //! | [`filing`] | what a delivery goes through on its way to being a message |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`call`] | what a caller calls its own call |
+//! | [`cidr`] | blocks of IP addresses |
 //! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
 //! | [`endpoint`], [`notice`] | who is told of events, and what is owed to them |
 //! | [`rule`] | what a team wants done with some mail |
+//! | [`control`] | what a team limits |
 //! | [`record`] | small things a team owns that are not mail |
 //! | [`port`] | what the engine needs from the rest of the world |
 //! | [`failpoint`] | named points at which the rigs stop a process; nothing in a usual build |
@@ -26,7 +28,9 @@
 pub mod address;
 pub mod artifact;
 pub mod call;
+pub mod cidr;
 pub mod content;
+pub mod control;
 pub mod conversation;
 pub mod delivery;
 pub mod digest;

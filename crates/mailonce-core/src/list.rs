@@ -54,6 +54,9 @@ pub struct ListEntry {
     pub reason: Option<String>,
     /// Since when.
     pub created_at: Time,
+    /// For an allow list of mail that comes in: the sender must have proved who it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_auth: bool,
 }
 
 impl ListName {
@@ -70,7 +73,10 @@ impl ListEntry {
         self.entry.contains('@')
     }
 
-    fn names(&self, address: &str) -> bool {
+    fn names(&self, address: &str, authenticated: bool) -> bool {
+        if self.require_auth && !authenticated {
+            return false;
+        }
         if self.is_address() {
             return self.entry == address;
         }
@@ -88,12 +94,13 @@ pub fn entry_form(text: &str) -> Option<String> {
     Some(address.domain().to_owned())
 }
 
-/// Why mail from or to an address does not pass; `None` when it does.
+/// Why mail from or to an address does not pass; `None` when it does. `authenticated` says whether the sender proved who
+/// it is.
 pub fn stopped(
     entries: &[ListEntry],
     direction: ListDirection,
     is_inbox: impl Fn(&(InboxId, String)) -> bool,
-    address: &str,
+    (address, authenticated): (&str, bool),
 ) -> Option<String> {
     for narrow in [true, false] {
         let here = |entry: &&ListEntry| {
@@ -105,7 +112,8 @@ pub fn stopped(
         };
         let here: Vec<&ListEntry> = entries.iter().filter(here).collect();
         for by_address in [true, false] {
-            let named = here.iter().filter(|entry| entry.is_address() == by_address && entry.names(address));
+            let named =
+                here.iter().filter(|entry| entry.is_address() == by_address && entry.names(address, authenticated));
             let mut kinds = named.map(|entry| entry.list.kind);
             if kinds.clone().any(|kind| kind == ListType::Block) {
                 return Some(format!("{address} is on the {} block list", direction.word()));
@@ -129,19 +137,20 @@ mod tests {
     fn entry(inbox: Option<u128>, kind: ListType, entry: &str) -> ListEntry {
         let inbox = inbox.map(|id| (InboxId(Uuid::from_u128(id)), format!("i{id}@x.test")));
         let list = ListName { inbox, direction: ListDirection::Receive, kind };
-        ListEntry { list, entry: entry.into(), reason: None, created_at: Time(0) }
+        ListEntry { list, entry: entry.into(), reason: None, created_at: Time(0), require_auth: false }
     }
 
     fn passes(entries: &[ListEntry], inbox: u128, address: &str) -> bool {
         let is_inbox = |(id, _): &(InboxId, String)| id.0.as_u128() == inbox;
-        stopped(entries, ListDirection::Receive, is_inbox, address).is_none()
+        stopped(entries, ListDirection::Receive, is_inbox, (address, false)).is_none()
     }
 
     #[test]
     fn without_lists_everybody_passes() {
         assert!(passes(&[], 1, "ann@a.test"));
         assert!(
-            stopped(&[entry(None, ListType::Block, "a.test")], ListDirection::Send, |_| true, "x@a.test").is_none()
+            stopped(&[entry(None, ListType::Block, "a.test")], ListDirection::Send, |_| true, ("x@a.test", true))
+                .is_none()
         );
     }
 
@@ -161,6 +170,14 @@ mod tests {
         assert!(!passes(&lists, 2, "ann@a.test"));
         assert!(passes(&lists, 2, "bob@b.test"));
         assert!(!passes(&lists, 1, "bob@b.test"));
+    }
+
+    #[test]
+    fn an_entry_may_want_proof_of_the_sender() {
+        let lists = [ListEntry { require_auth: true, ..entry(None, ListType::Allow, "a.test") }];
+        let passes =
+            |authenticated| stopped(&lists, ListDirection::Receive, |_| true, ("ann@a.test", authenticated)).is_none();
+        assert!(passes(true) && !passes(false));
     }
 
     #[test]

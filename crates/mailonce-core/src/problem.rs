@@ -55,12 +55,18 @@ codes! {
     /// No credential, or one that is not known.
     Unauthorized = "unauthorized", 401, Never, "The API key is missing or not valid",
         "Send `Authorization: Bearer mo_…` with a key that is neither revoked nor expired.";
+    /// The credential expired.
+    KeyExpired = "key_expired", 401, Never, "The API key has expired",
+        "Ask for a new API key; `expires_at` says when this one ended.";
     /// A provider's request does not prove where it comes from.
     BadSignature = "bad_signature", 401, Never, "The request does not prove that it comes from the provider",
         "Configure the same secret at the provider and at this source; POST /v1/sources/{id}/rotate changes it.";
     /// The credential may not do this.
     WrongScope = "wrong_scope", 403, Never, "The API key lacks a scope",
         "Ask the operator for a key with the scope named in `detail`.";
+    /// The credential may not be used from this network address.
+    IpNotAllowed = "ip_not_allowed", 403, Never, "The API key may not be used from this address",
+        "Call from an address in the key's `allow_ips`, or ask for a key that allows this one.";
     /// The credential may not send from this address.
     SenderNotAllowed = "sender_not_allowed", 403, Never, "The API key may not send from this address",
         "Use one of the senders this key is restricted to.";
@@ -170,6 +176,9 @@ codes! {
     /// Too many calls.
     RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
         "Wait for the seconds in Retry-After, then send the same call again.";
+    /// A budget has no room for the email.
+    QuotaExceeded = "quota_exceeded", 429, Later, "A budget of the team is used up",
+        "Wait for the seconds in Retry-After, then send the same call again. `budget` names the budget; a person with the scope `admin` can raise its limit.";
     /// Too many invalid API keys from one address.
     TooManyFailures = "too_many_failures", 429, Later, "Too many invalid API keys came from this address",
         "Wait for the seconds in Retry-After, then call with a valid API key.";

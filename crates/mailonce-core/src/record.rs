@@ -39,6 +39,8 @@ words! {
         Labels = "labels",
         /// An address or a domain that mail may, or may not, come from or go to.
         ListEntry = "list_entry",
+        /// A limit on what is sent in a period.
+        Budget = "budget",
     }
 }
 

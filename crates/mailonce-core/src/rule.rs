@@ -223,6 +223,9 @@ pub struct AboutRule {
     pub conditions: Vec<Condition>,
     /// What is done when it matches.
     pub actions: Vec<Action>,
+    /// Whether it matches only mail whose sender proved who it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_auth: bool,
 }
 
 /// A rule with its names.
@@ -251,6 +254,19 @@ pub struct Facts<'a> {
     pub dmarc: Option<&'a str>,
     /// What is so or not.
     pub flags: Vec<(Flag, bool)>,
+    /// What authentication says of the sender of mail that comes in.
+    pub sender: Option<SenderProof>,
+}
+
+/// What authentication says of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderProof {
+    /// It proved who it is.
+    Authenticated,
+    /// Nothing is known.
+    None,
+    /// It is not who it says.
+    Forged,
 }
 
 /// A rule as it is named beside what it did.
@@ -306,10 +322,11 @@ impl Evaluated {
 
 impl Condition {
     /// Whether it holds; `None` while nobody knows.
-    fn holds(&self, facts: &Facts<'_>) -> Option<bool> {
+    fn holds(&self, facts: &Facts<'_>, ignore_sender: bool) -> Option<bool> {
         let domain = |address: &str| address.rsplit_once('@').map_or("", |(_, domain)| domain).to_owned();
         let tld = |address: &str| domain(address).rsplit('.').next().unwrap_or_default().to_owned();
         let texts: Vec<String> = match &self.field {
+            Field::FromAddress | Field::FromDomain | Field::FromTld if ignore_sender => Vec::new(),
             Field::FromAddress => vec![facts.from?.to_owned()],
             Field::FromDomain => vec![domain(facts.from?)],
             Field::FromTld => vec![tld(facts.from?)],
@@ -342,9 +359,22 @@ impl Condition {
 impl AboutRule {
     /// Whether it matches; `None` while nobody knows.
     pub fn matches(&self, facts: &Facts<'_>) -> Option<bool> {
+        let proven =
+            if self.require_auth { facts.sender.map(|is| is == SenderProof::Authenticated) } else { Some(true) };
+        match (proven, self.conditions_match(facts)) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        }
+    }
+
+    fn conditions_match(&self, facts: &Facts<'_>) -> Option<bool> {
         let mut open = false;
+        // A forged sender is nobody, except where its mail is to be blocked.
+        let blocks = self.actions.iter().any(|action| action.kind == ActionKind::Block);
+        let ignore_sender = facts.sender == Some(SenderProof::Forged) && !blocks;
         for condition in &self.conditions {
-            match (condition.holds(facts), self.together) {
+            match (condition.holds(facts, ignore_sender), self.together) {
                 (Some(false), Together::All) => return Some(false),
                 (Some(true), Together::Any) => return Some(true),
                 (None, _) => open = true,
@@ -358,6 +388,9 @@ impl AboutRule {
     pub fn check(&self) -> Result<(), Vec<FieldError>> {
         let mut faults = Vec::new();
         let mut fault = |path: String, message: &str| faults.push(FieldError::new(&path, message));
+        if self.require_auth && self.direction == Direction::Outbound {
+            fault("match.require_auth".into(), "is only for mail that comes in");
+        }
         if self.conditions.is_empty() || self.conditions.len() > CONDITIONS {
             fault("match.conditions".into(), &format!("holds 1 to {CONDITIONS} conditions"));
         }
@@ -434,7 +467,15 @@ mod tests {
 
     fn rule(id: u128, priority: i32, together: Together, conditions: Vec<Condition>, kind: ActionKind) -> Rule {
         let actions = vec![Action { kind, value: None }];
-        let about = AboutRule { direction: Direction::Inbound, priority, enabled: true, together, conditions, actions };
+        let about = AboutRule {
+            direction: Direction::Inbound,
+            priority,
+            enabled: true,
+            together,
+            conditions,
+            actions,
+            require_auth: false,
+        };
         Rule { id: Uuid::from_u128(id), name: format!("r{id}"), about }
     }
 
@@ -446,7 +487,36 @@ mod tests {
             headers: Some(headers),
             dmarc: Some("fail"),
             flags: vec![(Flag::Attachments, true)],
+            sender: None,
         }
+    }
+
+    #[test]
+    fn a_forged_sender_is_nobody_unless_its_mail_is_blocked() {
+        let facts = |sender| Facts { sender: Some(sender), ..facts(&[]) };
+        let from = |operator, kind| {
+            let conditions = vec![condition("from.domain", operator, &["mail.shop.example"])];
+            rule(1, 1, Together::All, conditions, kind).about
+        };
+        let label = from(Operator::Is, ActionKind::MarkRead);
+        assert_eq!(label.matches(&facts(SenderProof::None)), Some(true));
+        assert_eq!(label.matches(&facts(SenderProof::Forged)), Some(false));
+        let others = from(Operator::IsNot, ActionKind::SkipAgent);
+        assert_eq!(others.matches(&facts(SenderProof::None)), Some(false));
+        assert_eq!(others.matches(&facts(SenderProof::Forged)), Some(true));
+        assert_eq!(from(Operator::Is, ActionKind::Block).matches(&facts(SenderProof::Forged)), Some(true));
+    }
+
+    #[test]
+    fn a_rule_may_want_proof_of_the_sender() {
+        let conditions = vec![condition("subject", Operator::Contains, &["invoice"])];
+        let about =
+            AboutRule { require_auth: true, ..rule(1, 1, Together::All, conditions, ActionKind::MarkRead).about };
+        let facts = |sender| Facts { sender, ..facts(&[]) };
+        assert_eq!(about.matches(&facts(Some(SenderProof::Authenticated))), Some(true));
+        assert_eq!(about.matches(&facts(Some(SenderProof::None))), Some(false));
+        assert_eq!(about.matches(&facts(Some(SenderProof::Forged))), Some(false));
+        assert_eq!(about.matches(&facts(None)), None, "nobody knows yet");
     }
 
     #[test]
@@ -470,7 +540,7 @@ mod tests {
             ("has_attachments", Operator::Is, &["false"], false),
         ] {
             let condition = condition(field, operator, values);
-            assert_eq!(condition.holds(&facts), Some(holds), "{field} {operator:?} {values:?}");
+            assert_eq!(condition.holds(&facts, false), Some(holds), "{field} {operator:?} {values:?}");
         }
     }
 

@@ -1,8 +1,10 @@
 //! Teams and their credentials.
 
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 use crate::{
+    cidr::Cidr,
     id::{ApiKeyId, TeamId},
     time::Time,
     words::words,
@@ -79,12 +81,21 @@ pub struct AboutApiKey {
     /// When it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
+    /// Addresses it may be used from; any when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_ips: Vec<Cidr>,
 }
 
 impl ApiKey {
     /// Whether it opens anything at `now`.
     pub fn is_live(&self, now: Time) -> bool {
         self.revoked_at.is_none() && self.about.expires_at.is_none_or(|at| now < at)
+    }
+
+    /// Whether it may be used from this address. A key that is limited to addresses cannot be used from an unknown one.
+    pub fn may_call_from(&self, ip: Option<IpAddr>) -> bool {
+        let allowed = |ip: IpAddr| self.about.allow_ips.iter().any(|block| block.has(ip.to_canonical()));
+        self.about.allow_ips.is_empty() || ip.is_some_and(allowed)
     }
 
     /// Whether it may do this.
@@ -117,6 +128,7 @@ mod tests {
                 inboxes: Vec::new(),
                 rate_per_s: None,
                 expires_at: expires_at.map(Time),
+                allow_ips: Vec::new(),
             },
             created_at: Time(0),
             revoked_at: None,
@@ -130,6 +142,16 @@ mod tests {
         for (address, may) in [("bot@a.test", true), ("x@a.test", false), ("x@b.test", true), ("x@evilb.test", false)] {
             assert_eq!(key.may_send_from(address), may, "{address}");
         }
+    }
+
+    #[test]
+    fn a_key_that_is_limited_to_addresses_is_refused_elsewhere() {
+        let mut key = key(&[], None);
+        let from = |key: &ApiKey, ip: &str| key.may_call_from(Some(ip.parse().unwrap()));
+        assert!(from(&key, "192.0.2.1") && key.may_call_from(None));
+        key.about.allow_ips = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        assert!(from(&key, "10.1.2.3") && from(&key, "::ffff:10.1.2.3") && from(&key, "2001:db8::1"));
+        assert!(!from(&key, "192.0.2.1") && !from(&key, "2001:db9::1") && !key.may_call_from(None));
     }
 
     #[test]

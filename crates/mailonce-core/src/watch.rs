@@ -26,6 +26,8 @@ pub struct Watch {
     pub budget: u32,
     /// How often it did.
     pub spent: u32,
+    /// Whether only mail whose sender proved who it is counts.
+    pub require_auth: bool,
 }
 
 /// The answer to a wish to ask for the mail again.
@@ -74,6 +76,7 @@ mod tests {
             deadline: Time(100),
             budget: 1,
             spent: 0,
+            require_auth: false,
         };
         let Spent::Done(spent) = watch.clone().spend(Time(99)) else { panic!("not done") };
         assert!(matches!(spent.spend(Time(99)), Spent::Nothing(_)));

@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     address::Address,
+    cidr::Cidr,
     email::Channel,
     id::{ApiKeyId, InboxId, TeamId},
     key::InstallSecret,
@@ -136,8 +137,10 @@ fn check_restrictions(key: &ApiKey, about: &AboutApiKey) -> Result<(), Problem> 
     }
     let ends = key.about.expires_at.is_none_or(|own| about.expires_at.is_some_and(|new| new <= own));
     let pace = key.about.rate_per_s.is_none_or(|own| about.rate_per_s.is_some_and(|new| new <= own));
-    if !is_within(&key.about.inboxes, &about.inboxes) || !ends || !pace {
-        let detail = "the new key would be less restricted than this one: give it inboxes, expires_at and rate_per_s within its own";
+    let inside = |block: &Cidr| key.about.allow_ips.iter().any(|own| own.contains(block));
+    let ips = key.about.allow_ips.is_empty() || (!about.allow_ips.is_empty() && about.allow_ips.iter().all(inside));
+    if !is_within(&key.about.inboxes, &about.inboxes) || !ends || !pace || !ips {
+        let detail = "the new key would be less restricted than this one: give it inboxes, expires_at, rate_per_s and allow_ips within its own";
         return Err(Problem::new(Code::WrongScope, detail));
     }
     Ok(())
@@ -190,8 +193,15 @@ fn hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
     secret.mac("api-key", &[credential.as_bytes()])
 }
 
+/// Only who has the secret learns that its key expired, so that this helps nobody who guesses.
+fn key_expired(key: &ApiKey) -> Problem {
+    let ended = key.about.expires_at.map(|at| at.to_string()).unwrap_or_default();
+    Problem::new(Code::KeyExpired, format!("the API key {} expired at {ended}", key.about.hint))
+        .with("expires_at", ended)
+}
+
 impl Engine {
-    /// Who brings this credential. Unknown, revoked and expired ones are told apart by nobody.
+    /// Who brings this credential. Unknown and revoked ones get the same answer.
     pub async fn authenticate(&self, credential: &str, channel: Channel) -> Result<Caller, Problem> {
         let now = self.now();
         let hash = hash(&self.secret, credential);
@@ -204,8 +214,11 @@ impl Engine {
             self.access.put(hash, found, ties, now)
         };
         let same: bool = known.key.hash.ct_eq(&hash).into();
-        if !same || !known.key.is_live(now) {
+        if !same || known.key.revoked_at.is_some() {
             return Err(key_refused());
+        }
+        if !known.key.is_live(now) {
+            return Err(key_expired(&known.key));
         }
         // To the minute, and never before it was made.
         let minute = (now.0 - now.0 % 60_000).max(known.key.created_at.0);

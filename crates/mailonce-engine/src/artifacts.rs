@@ -81,6 +81,10 @@ impl Engine {
             if artifact.seq <= watch.after && !artifact.is_with(&purpose, Some(watch.id)) {
                 return Err(Problem::field(Code::InvalidField, "watch", "began after this artifact arrived"));
             }
+            if watch.require_auth && !artifact.authenticated {
+                let detail = "requires authentication, and the sender of this artifact is not authenticated";
+                return Err(Problem::field(Code::InvalidField, "watch", detail));
+            }
         }
         let now = self.now();
         let taking = Taking { purpose, watch, by: caller.key.id };
@@ -110,14 +114,17 @@ impl Engine {
         asked: Option<Asked>,
     ) -> Result<Artifact, Problem> {
         self.inbox(caller, inbox).await?;
-        let after = match watch {
-            Some(id) => self.watch_in(caller, id, inbox).await?.after,
-            None => 0,
+        let (after, require_auth) = match watch {
+            Some(id) => {
+                let watch = self.watch_in(caller, id, inbox).await?;
+                (watch.after, watch.require_auth)
+            }
+            None => (0, false),
         };
         let all = self.store.artifacts(caller.team.id, inbox, Some(wanted.kind), after, LOOKED_AT).await;
         let mut matches = Vec::new();
         for artifact in all.map_err(unavailable)? {
-            if self.is_match(caller, &artifact, wanted).await? {
+            if (artifact.authenticated || !require_auth) && self.is_match(caller, &artifact, wanted).await? {
                 matches.push(artifact);
             }
         }
@@ -176,7 +183,7 @@ impl Engine {
         &self,
         caller: &Caller,
         inbox: InboxId,
-        (budget, lasts_ms): (u32, i64),
+        (budget, lasts_ms, require_auth): (u32, i64, bool),
         asked: Option<Asked>,
     ) -> Result<Made<Watch>, Problem> {
         self.inbox(caller, inbox).await?;
@@ -191,6 +198,7 @@ impl Engine {
             deadline: now.plus(lasts_ms),
             budget,
             spent: 0,
+            require_auth,
         };
         let operation = operation(caller, asked.as_ref(), watch.id.0.as_bytes().to_vec(), now);
         match self.store.create_watch(watch, operation).await.map_err(unavailable)? {

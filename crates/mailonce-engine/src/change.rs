@@ -86,6 +86,7 @@ impl Engine {
         wish.head.held_by = rule;
         wish.head.reason = reason;
         wish.head.call = caller.call.clone();
+        wish.care.charges = self.charges_of(caller, &wish).await?;
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {
                 self.ways.wake();
@@ -94,6 +95,7 @@ impl Engine {
             }
             Once::Done(Resend::Repeated(email)) => Ok(self.resent(caller, &email, false)),
             Once::Done(Resend::Refused(refusal, email)) => Err(refused(refusal, &email)),
+            Once::Done(Resend::OverBudget(exceeded)) => Err(self.quota_exceeded(caller.team.id, &exceeded).await),
             Once::Done(Resend::Missing) => Err(missing(id)),
             Once::Repeated(_) => {
                 let email = self.email(caller, id).await?;

@@ -18,6 +18,7 @@ mod breaker;
 pub mod change;
 pub mod collect;
 mod content_guard;
+pub mod control;
 mod cursor;
 mod decisions;
 mod diff;
@@ -98,6 +99,7 @@ use mailonce_core::{
         store::{Keeper, Operation, Store, StoreError, SuppressedCall, SuppressedReason, Watcher},
     },
     problem::{Code, FieldError, Problem},
+    record::RecordKind,
     team::{ApiKey, Scope, Team},
     time::Time,
 };
@@ -108,6 +110,7 @@ use std::sync::{
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
+use control::record_cache::RecordCache;
 use doubts::AtWork;
 use holder::Holder;
 use metrics::Metrics;
@@ -190,8 +193,9 @@ pub struct Engine {
     hooks: hook::HookMemory,
     desks: collect::Desks,
     inbound: inbound::Inbound,
-    rule_book: rules::Book<mailonce_core::rule::Rule>,
-    list_book: rules::Book<mailonce_core::list::ListEntry>,
+    rule_cache: RecordCache<mailonce_core::rule::Rule>,
+    list_cache: RecordCache<mailonce_core::list::ListEntry>,
+    budget_cache: RecordCache<control::budgets::NamedBudget>,
     /// The ends of the event logs that somebody follows.
     tails: tail::Tails,
     email_names: mailbox::EmailNames,
@@ -257,8 +261,9 @@ impl Engine {
             hooks: hook::HookMemory::default(),
             desks: collect::Desks::default(),
             inbound,
-            rule_book: rules::Book::default(),
-            list_book: rules::Book::default(),
+            rule_cache: RecordCache::new(RecordKind::Rule, mailonce_core::rule::RULES),
+            list_cache: RecordCache::new(RecordKind::ListEntry, lists::ENTRIES),
+            budget_cache: RecordCache::new(RecordKind::Budget, mailonce_core::control::budget::BUDGETS),
             tails: tail::Tails::default(),
             email_names: mailbox::EmailNames::default(),
             news: Notify::new(),

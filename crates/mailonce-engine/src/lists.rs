@@ -4,7 +4,7 @@ use mailonce_core::{
     content::Content,
     id::{InboxId, TeamId},
     inbox::Inbox,
-    list::{ListDirection, ListEntry, ListName, entry_form, stopped},
+    list::{ListDirection, ListEntry, ListName, ListType, entry_form, stopped},
     port::{
         authenticate::Auth,
         store::{Once, StoreError},
@@ -15,10 +15,10 @@ use mailonce_core::{
 };
 use std::sync::Arc;
 
-use crate::{Caller, Engine, fault, records, records::Made, rules::SHARED_MS, unavailable};
+use crate::{Caller, Engine, fault, records, records::Made, unavailable};
 
 /// Entries of one team.
-const ENTRIES: usize = 1_000;
+pub(crate) const ENTRIES: usize = 1_000;
 /// Characters of a reason.
 const REASON_CHARS: usize = 500;
 
@@ -41,10 +41,13 @@ impl Engine {
         caller: &Caller,
         list: ListName,
         entry: &str,
-        reason: Option<String>,
+        (reason, require_auth): (Option<String>, bool),
     ) -> Result<Made<ListEntry>, Problem> {
         caller.need(Scope::Admin)?;
         need_inbox_of(caller, &list)?;
+        if require_auth && (list.kind != ListType::Allow || list.direction == ListDirection::Send) {
+            return Err(fault("require_auth", "is only for allow lists of mail that comes in: receive and reply"));
+        }
         let entry = entry_form(entry).ok_or_else(|| fault("entry", "is an address or a domain"))?;
         // It would be taken for an address, at which nobody is.
         if entry.contains('*') {
@@ -61,11 +64,11 @@ impl Engine {
             return Err(fault("entry", "is one too many: a team has at most 1,000 entries on its lists"));
         }
         let name = list.record_name(&entry);
-        let about = ListEntry { list, entry, reason, created_at: now };
+        let about = ListEntry { list, entry, reason, created_at: now, require_auth };
         let id = self.new_id(now);
         let record = Record { team, kind, id, name, rev: 1, created_at: now, about: records::write(&about)? };
         let made = self.store.create_record(record, None).await.map_err(unavailable)?;
-        self.list_book.forget(team);
+        self.list_cache.forget(team);
         match made {
             Once::Done(Created::Made(_)) => Ok(Made { thing: about, first: true }),
             Once::Done(Created::Taken(record)) => Ok(Made { thing: records::read(&record)?, first: false }),
@@ -104,28 +107,14 @@ impl Engine {
         need_inbox_of(caller, list)?;
         let record = self.entry_record(caller, list, entry).await?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::ListEntry, record.id).await;
-        self.list_book.forget(caller.team.id);
+        self.list_cache.forget(caller.team.id);
         records::read(&removed.map_err(unavailable)?.ok_or_else(|| missing(entry))?)
     }
 
     /// Everybody on the lists of a team.
     async fn lists_of(&self, team: TeamId) -> Result<Arc<[ListEntry]>, StoreError> {
-        let even = self.time.even();
-        let since = if self.alone { i64::MIN } else { even - SHARED_MS };
-        if let Some(entries) = self.list_book.get(team, since) {
-            return Ok(entries);
-        }
-        let page = self.store.records(team, RecordKind::ListEntry, None, ENTRIES).await?;
-        let mut entries = Vec::with_capacity(page.rows.len());
-        for record in page.rows {
-            match serde_json::from_str(&record.about) {
-                Ok(entry) => entries.push(entry),
-                Err(error) => tracing::error!(%error, entry = %record.id, "an entry of a list cannot be read"),
-            }
-        }
-        let entries: Arc<[ListEntry]> = entries.into();
-        self.list_book.put(team, Arc::clone(&entries), even);
-        Ok(entries)
+        let read = |record: Record| serde_json::from_str(&record.about);
+        self.cached_records(&self.list_cache, team, read, |_| {}).await
     }
 
     /// Whether a list stops mail that came in.
@@ -138,7 +127,7 @@ impl Engine {
         let entries = self.lists_of(inbox.team).await?;
         let direction = if answers_ours { ListDirection::Reply } else { ListDirection::Receive };
         let is_inbox = |(id, _): &(InboxId, String)| *id == inbox.id;
-        let stops = |sender: &str| stopped(&entries, direction, is_inbox, sender).is_some();
+        let stops = |sender: &str| stopped(&entries, direction, is_inbox, (sender, auth.is_pass())).is_some();
         // Whoever forged the address of somebody on an allow-list is nobody on it.
         Ok(stops(from.unwrap_or_default()) || (auth.is_fail() && stops("")))
     }
@@ -154,7 +143,7 @@ impl Engine {
         for (field, boxes) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
             for (at, to) in boxes.iter().enumerate() {
                 let address = to.bare();
-                if let Some(why) = stopped(&entries, ListDirection::Send, is_inbox, address.as_str()) {
+                if let Some(why) = stopped(&entries, ListDirection::Send, is_inbox, (address.as_str(), true)) {
                     let problem = Problem::field(Code::BlockedByRule, format!("{field}[{at}]"), why);
                     return Err(problem.with("recipient", address.as_str()));
                 }

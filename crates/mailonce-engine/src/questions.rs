@@ -382,6 +382,7 @@ fn nobody(team: TeamId, now: Time) -> ApiKey {
             inboxes: Vec::new(),
             rate_per_s: None,
             expires_at: None,
+            allow_ips: Vec::new(),
         },
         created_at: now,
         revoked_at: None,

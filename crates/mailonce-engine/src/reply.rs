@@ -569,6 +569,9 @@ impl Engine {
                 }
                 Err(refused(guard, newer, &message, &thread, now))
             }
+            Answered::OverBudget(exceeded) => {
+                Err(self.quota_exceeded(caller.team.id, &exceeded).await.with("guard", "budget"))
+            }
             Answered::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),
         }
     }

@@ -7,18 +7,18 @@ use mailonce_core::{
     id::TeamId,
     inbox::Inbox,
     message::{MessageState, NewMessage},
-    port::store::{Once, StoreError},
+    port::{
+        authenticate::Auth,
+        store::{Once, StoreError},
+    },
     problem::{Code, Problem},
     record::{Created, Record, RecordChange, RecordEdit, RecordKind},
-    rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule, RuleName},
+    rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule, RuleName, SenderProof},
     team::Scope,
     time::Time,
 };
 use mailonce_mail::parse::Parsed;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::{
@@ -28,42 +28,6 @@ use crate::{
     records::{self, Listed, Made},
     unavailable,
 };
-
-/// How long rules and lists may differ from what another node made of them, in milliseconds.
-pub(crate) const SHARED_MS: i64 = 2_000;
-/// Teams whose rules are kept at hand.
-const TEAMS: usize = 10_000;
-
-/// What one team wants, and when that was read.
-type Chapter<T> = (Arc<[T]>, i64);
-
-/// The rules, or the lists, of teams, as they were last read.
-pub(crate) struct Book<T>(Mutex<HashMap<TeamId, Chapter<T>>>);
-
-impl<T> Default for Book<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T> Book<T> {
-    pub(crate) fn get(&self, team: TeamId, since: i64) -> Option<Arc<[T]>> {
-        let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        book.get(&team).filter(|(_, read_at)| *read_at >= since).map(|(rules, _)| Arc::clone(rules))
-    }
-
-    pub(crate) fn put(&self, team: TeamId, rules: Arc<[T]>, even: i64) {
-        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if book.len() >= TEAMS {
-            book.clear();
-        }
-        book.insert(team, (rules, even));
-    }
-
-    pub(crate) fn forget(&self, team: TeamId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&team);
-    }
-}
 
 /// A rule as its team sees it.
 #[derive(Clone, Debug)]
@@ -112,7 +76,7 @@ impl Engine {
             Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about: records::write(about)? };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let made = self.store.create_record(record, operation).await.map_err(unavailable)?;
-        self.rule_book.forget(team);
+        self.rule_cache.forget(team);
         match made {
             Once::Done(Created::Made(record)) => Ok(Made { thing: view(&record)?, first: true }),
             Once::Done(Created::Taken(record)) => {
@@ -167,7 +131,7 @@ impl Engine {
         let (team, kind) = (caller.team.id, RecordKind::Rule);
         let edit = RecordEdit { team, kind, id, rev, about: records::write(about)? };
         let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
-        self.rule_book.forget(team);
+        self.rule_cache.forget(team);
         match changed {
             Once::Done(RecordChange::Changed(record)) => view(&record),
             Once::Done(RecordChange::Stale(record)) => {
@@ -186,29 +150,17 @@ impl Engine {
         caller.need_whole_team()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
         let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
-        self.rule_book.forget(team);
+        self.rule_cache.forget(team);
         view(&removed.ok_or_else(|| records::missing(kind, &id.to_string()))?)
     }
 
     /// A team's rules in their order.
     async fn rules_of(&self, team: TeamId) -> Result<Arc<[Rule]>, StoreError> {
-        let even = self.time.even();
-        let since = if self.alone { i64::MIN } else { even - SHARED_MS };
-        if let Some(rules) = self.rule_book.get(team, since) {
-            return Ok(rules);
-        }
-        let page = self.store.records(team, RecordKind::Rule, None, rule::RULES).await?;
-        let mut rules = Vec::with_capacity(page.rows.len());
-        for record in page.rows {
-            match serde_json::from_str(&record.about) {
-                Ok(about) => rules.push(Rule { id: record.id, name: record.name, about }),
-                Err(error) => tracing::error!(%error, rule = %record.id, "a rule cannot be read and is left out"),
-            }
-        }
-        rule::sort(&mut rules);
-        let rules: Arc<[Rule]> = rules.into();
-        self.rule_book.put(team, Arc::clone(&rules), even);
-        Ok(rules)
+        let read = |record: Record| {
+            let about = serde_json::from_str(&record.about)?;
+            Ok(Rule { id: record.id, name: record.name, about })
+        };
+        self.cached_records(&self.rule_cache, team, read, |rules| rule::sort(rules)).await
     }
 
     /// Whether a rule refuses mail from this sender before it is taken.
@@ -250,6 +202,7 @@ impl Engine {
             headers: Some(&headers),
             dmarc: Some(message.head.auth.dmarc.word()),
             flags: Vec::new(),
+            sender: Some(proof(&message.head.auth)),
         };
         let evaluated = rule::evaluate(&rules, Direction::Inbound, &facts);
         if evaluated.blocks().is_some() {
@@ -277,6 +230,7 @@ impl Engine {
             headers: Some(&content.headers),
             dmarc: None,
             flags: Box::pin(self.outbound_flags(team, &rules, content)).await.map_err(unavailable)?,
+            sender: None,
         };
         let evaluated = rule::evaluate(&rules, Direction::Outbound, &facts);
         match evaluated.blocks() {
@@ -286,6 +240,14 @@ impl Engine {
                 Err(Problem::new(Code::BlockedByRule, detail).with("rule", hit.id.to_string()))
             }
         }
+    }
+}
+
+fn proof(auth: &Auth) -> SenderProof {
+    match (auth.is_pass(), auth.is_fail()) {
+        (true, _) => SenderProof::Authenticated,
+        (false, true) => SenderProof::Forged,
+        (false, false) => SenderProof::None,
     }
 }
 

@@ -3,6 +3,7 @@
 use mailonce_core::{
     address::Mailbox,
     content::Content,
+    control::budget::Charge,
     digest::{Digest, Field},
     email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
     id::{EmailId, MessageId},
@@ -22,6 +23,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     Caller, Engine,
     content_guard::Window,
+    control::budgets::Counted,
     pack,
     reply::Terms,
     seen::Glimpse,
@@ -153,6 +155,7 @@ impl Engine {
                 Ok(self.first(caller, &email))
             }
             Accept::Bound(bound) => self.answer_bound(caller, &named, bound, now),
+            Accept::OverBudget(exceeded) => Err(self.quota_exceeded(caller.team.id, &exceeded).await),
         }
     }
 
@@ -163,7 +166,15 @@ impl Engine {
         let mut wish = Box::new(self.wish(caller, named, now));
         wish.head.held_by = rule;
         wish.care = self.care(caller, named, (hold, None), now).await?;
+        wish.care.charges = self.charges_of(caller, &wish).await?;
         Ok(wish)
+    }
+
+    /// What an email counts for in budgets.
+    pub(crate) async fn charges_of(&self, caller: &Caller, wish: &Wish) -> Result<Vec<Charge>, Problem> {
+        let head = &wish.head;
+        let recipients = head.to.len() + head.cc.len() + head.bcc.len();
+        self.charges((wish.team, caller.key.id), &Counted { from: &head.from, recipients, due: wish.due }).await
     }
 
     /// The answer that the key is bound to, or else the problem.
@@ -466,10 +477,14 @@ impl Engine {
                         self.window.note(caller.team.id, &item.request.content, &item.digest, body, now);
                     }
                 }
-                Ok(self.answer_batch(caller, (count, named), answers, faults, now))
+                Ok(self.answer_batch(caller, (count, named), answers, faults, now).await)
             }
             AcceptBatch::Mismatch(bound) => Err(batch_mismatch(&bound)),
             AcceptBatch::Contradiction(place, bound) => Err(contradicted(&named, place, &bound)),
+            AcceptBatch::OverBudget(place, exceeded) => {
+                let problem = self.quota_exceeded(caller.team.id, &exceeded).await;
+                Err(at_item(named.keys().nth(place).copied().unwrap_or(place), problem))
+            }
         }
     }
 
@@ -489,6 +504,7 @@ impl Engine {
             wish.head.held_by = held.remove(index);
             let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
             wish.care = self.care(caller, item, (hold, Some(&beside)), now).await?;
+            wish.care.charges = self.charges_of(caller, &wish).await?;
             beside.note(caller.team.id, &item.request.content, &item.digest, &wish.body, now);
             wishes.push(wish);
         }
@@ -522,7 +538,7 @@ impl Engine {
         }
     }
 
-    fn answer_batch(
+    async fn answer_batch(
         &self,
         caller: &Caller,
         (count, named): (usize, BTreeMap<usize, Named>),
@@ -539,6 +555,7 @@ impl Engine {
                     Ok(self.first(caller, &email))
                 }
                 Accept::Bound(bound) => self.answer_bound(caller, item, bound, now),
+                Accept::OverBudget(exceeded) => Err(self.quota_exceeded(caller.team.id, &exceeded).await),
             };
             match answer {
                 Ok(sent) => {

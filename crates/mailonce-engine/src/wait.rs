@@ -195,7 +195,8 @@ impl Engine {
         after: Option<u64>,
     ) -> Result<Option<Message>, Problem> {
         let from = after.unwrap_or(0).max(watch.after);
-        for authenticated in [true, false] {
+        let kinds: &[bool] = if watch.require_auth { &[true] } else { &[true, false] };
+        for authenticated in kinds.iter().copied() {
             let query = MessageQuery { authenticated, ..wanted.query(MessagePlace::Before(u64::MAX)) };
             let page = self.store.messages(caller.team.id, watch.inbox, query).await.map_err(unavailable)?;
             if let Some(message) = page.rows.into_iter().next().filter(|message| message.seq > from) {

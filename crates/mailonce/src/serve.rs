@@ -68,6 +68,7 @@ pub fn about(name: &str, scopes: Vec<Scope>) -> AboutApiKey {
         inboxes: Vec::new(),
         rate_per_s: None,
         expires_at: None,
+        allow_ips: Vec::new(),
     }
 }
 

@@ -984,6 +984,9 @@ pub struct NewWatch {
     /// When it ends: an instant, or a time from now such as `5m`; 10 minutes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
+    /// `true`: only mail whose sender is authenticated counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_auth: Option<bool>,
 }
 
 /// A wish for work.
@@ -1623,6 +1626,9 @@ pub struct Watch {
     pub deadline: String,
     pub id: String,
     pub inbox_id: String,
+    /// Whether only mail whose sender is authenticated counts.
+    #[serde(default)]
+    pub require_auth: bool,
     #[serde(default)]
     pub rev: u32,
     #[serde(default)]

@@ -652,6 +652,8 @@ export interface NewWatch {
   budget?: number | null;
   /** When it ends: an instant, or a time from now such as `5m`; 10 minutes by default. */
   deadline?: string | null;
+  /** `true`: only mail whose sender is authenticated counts. */
+  require_auth?: boolean | null;
 }
 
 /** A wish for work. */
@@ -1092,6 +1094,8 @@ export interface Watch {
   deadline: string;
   id: string;
   inbox_id: string;
+  /** Whether only mail whose sender is authenticated counts. */
+  require_auth: boolean;
   rev: number;
   spent: number;
   started_at: string;

@@ -8,6 +8,7 @@ use super::{
     turn::{ANSWERS, Slot},
 };
 use crate::{
+    control::budget::Exceeded,
     email::{Email, EmailState, Guard},
     event::{Kind, NewEvent},
     id::{EmailId, MessageId},
@@ -130,6 +131,8 @@ pub enum Answered {
     Already(EmailId, Option<Email>, Thread),
     /// A guard refuses it. For [`Guard::NewerMessage`] the message that was not seen.
     Refused(Guard, Option<MessageId>, Message, Thread),
+    /// It would exceed a budget. Nothing was written.
+    OverBudget(Exceeded),
     /// No such message in this team.
     Missing,
 }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     call::CallMark,
+    control::budget::{Charge, Counter, Exceeded},
     conversation::likeness::Likeness,
     digest::Digest,
     dispatch::{Act, Verdict},
@@ -129,6 +130,8 @@ pub struct Care {
     pub likeness: Option<Likeness>,
     /// For a next version: the version before may be held still, and is taken back in the same commit.
     pub takes_back: bool,
+    /// What it counts for in budgets. Nothing is accepted that would exceed one.
+    pub charges: Vec<Charge>,
 }
 
 impl Wish {
@@ -188,6 +191,8 @@ pub enum Accept {
     First(Email),
     /// Its key was bound before. Whether the digests agree is for the engine to say.
     Bound(Bound),
+    /// It would exceed a budget. Nothing was written, and its key stays free.
+    OverBudget(Exceeded),
 }
 
 /// What a key is bound to.
@@ -239,6 +244,8 @@ pub enum AcceptBatch {
     Mismatch(Bound),
     /// The key of this item is bound to something that means something else. Nothing was written.
     Contradiction(usize, Bound),
+    /// The batch is strict, and this item would exceed a budget. Nothing was written.
+    OverBudget(usize, Exceeded),
 }
 
 /// A repeatable call that is not a send.
@@ -311,6 +318,8 @@ pub enum Resend {
     Repeated(Email),
     /// Why it was refused.
     Refused(Refusal, Email),
+    /// The new version would exceed a budget. Nothing was written.
+    OverBudget(Exceeded),
     /// No such email in this team.
     Missing,
 }
@@ -795,6 +804,11 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     ) -> Result<Once<RecordChange>>;
     /// Removes a record. `None` when the team has no such record.
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>>;
+
+    // Budgets
+
+    /// How much of each of these counters of a team is used, in the same order.
+    async fn budget_usage(&self, team: TeamId, counters: Vec<Counter>) -> Result<Vec<u64>>;
 
     // Upkeep
 

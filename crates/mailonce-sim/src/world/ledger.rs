@@ -4,6 +4,7 @@ use super::body::Body;
 use super::plan::FaultKind;
 use async_trait::async_trait;
 use mailonce_core::{
+    control::budget::Counter,
     dispatch::Act,
     email::Email,
     event::Event,
@@ -197,6 +198,7 @@ ledger! {
         fn api_keys(team: TeamId) -> Vec<ApiKey>;
         fn api_key_by_hash(hash: [u8; 32]) -> Option<(ApiKey, Team)>;
         fn record(team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record>;
+        fn budget_usage(team: TeamId, counters: Vec<Counter>) -> Vec<u64>;
         fn record_named(team: TeamId, kind: RecordKind, name: &str) -> Option<Record>;
         fn record_anywhere(kind: RecordKind, id: Uuid) -> Option<Record>;
         fn records(team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> RecordPage;

@@ -57,7 +57,7 @@ impl Shared {
                 Did::Again { message: wish.message, slot: wish.slot, email: email.to_string() }
             }
             Answered::Refused(guard, ..) => Did::Refused { guard: guard.word().to_owned(), wish },
-            Answered::Bound(_) | Answered::Missing => return,
+            Answered::Bound(_) | Answered::OverBudget(_) | Answered::Missing => return,
         };
         self.step(did, now);
     }

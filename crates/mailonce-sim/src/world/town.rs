@@ -223,6 +223,7 @@ fn caller(team: usize) -> Caller {
         inboxes: Vec::new(),
         rate_per_s: None,
         expires_at: None,
+        allow_ips: Vec::new(),
     };
     let key = ApiKey {
         id: ApiKeyId(id(2)),

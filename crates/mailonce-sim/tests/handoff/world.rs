@@ -162,6 +162,7 @@ impl World {
             inboxes: Vec::new(),
             rate_per_s: None,
             expires_at: None,
+            allow_ips: Vec::new(),
         };
         engine.first_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
         let caller = engine.authenticate(CREDENTIAL, Channel::Http).await.unwrap();

@@ -206,6 +206,7 @@ fn watch(inbox: &Inbox, budget: u32) -> Watch {
         deadline: T0.plus(MINUTE),
         budget,
         spent: 0,
+        require_auth: true,
     }
 }
 

@@ -3,6 +3,7 @@
 use mailonce_core::{
     call::CallMark,
     content::{Content, RawContent},
+    control::budget::Charge,
     conversation::likeness::Likeness,
     digest::Digest,
     email::{Channel, Email, EmailHead, Guard, OnUnknown},
@@ -61,6 +62,7 @@ pub(super) struct Draft {
     hold: Option<Guard>,
     flag: Option<Guard>,
     call: Option<CallMark>,
+    charges: Vec<Charge>,
 }
 
 /// A draft without a key.
@@ -82,6 +84,7 @@ pub(super) fn keyless() -> Draft {
         hold: None,
         flag: None,
         call: None,
+        charges: Vec::new(),
     }
 }
 
@@ -184,6 +187,12 @@ impl Draft {
         Self { call: CallMark::of(Some(id.into()), None), ..self }
     }
 
+    /// Counted in a budget.
+    pub(super) fn charged(mut self, charge: Charge) -> Self {
+        self.charges.push(charge);
+        self
+    }
+
     /// The hash of its key. Only for a draft that has one.
     pub(super) fn hash(&self) -> KeyHash {
         self.name(&self.content()).unwrap().hash(self.team)
@@ -211,7 +220,8 @@ impl Draft {
 
     fn care(&self, content: &Content) -> Care {
         let likeness = || Likeness::of(self.team, &content.from.address, &self.to, &content.subject, &self.text);
-        Care { hold: self.hold, flag: self.flag, likeness: self.compared.then(likeness), takes_back: false }
+        let charges = self.charges.clone();
+        Care { hold: self.hold, flag: self.flag, likeness: self.compared.then(likeness), takes_back: false, charges }
     }
 
     fn content(&self) -> Content {

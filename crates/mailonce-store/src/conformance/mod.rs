@@ -8,6 +8,7 @@ mod alike;
 mod answer;
 mod artifacts;
 mod batch;
+mod budgets;
 mod caps;
 mod capture;
 mod change;
@@ -479,6 +480,19 @@ macro_rules! engine {
                 guards_speak_in_their_order
                 a_refusal_leaves_an_event_and_nothing_else
             ]
+            budgets [
+                what_exceeds_a_budget_is_refused_and_leaves_nothing
+                a_retry_is_never_refused_by_a_budget
+                every_budget_must_have_room
+                a_strict_batch_that_exceeds_a_budget_is_refused_whole
+                a_permissive_batch_is_accepted_as_far_as_the_budget_goes
+                a_repeat_in_a_batch_counts_once
+                a_resend_counts_and_a_refused_one_takes_nothing_back
+                an_answer_counts_and_a_refused_one_leaves_its_slot_free
+                teams_count_apart
+                an_ended_period_is_swept_after_two_days
+                of_64_sends_at_once_only_as_many_go_as_the_budget_allows
+            ]
             caps [
                 one_answer_too_many_is_held_and_takes_its_slot
                 a_held_answer_is_not_counted
@@ -639,6 +653,7 @@ async fn make_teams(store: &Ledger) {
             inboxes: Vec::new(),
             rate_per_s: None,
             expires_at: None,
+            allow_ips: Vec::new(),
         };
         let (key, mut hash) = (ApiKeyId(id.0), [0; 32]);
         hash[..16].copy_from_slice(id.0.as_bytes());

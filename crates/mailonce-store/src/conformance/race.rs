@@ -28,7 +28,7 @@ fn agreed(answers: Vec<Accept>) -> (Email, usize) {
         .into_iter()
         .map(|answer| match answer {
             Accept::First(email) | Accept::Bound(Bound::Email(email)) => email,
-            other @ Accept::Bound(Bound::Operation { .. }) => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         })
         .collect();
     emails.dedup();

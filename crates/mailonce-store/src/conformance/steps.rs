@@ -63,7 +63,7 @@ pub(super) async fn items(store: &Ledger, batch: BatchWish, now: Time) -> Vec<Ac
 pub(super) fn first(answer: Accept) -> Email {
     match answer {
         Accept::First(email) => email,
-        other @ Accept::Bound(_) => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -9,8 +9,8 @@ use mailonce_core::{
 use std::fmt;
 
 use super::{
-    DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, chat::Chat, deed::Deed, errand::Errand, given, keyed,
-    keyless, rumour::Rumour,
+    DAY, Draft, HOUR, MINUTE, OTHER, SECOND, TEAM, about, budgets::charge, chat::Chat, deed::Deed, errand::Errand,
+    given, keyed, keyless, rumour::Rumour,
 };
 
 /// A small generator (splitmix64): the same numbers for the same seed, everywhere.
@@ -121,6 +121,8 @@ pub(super) struct Sketch {
     memory: i64,
     apart: bool,
     compared: bool,
+    /// How much it counts for in a budget of one hour.
+    charged: Option<u64>,
     /// What a guard said before: held, or only flagged.
     spoke: Option<bool>,
 }
@@ -134,6 +136,7 @@ impl Sketch {
             memory: chance.pick(&MEMORIES),
             apart: chance.one_in(3),
             compared: chance.one_in(4),
+            charged: chance.maybe(3, |chance| chance.pick(&[1, 1, 2, 9])),
             spoke: chance.maybe(8, |chance| chance.one_in(2)),
         }
     }
@@ -156,6 +159,7 @@ impl Sketch {
         let draft = draft.team(team).text(&self.says.to_string()).ttl(self.memory);
         let draft = self.due_in.map_or(draft.clone(), |ms| draft.due(now.plus(ms)));
         let draft = if self.compared { draft.compared() } else { draft };
+        let draft = self.charged.map_or(draft.clone(), |amount| draft.charged(charge(1, amount, 8, HOUR, now)));
         let draft = match self.spoke {
             Some(true) => draft.held(Guard::Approval),
             Some(false) => draft.flagged(Guard::LooksDuplicate),
@@ -172,6 +176,7 @@ impl fmt::Debug for Sketch {
             write!(f, " in {}", show_span(ms))?;
         }
         f.write_str(if self.compared { " compared" } else { "" })?;
+        f.write_str(&self.charged.map_or_else(String::new, |amount| format!(" charged {amount}")))?;
         f.write_str(self.spoke.map_or("", |held| if held { " held" } else { " flagged" }))?;
         f.write_str(if self.apart { " apart" } else { "" })
     }
@@ -262,7 +267,8 @@ impl Turn {
 fn together(chance: &mut Chance) -> Verb {
     let sketch = |chance: &mut Chance| {
         let name = Name::of_wish(chance);
-        Sketch::random(chance, name)
+        // Which of them gets the last place of a budget depends on the order, which differs from store to store.
+        Sketch { charged: None, ..Sketch::random(chance, name) }
     };
     Verb::Together((0..2 + chance.below(TOGETHER)).map(|_| sketch(chance)).collect())
 }

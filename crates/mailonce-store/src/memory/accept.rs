@@ -18,6 +18,10 @@ impl World {
         if let Some(bound) = bound.filter(|_| !mutant!("key-ignored")) {
             return Accept::Bound(bound);
         }
+        if let Some(exceeded) = self.over_budget(&wish, now) {
+            return Accept::OverBudget(exceeded);
+        }
+        self.charge_budgets(&wish);
         let overlaps = self.overlaps(&wish, now) && !mutant!("overlap-ignored");
         let alike = self.looks_duplicate(&wish, now) && !mutant!("likeness-ignored");
         let guard = overlaps.then_some(Guard::Overlaps).or(wish.care.hold);
@@ -127,10 +131,14 @@ impl World {
             return Once::Done(Resend::Repeated(email));
         }
         let before = previous.clone();
-        match previous.make_way(wish.care.takes_back, now) {
-            Ok(event) => event.into_iter().for_each(|event| self.save(previous, event)),
+        let event = match previous.make_way(wish.care.takes_back, now) {
+            Ok(event) => event,
             Err(refusal) => return Once::Done(Resend::Refused(refusal, previous.clone())),
+        };
+        if let Some(exceeded) = self.over_budget(&wish, now) {
+            return Once::Done(Resend::OverBudget(exceeded));
         }
+        event.into_iter().for_each(|event| self.save(previous, event));
         if !self.still_answers(previous) {
             return Once::Done(Resend::Refused(Refusal::Replaced, previous.clone()));
         }
@@ -138,6 +146,7 @@ impl World {
             Accept::First(email) => Resend::First(email),
             Accept::Bound(Bound::Email(email)) => Resend::Repeated(email),
             Accept::Bound(other) => return Once::Mismatch(other),
+            Accept::OverBudget(exceeded) => return Once::Done(Resend::OverBudget(exceeded)),
         };
         if let Resend::First(email) | Resend::Repeated(email) = &answer {
             let event = previous.mark_resent(email.id, now);

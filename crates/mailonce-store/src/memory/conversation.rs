@@ -54,6 +54,7 @@ impl World {
                 match self.accept(inner, now) {
                     Accept::First(email) => self.answered(&wish, &mut ground, email, now),
                     Accept::Bound(bound) => Answered::Bound(bound),
+                    Accept::OverBudget(exceeded) => Answered::OverBudget(exceeded),
                 }
             }
         }

@@ -5,6 +5,7 @@
 mod accept;
 mod arrivals;
 mod artifact;
+mod control;
 mod conversation;
 mod delivery;
 mod filing;
@@ -18,6 +19,7 @@ mod record;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    control::budget::Counter,
     dispatch::Act,
     email::Email,
     event::{Event, Kind, NewEvent},
@@ -89,6 +91,7 @@ struct World {
     last_id: i64,
     inbound: inbound::Inbound,
     talk: conversation::Talk,
+    budgets: control::budget::Counts,
     outbound: outbound::Outbound,
 }
 
@@ -283,12 +286,17 @@ impl Store for Memory {
                 return Ok(AcceptBatch::Contradiction(index, bound));
             }
         }
-        if let Some(operation) = &batch.operation {
-            match world.repeat_of::<()>(operation, now) {
-                Some(Once::Mismatch(bound)) => return Ok(AcceptBatch::Mismatch(bound)),
-                Some(_) => {}
-                None => world.bind_operation(operation),
-            }
+        let repeat = batch.operation.as_ref().and_then(|operation| world.repeat_of::<()>(operation, now));
+        if let Some(Once::Mismatch(bound)) = repeat {
+            return Ok(AcceptBatch::Mismatch(bound));
+        }
+        if batch.strict
+            && let Some((index, exceeded)) = world.batch_over_budget(&batch, now)
+        {
+            return Ok(AcceptBatch::OverBudget(index, exceeded));
+        }
+        if let Some(operation) = batch.operation.as_ref().filter(|_| repeat.is_none()) {
+            world.bind_operation(operation);
         }
         let whole = batch.items.len() - usize::from(mutant!("batch-cut-short"));
         let items: Vec<Accept> = batch.items.into_iter().take(whole).map(|wish| world.accept(wish, now)).collect();
@@ -605,6 +613,11 @@ impl Store for Memory {
         Ok(self.world().remove_record(team, kind, id))
     }
 
+    async fn budget_usage(&self, team: TeamId, counters: Vec<Counter>) -> Result<Vec<u64>> {
+        let world = self.world();
+        Ok(counters.into_iter().map(|counter| world.budget_used(team, counter)).collect())
+    }
+
     async fn install(&self) -> Result<Install> {
         let world = self.world();
         let seen_at = world.nodes.values().max().copied();
@@ -614,6 +627,7 @@ impl Store for Memory {
     async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
         let mut world = self.world();
         let mut swept = Swept::default();
+        world.sweep_budgets(now);
         let mut due: Vec<EmailId> =
             world.sweep_at.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).take(max).collect();
         if mutant!("live-key-swept") {

@@ -18,6 +18,7 @@ use std::{
 use super::{
     Ledger,
     careful::{load, lock_scopes},
+    control::budget,
     conversation::likeness,
     draft::insert,
     durability,
@@ -142,7 +143,7 @@ impl Ledger {
             let answer = answers.map_err(StoreError::from).and_then(|mut answers| answers.pop().ok_or_else(no_answer));
             let told = answer.clone().map(|accept| match accept {
                 Accept::First(email) => Accept::Bound(Bound::Email(email)),
-                bound @ Accept::Bound(_) => bound,
+                other => other,
             });
             became.extend(waiting.key().map(|key| (key, told)));
             waiting.answer(answer);
@@ -230,6 +231,7 @@ impl Ledger {
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         likeness::hold(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
+        budget::lock(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
         let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
         self.settle(tx, &ground, verbs).await?;
         Ok(answers)
@@ -248,6 +250,7 @@ impl Ledger {
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
         likeness::hold(&tx, &mut ground, batch.items.iter()).await?;
+        budget::lock(&tx, &mut ground, batch.items.iter()).await?;
         let answer = decide_batch(&mut ground, batch, now);
         self.settle(tx, &ground, 1).await?;
         Ok(answer)
@@ -261,12 +264,17 @@ fn decide_batch(ground: &mut Ground, batch: &BatchWish, now: Time) -> AcceptBatc
             return AcceptBatch::Contradiction(index, bound);
         }
     }
-    if let Some(operation) = &batch.operation {
-        match ground.repeat_of::<()>(operation, now) {
-            Some(Once::Mismatch(bound)) => return AcceptBatch::Mismatch(bound),
-            Some(_) => {}
-            None => ground.bind_operation(operation),
-        }
+    let repeat = batch.operation.as_ref().and_then(|operation| ground.repeat_of::<()>(operation, now));
+    if let Some(Once::Mismatch(bound)) = repeat {
+        return AcceptBatch::Mismatch(bound);
+    }
+    if batch.strict
+        && let Some((index, exceeded)) = ground.batch_over_budget(batch, now)
+    {
+        return AcceptBatch::OverBudget(index, exceeded);
+    }
+    if let Some(operation) = batch.operation.as_ref().filter(|_| repeat.is_none()) {
+        ground.bind_operation(operation);
     }
     AcceptBatch::Items(batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect())
 }

@@ -16,6 +16,7 @@ use super::{
     Ledger,
     accept::bound_in,
     careful::{load, load_more, lock_emails, lock_scopes, read_many},
+    control::budget,
     conversation::{likeness, still_answers, turn_over},
     ground::{Ground, Scoped, scopes_of, scopes_of_wish},
     row::{Scope, read_emails},
@@ -106,6 +107,7 @@ impl Ledger {
             Some(email) => !still_answers(&tx, &mut ground, email).await?,
             None => false,
         };
+        budget::lock(&tx, &mut ground, std::iter::once(wish)).await?;
         let answer = ground.resend(wish.clone(), operation, replaced, now);
         if let (Some(before), Once::Done(Resend::First(email))) = (&before, &answer) {
             turn_over(&tx, &mut ground, (before, email), now).await?;

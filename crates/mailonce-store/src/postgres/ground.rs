@@ -18,6 +18,7 @@ use std::{
 };
 
 use super::{
+    control::budget::Counters,
     conversation::talk::Talk,
     row::{KeyRow, Scope, Target},
 };
@@ -53,6 +54,8 @@ pub(super) struct Ground {
     pub gone: Vec<Scoped>,
     /// Threads and their messages, and what guards remember.
     pub talk: Talk,
+    /// How much of budgets is used.
+    pub budgets: Counters,
 }
 
 /// An email of a team.
@@ -81,6 +84,7 @@ impl Ground {
             && self.evidence.is_empty()
             && self.attempts.is_empty()
             && self.talk.is_untouched()
+            && self.budgets.is_untouched()
     }
 
     /// Binds a key to an email, or says what it is bound to.
@@ -88,6 +92,10 @@ impl Ground {
         if let Some(bound) = wish.key.and_then(|key| self.bound(wish.team, key, now)) {
             return Accept::Bound(bound);
         }
+        if let Some(exceeded) = self.over_budget(&wish, now) {
+            return Accept::OverBudget(exceeded);
+        }
+        self.charge_budgets(&wish);
         let overlaps = self.overlaps(&wish, now).then_some(Guard::Overlaps);
         let alike = self.looks_duplicate(&wish, now).then_some(Guard::LooksDuplicate);
         let guard = overlaps.or(wish.care.hold).or(alike);
@@ -192,10 +200,14 @@ impl Ground {
         if let Some(email) = previous.resent_as.and_then(|id| self.of_team(wish.team, id)) {
             return Once::Done(Resend::Repeated(email));
         }
-        match previous.make_way(wish.care.takes_back, now) {
-            Ok(event) => event.into_iter().for_each(|event| self.save(previous, event)),
+        let event = match previous.make_way(wish.care.takes_back, now) {
+            Ok(event) => event,
             Err(refusal) => return Once::Done(Resend::Refused(refusal, previous.clone())),
+        };
+        if let Some(exceeded) = self.over_budget(&wish, now) {
+            return Once::Done(Resend::OverBudget(exceeded));
         }
+        event.into_iter().for_each(|event| self.save(previous, event));
         if replaced {
             return Once::Done(Resend::Refused(Refusal::Replaced, previous.clone()));
         }
@@ -203,6 +215,7 @@ impl Ground {
             Accept::First(email) => Resend::First(email),
             Accept::Bound(Bound::Email(email)) => Resend::Repeated(email),
             Accept::Bound(other) => return Once::Mismatch(other),
+            Accept::OverBudget(exceeded) => return Once::Done(Resend::OverBudget(exceeded)),
         };
         if let Resend::First(email) | Resend::Repeated(email) = &answer {
             let event = previous.mark_resent(email.id, now);

@@ -77,9 +77,12 @@ impl Waiting {
     }
 
     /// Whether inserting the row of its key decides it: it takes no slot, neither of its own version nor of an earlier one,
-    /// and is compared with no other email.
+    /// is compared with no other email and counts in no budget.
     fn is_plain(&self) -> bool {
-        self.slots.is_empty() && !self.draft.email.head.takes_earlier_slots() && self.care.likeness.is_none()
+        self.slots.is_empty()
+            && !self.draft.email.head.takes_earlier_slots()
+            && self.care.likeness.is_none()
+            && self.care.charges.is_empty()
     }
 
     /// The key it is bound under, as a scope.

@@ -23,6 +23,7 @@ mod arrivals;
 mod careful;
 mod change;
 mod connect;
+mod control;
 mod conversation;
 mod draft;
 mod durability;
@@ -48,6 +49,7 @@ mod write;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    control::budget::Counter,
     dispatch::Act,
     email::Email,
     event::Event,
@@ -437,6 +439,10 @@ impl Store for Postgres {
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
         shown!(self, insist!(self.ledger.remove_record(team, kind, id)))
+    }
+
+    async fn budget_usage(&self, team: TeamId, counters: Vec<Counter>) -> Result<Vec<u64>> {
+        shown!(self, insist!(self.ledger.budget_usage(team, &counters)))
     }
 
     async fn install(&self) -> Result<Install> {

@@ -17,6 +17,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0006_notices.sql"),
     include_str!("../../migrations/postgres/0007_history.sql"),
     include_str!("../../migrations/postgres/0008_transports.sql"),
+    include_str!("../../migrations/postgres/0009_budgets.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.

@@ -18,6 +18,7 @@ use super::{
     Ledger,
     arrivals::sweep::sweep_arrivals,
     careful::{load, lock_keys, read_many},
+    control::budget,
     conversation::talk::sweep_guards,
     ground::{Ground, Scoped, scopes_of},
     notices::notice::sweep_notices,
@@ -288,6 +289,7 @@ impl Ledger {
         }
         // Last, because whoever holds one of these waits for nothing else.
         sweep_guards(&tx, now).await?;
+        budget::sweep(&tx, now).await?;
         self.commit(tx, 1).await?;
         Ok(swept)
     }

@@ -146,6 +146,7 @@ pub(super) async fn write(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
     write_attempts(tx, ground).await?;
     write_evidence(tx, ground).await?;
     ground.talk.write(tx).await?;
+    ground.budgets.write(tx).await?;
     write_events(tx, &ground.events).await
 }
 

@@ -4,6 +4,7 @@
 //! the email. Everything else goes the long way through [`decide`].
 
 use mailonce_core::{
+    control::budget::{Charge, Exceeded, Usage},
     conversation::likeness::Likeness,
     email::{Email, EmailState, Guard, Refusal},
     id::{self, TeamId},
@@ -15,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use std::sync::Arc;
 
 use super::{
+    control::budget,
     events::Packed,
     fresh::FreshKeys,
     ledger::{AcceptStatements, Ledger},
@@ -72,6 +74,7 @@ pub(super) struct Prepared {
     slots: Vec<KeyHash>,
     first_wins: bool,
     likeness: Option<Likeness>,
+    charges: Vec<Charge>,
     body: Arc<[u8]>,
     head: String,
     digest: Vec<u8>,
@@ -86,10 +89,11 @@ impl Prepared {
         let head = String::from_utf8(head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (wish.key, wish.slots.clone(), wish.digest.to_bytes());
         let (first_wins, likeness) = (wish.first_wins, wish.care.likeness.take());
+        let charges = std::mem::take(&mut wish.care.charges);
         let (email, body) = wish.become_email(u32::from(key.is_some()), None, now);
         let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
         let event = Packed::of_accepted(&email);
-        Ok(Self { email, key, slots, first_wins, likeness, body, head, digest, recipients, event })
+        Ok(Self { email, key, slots, first_wins, likeness, charges, body, head, digest, recipients, event })
     }
 }
 
@@ -99,6 +103,8 @@ pub(super) enum Said {
     First,
     /// Its key was bound before.
     Bound(Bound),
+    /// It would exceed a budget.
+    OverBudget(Exceeded),
 }
 
 impl Prepared {
@@ -107,6 +113,7 @@ impl Prepared {
         match said {
             Said::First => Accept::First(self.email),
             Said::Bound(bound) => Accept::Bound(bound),
+            Said::OverBudget(exceeded) => Accept::OverBudget(exceeded),
         }
     }
 
@@ -125,6 +132,9 @@ impl Prepared {
 /// Binds a key to an email, or says what it is bound to.
 pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time) -> Result<Said> {
     let team = ledger.team_number(prepared.email.team).ok_or_else(|| no_team(prepared.email.team))?;
+    if let Some(exceeded) = over_budget(ledger, team, prepared, now)? {
+        return Ok(Said::OverBudget(exceeded));
+    }
     let Some(key) = prepared.key else { return first(ledger, team, prepared, now) };
     let bits = id::ordered_bits(prepared.email.id.0);
     if prepared.slots.is_empty()
@@ -134,6 +144,18 @@ pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time
         return first(ledger, team, prepared, now);
     }
     decide(ledger, team, prepared, key, now)
+}
+
+/// The budget that an email would exceed, unless its key is bound: a retry is never refused. Most count in none.
+fn over_budget(ledger: &Ledger<'_>, team: i64, prepared: &Prepared, now: Time) -> Result<Option<Exceeded>> {
+    if prepared.charges.is_empty() {
+        return Ok(None);
+    }
+    let is_bound = prepared.key.map(|key| bound(ledger, (prepared.email.team, team), key, now)).transpose()?;
+    if is_bound.flatten().is_some() {
+        return Ok(None);
+    }
+    budget::exceeded(ledger, team, &prepared.charges)
 }
 
 pub(super) fn no_team(team: TeamId) -> StoreError {
@@ -194,6 +216,7 @@ fn compare(ledger: &Ledger<'_>, team: i64, prepared: &mut Prepared, now: Time) -
 /// Writes the email itself. Its key is bound already.
 fn first(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, now: Time) -> Result<Said> {
     compare(ledger, team, prepared, now)?;
+    budget::charge(ledger, team, &prepared.charges)?;
     let Prepared { email, body, head, digest, recipients, event, .. } = &*prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::tail_bits(email.id.0));
     let guard = email.guard.map(Guard::word);
@@ -302,14 +325,31 @@ pub(super) fn accept_batch(
             return Ok(SaidBatch::Contradiction(index, bound));
         }
     }
-    if let Some(operation) = operation {
-        match repeat_of::<()>(ledger, operation, now)? {
-            Some(Once::Mismatch(bound)) => return Ok(SaidBatch::Mismatch(bound)),
-            Some(_) => {}
-            None => bind_operation(ledger, operation)?,
-        }
+    let repeat = operation.map(|operation| repeat_of::<()>(ledger, operation, now)).transpose()?.flatten();
+    if let Some(Once::Mismatch(bound)) = repeat {
+        return Ok(SaidBatch::Mismatch(bound));
+    }
+    if strict && let Some((index, exceeded)) = batch_over_budget(ledger, items, now)? {
+        return Ok(SaidBatch::OverBudget(index, exceeded));
+    }
+    if let Some(operation) = operation.filter(|_| repeat.is_none()) {
+        bind_operation(ledger, operation)?;
     }
     items.iter_mut().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(SaidBatch::Items)
+}
+
+/// The item that would exceed a budget, together with the items before it.
+fn batch_over_budget(ledger: &Ledger<'_>, items: &[Prepared], now: Time) -> Result<Option<(usize, Exceeded)>> {
+    let (mut usage, mut new) = (Usage::default(), Vec::new());
+    for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.charges.is_empty()) {
+        let team = ledger.team_number(item.email.team).ok_or_else(|| no_team(item.email.team))?;
+        let is_bound = item.key.map(|key| bound(ledger, (item.email.team, team), key, now)).transpose()?;
+        if is_bound.flatten().is_none() {
+            budget::load(ledger, team, &item.charges, &mut usage)?;
+            new.push((index, item.key, item.charges.as_slice()));
+        }
+    }
+    Ok(usage.exceeded_by_batch(new.into_iter()))
 }
 
 /// What the key of an item is bound to, when that means something else.
@@ -328,6 +368,8 @@ pub(super) enum SaidBatch {
     Mismatch(Bound),
     /// The key of this item is bound to something that means something else.
     Contradiction(usize, Bound),
+    /// This item would exceed a budget.
+    OverBudget(usize, Exceeded),
 }
 
 /// The answer to an operation whose key is bound already. `None` when it is free.
@@ -387,24 +429,28 @@ fn next_version(
         return Ok(Once::Done(Resend::Repeated(email)));
     }
     let before = previous.clone();
-    match previous.make_way(wish.care.takes_back, now) {
-        Ok(Some(event)) => {
-            super::change::save(ledger, team, previous)?;
-            ledger.emit(team, &event);
-            ledger.note_changed(previous.clone());
-        }
-        Ok(None) => {}
+    let event = match previous.make_way(wish.care.takes_back, now) {
+        Ok(event) => event,
         Err(refusal) => return Ok(Once::Done(Resend::Refused(refusal, previous.clone()))),
+    };
+    let mut prepared = Prepared::new(wish, now)?;
+    if let Some(exceeded) = over_budget(ledger, team, &prepared, now)? {
+        return Ok(Once::Done(Resend::OverBudget(exceeded)));
+    }
+    if let Some(event) = event {
+        super::change::save(ledger, team, previous)?;
+        ledger.emit(team, &event);
+        ledger.note_changed(previous.clone());
     }
     if !super::answer::still_answers(ledger, team, previous)? {
         return Ok(Once::Done(Resend::Refused(Refusal::Replaced, previous.clone())));
     }
-    let mut prepared = Prepared::new(wish, now)?;
     let said = accept(ledger, &mut prepared, now)?;
     let answer = match prepared.answer(said) {
         Accept::First(email) => Resend::First(email),
         Accept::Bound(Bound::Email(email)) => Resend::Repeated(email),
         Accept::Bound(other) => return Ok(Once::Mismatch(other)),
+        Accept::OverBudget(exceeded) => return Ok(Once::Done(Resend::OverBudget(exceeded))),
     };
     if let Resend::First(email) | Resend::Repeated(email) = &answer {
         ledger.note_changed(email.clone());

@@ -50,6 +50,7 @@ pub(super) fn answer(ledger: &mut Ledger<'_>, wish: &AnswerWish, now: Time) -> R
             match prepared.answer(said) {
                 Accept::First(email) => answered(ledger, team, wish, ground, email, now),
                 Accept::Bound(bound) => Ok(Answered::Bound(bound)),
+                Accept::OverBudget(exceeded) => Ok(Answered::OverBudget(exceeded)),
             }
         }
     }

@@ -11,7 +11,7 @@ use mailonce_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
-use super::{delivery, ledger::Ledger, likeness, schema::told};
+use super::{control::budget, delivery, ledger::Ledger, likeness, schema::told};
 
 const KEYS: &str = "SELECT team, hash, known_until FROM delivery_keys WHERE (team, hash) > (?1, ?2) \
      ORDER BY team, hash LIMIT ?3";
@@ -74,6 +74,7 @@ pub(super) fn sweep(ledger: &Ledger<'_>, expired: &[KeyPlace], max: usize, now: 
     }
     ledger.execute(STALE, params![now.plus(-DAY_MS).0, max as i64])?;
     likeness::sweep(ledger, now)?;
+    budget::sweep(ledger, now)?;
     let old = now.plus(-limits::DUPLICATE_KEPT_MS);
     let mut swept = drop_deliveries(ledger, &rows(ledger, OLD, params![old.0, max as i64])?)?;
     let inboxes: Vec<(i64, i64)> = {

@@ -7,6 +7,7 @@ mod arrivals;
 mod artifact;
 mod change;
 mod clear;
+mod control;
 mod conversation;
 mod copy;
 mod delivery;
@@ -36,6 +37,7 @@ mod writer;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    control::budget::Counter,
     dispatch::Act,
     email::Email,
     event::Event,
@@ -68,6 +70,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use accept::{Prepared, Said, SaidBatch};
+use control::budget;
 use fresh::FreshKeys;
 use ledger::{Ledger, Listeners, Log, TeamNumbers};
 use record::Shelf;
@@ -309,6 +312,7 @@ impl Store for Sqlite {
             }
             (_, SaidBatch::Mismatch(bound)) => AcceptBatch::Mismatch(bound),
             (_, SaidBatch::Contradiction(index, bound)) => AcceptBatch::Contradiction(index, bound),
+            (_, SaidBatch::OverBudget(index, exceeded)) => AcceptBatch::OverBudget(index, exceeded),
         })
     }
 
@@ -566,6 +570,11 @@ impl Store for Sqlite {
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
         self.write(move |ledger| record::remove(ledger, team, kind, id)).await
+    }
+
+    async fn budget_usage(&self, team: TeamId, counters: Vec<Counter>) -> Result<Vec<u64>> {
+        let Some(number) = self.number(team) else { return Ok(vec![0; counters.len()]) };
+        self.look(move |conn| counters.iter().map(|counter| budget::used(conn, number, *counter)).collect()).await
     }
 
     async fn install(&self) -> Result<Install> {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
 /// Migrations in order. A landed one never changes.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -13,6 +13,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/sqlite/0005_arrivals.sql"),
     include_str!("../../migrations/sqlite/0006_conversations.sql"),
     include_str!("../../migrations/sqlite/0007_notices.sql"),
+    include_str!("../../migrations/sqlite/0008_budgets.sql"),
 ];
 
 /// The schema this binary writes.

@@ -11,10 +11,10 @@ use rusqlite::{Connection, Row, params};
 use super::{accept, inbox, ledger::Ledger, rows::split_id, schema::told};
 
 /// A watch whose inbox is there.
-const ONE: &str = "SELECT w.watch, w.tail, i.inbox, i.tail, w.rev, w.started_at, w.behind, w.deadline, w.budget, w.spent \
+const ONE: &str = "SELECT w.watch, w.tail, i.inbox, i.tail, w.rev, w.started_at, w.behind, w.deadline, w.budget, w.spent, w.require_auth \
      FROM watches w JOIN inboxes i ON i.inbox = w.inbox WHERE i.removed IS NULL AND w.team = ?1 AND w.watch = ?2";
-const MAKE: &str = "INSERT INTO watches (watch, tail, team, inbox, rev, started_at, behind, deadline, budget, spent) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+const MAKE: &str = "INSERT INTO watches (watch, tail, team, inbox, rev, started_at, behind, deadline, budget, spent, require_auth) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 const SPEND: &str = "UPDATE watches SET rev = ?2, spent = ?3 WHERE watch = ?1";
 
 fn watch_row(row: &Row<'_>, team: TeamId) -> Result<Watch> {
@@ -28,6 +28,7 @@ fn watch_row(row: &Row<'_>, team: TeamId) -> Result<Watch> {
         deadline: Time(row.get(7).map_err(told)?),
         budget: row.get(8).map_err(told)?,
         spent: row.get(9).map_err(told)?,
+        require_auth: row.get(10).map_err(told)?,
     })
 }
 
@@ -57,9 +58,10 @@ pub(super) fn create(
     }
     let Some(inbox) = inbox::one(ledger.conn, team, watch.inbox)? else { return Ok(Once::Done(None)) };
     watch.after = inbox.seq;
-    let Watch { id, rev, started_at, after, deadline, budget, spent, .. } = &watch;
+    let Watch { id, rev, started_at, after, deadline, budget, spent, require_auth, .. } = &watch;
     let (bits, tail, inbox) = (ordered_bits(id.0), tail_bits(id.0), ordered_bits(watch.inbox.0));
-    let row = params![bits, tail, team, inbox, rev, started_at.0, *after as i64, deadline.0, budget, spent];
+    let row =
+        params![bits, tail, team, inbox, rev, started_at.0, *after as i64, deadline.0, budget, spent, require_auth];
     ledger.execute(MAKE, row)?;
     ledger.note_id(id.0);
     if let Some(operation) = operation {

@@ -3,13 +3,12 @@
 //! It resolves a name, looks at every address that came back, and gives these addresses to whoever dials: there is no
 //! second look-up in between, and each attempt begins anew. One forbidden address among several refuses them all.
 
-mod cidr;
 mod place;
 mod range;
 #[cfg(test)]
 mod tests;
 
-pub use cidr::{Cidr, NotCidr};
+pub use mailonce_core::cidr::{Cidr, NotCidr};
 pub use place::Place;
 pub use range::{Range, is_public};
 

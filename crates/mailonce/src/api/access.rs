@@ -3,6 +3,7 @@
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     address::Address,
+    cidr::Cidr,
     id::ApiKeyId,
     problem::{Code, FieldError, Problem},
     team::{AboutApiKey, ApiKey, Scope, Team},
@@ -40,6 +41,24 @@ pub(super) struct NewApiKeyBody {
     /// RFC 3339.
     #[serde(default)]
     expires_at: Option<String>,
+    /// Addresses or blocks such as `10.0.0.0/8` that it may be used from; any when absent. At most 100.
+    #[serde(default)]
+    allow_ips: Option<Vec<String>>,
+}
+
+/// Senders, and addresses, of one API key.
+const RESTRICTIONS: usize = 100;
+
+fn allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
+    let fault = |at: usize, message: String| Problem::from(vec![FieldError::new(&format!("allow_ips[{at}]"), message)]);
+    if blocks.len() > RESTRICTIONS {
+        return Err(fault(RESTRICTIONS, format!("is one too many: a key has at most {RESTRICTIONS}")));
+    }
+    let block = |(at, text): (usize, &String)| {
+        let block = text.trim().parse::<Cidr>();
+        block.map_err(|_not| fault(at, "must be an address or a block such as 10.0.0.0/8 or 2001:db8::/32".into()))
+    };
+    blocks.iter().enumerate().map(block).collect()
 }
 
 impl NewApiKeyBody {
@@ -54,7 +73,11 @@ impl NewApiKeyBody {
             Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
             None => Address::parse(&rule).map(|address| address.as_str().to_owned()),
         };
-        let senders = self.senders.unwrap_or_default().into_iter().take(100).map(sender).collect::<Result<_, _>>();
+        let senders = self.senders.unwrap_or_default();
+        if senders.len() > RESTRICTIONS {
+            return Err(fault("senders", "must be at most 100 addresses or domains"));
+        }
+        let senders = senders.into_iter().map(sender).collect::<Result<_, _>>();
         let expires_at = self
             .expires_at
             .map(|text| Time::parse(&text).ok_or_else(|| fault("expires_at", "is an RFC 3339 time with an offset")));
@@ -71,6 +94,7 @@ impl NewApiKeyBody {
             inboxes,
             rate_per_s: self.rate_per_s,
             expires_at: expires_at.transpose()?,
+            allow_ips: allow_ips(&self.allow_ips.unwrap_or_default())?,
         })
     }
 }
@@ -88,6 +112,8 @@ pub(super) struct ApiKeyBody {
     rate_per_s: Option<u32>,
     created_at: String,
     expires_at: Option<String>,
+    /// Where it may be used from; anywhere when empty.
+    allow_ips: Vec<String>,
     revoked_at: Option<String>,
     /// To the minute.
     last_used_at: Option<String>,
@@ -105,6 +131,7 @@ impl From<&ApiKey> for ApiKeyBody {
             rate_per_s: key.about.rate_per_s,
             created_at: key.created_at.to_string(),
             expires_at: key.about.expires_at.map(|at| at.to_string()),
+            allow_ips: key.about.allow_ips.iter().map(ToString::to_string).collect(),
             revoked_at: key.revoked_at.map(|at| at.to_string()),
             last_used_at: key.last_used_at.map(|at| at.to_string()),
         }

@@ -81,7 +81,13 @@ pub(crate) async fn authenticate(
     {
         app.failures.record(client);
     }
-    found.map(Some)
+    let caller = found?;
+    if !caller.key.may_call_from(client) {
+        let from = client.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
+        let detail = format!("this API key may not be used from {from}");
+        return Err(Problem::new(Code::IpNotAllowed, detail).with("address", from));
+    }
+    Ok(Some(caller))
 }
 
 /// What a call that is not a send asks for, if it brought a key.

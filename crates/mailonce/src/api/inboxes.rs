@@ -484,6 +484,9 @@ pub(super) struct NewWatchBody {
     /// When it ends: an instant, or a time from now such as `5m`; 10 minutes by default.
     #[serde(default)]
     deadline: Option<String>,
+    /// `true`: only mail whose sender is authenticated counts.
+    #[serde(default)]
+    require_auth: Option<bool>,
 }
 
 /// A watch.
@@ -496,6 +499,8 @@ pub(super) struct WatchBody {
     deadline: String,
     budget: u32,
     spent: u32,
+    /// Whether only mail whose sender is authenticated counts.
+    require_auth: bool,
     /// Only mail after this place counts.
     cursor: String,
 }
@@ -510,6 +515,7 @@ impl WatchBody {
             deadline: watch.deadline.to_string(),
             budget: watch.budget,
             spent: watch.spent,
+            require_auth: watch.require_auth,
             cursor: app.engine.cursor(watch.after).to_string(),
         }
     }
@@ -530,7 +536,7 @@ fn watch_id(text: &str) -> Result<WatchId, Problem> {
 pub(super) async fn create_watch(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
     door.caller.need(Scope::Read)?;
     let inbox = inbox_of(&app, &door, &id).await?;
-    let NewWatchBody { budget, deadline } = body.parse_or_empty()?;
+    let NewWatchBody { budget, deadline, require_auth } = body.parse_or_empty()?;
     let budget = budget.unwrap_or(1);
     if budget > BUDGET {
         return Err(fault("budget", format!("is at most {BUDGET}")).into());
@@ -545,9 +551,15 @@ pub(super) async fn create_watch(State(app): State<App>, door: Door, PathOf(id):
     if !(1..=limits::WATCH_MS).contains(&lasts) {
         return Err(fault("deadline", "lies within the next 7 days").into());
     }
-    let meaning = serde_json::json!([budget, deadline]).to_string();
+    let require_auth = require_auth.unwrap_or(false);
+    let mut meaning = serde_json::json!([budget, deadline]);
+    // Only when it is asked for, so that a retry of a call from before the upgrade stays the same call.
+    if require_auth && let Some(members) = meaning.as_array_mut() {
+        members.push("require_auth".into());
+    }
+    let meaning = meaning.to_string();
     let asked = door.asked("watches", &inbox.id.to_string(), meaning.as_bytes());
-    let watch = app.engine.create_watch(&door.caller, inbox.id, (budget, lasts), asked).await?;
+    let watch = app.engine.create_watch(&door.caller, inbox.id, (budget, lasts, require_auth), asked).await?;
     Ok(made(watch.first, Json(WatchBody::of(&app, &watch.thing))))
 }
 

@@ -76,6 +76,9 @@ pub(super) struct NewListEntryBody {
     /// Why, for people.
     #[serde(default)]
     reason: Option<String>,
+    /// For the allow lists `receive` and `reply`: only mail whose sender is authenticated passes by this entry.
+    #[serde(default)]
+    require_auth: Option<bool>,
 }
 
 /// Somebody on a list.
@@ -92,6 +95,8 @@ pub(super) struct ListEntryBody {
     inbox: Option<String>,
     reason: Option<String>,
     created_at: String,
+    /// Whether only authenticated mail passes by this entry.
+    require_auth: bool,
 }
 
 impl From<ListEntry> for ListEntryBody {
@@ -103,6 +108,7 @@ impl From<ListEntry> for ListEntryBody {
             entry: entry.entry,
             reason: entry.reason,
             created_at: entry.created_at.to_string(),
+            require_auth: entry.require_auth,
         }
     }
 }
@@ -126,9 +132,9 @@ pub(super) async fn add(
     body: RawBody,
 ) -> Answer {
     door.caller.need(Scope::Admin)?;
-    let NewListEntryBody { entry, reason } = body.parse()?;
+    let NewListEntryBody { entry, reason, require_auth } = body.parse()?;
     let list = path.list(&app, &door, &query.0).await?;
-    let put = app.engine.add_to_list(&door.caller, list, &entry, reason).await?;
+    let put = app.engine.add_to_list(&door.caller, list, &entry, (reason, require_auth.unwrap_or(false))).await?;
     Ok(made(put.first, Json(ListEntryBody::from(put.thing))))
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod artifacts;
+mod budgets;
 mod detail;
 mod domains;
 pub(crate) mod door;
@@ -196,6 +197,8 @@ fn managing() -> OpenApiRouter<App> {
         .routes(routes!(notices::recover))
         .routes(routes!(notices::read))
         .routes(routes!(notices::replay))
+        .routes(routes!(budgets::create, budgets::list))
+        .routes(routes!(budgets::read, budgets::change, budgets::remove))
         .routes(routes!(rules::create, rules::list))
         .routes(routes!(rules::read, rules::change, rules::remove))
         .routes(routes!(lists::add, lists::list))

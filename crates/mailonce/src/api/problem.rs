@@ -81,7 +81,7 @@ impl IntoResponse for Refused {
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if code == Code::Unauthorized {
+        if matches!(code, Code::Unauthorized | Code::KeyExpired) {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

@@ -70,6 +70,11 @@ pub(super) struct RuleMatchBody {
     operator: Option<String>,
     #[serde(deserialize_with = "objects")]
     conditions: Vec<ConditionBody>,
+    /// `true`: only inbound mail whose sender is authenticated matches. Mail that fails authentication never matches a
+    /// condition on `from`, unless the rule blocks.
+    #[serde(default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    require_auth: Option<bool>,
 }
 
 /// What is done.
@@ -137,7 +142,7 @@ pub(super) struct RuleBody {
 
 impl From<RuleView> for RuleBody {
     fn from(rule: RuleView) -> Self {
-        let AboutRule { direction, priority, enabled, together, conditions, actions } = rule.about;
+        let AboutRule { direction, priority, enabled, together, conditions, actions, require_auth } = rule.about;
         Self {
             id: rule.id.to_string(),
             name: rule.name,
@@ -149,6 +154,7 @@ impl From<RuleView> for RuleBody {
             matching: RuleMatchBody {
                 operator: Some(together.word().to_owned()),
                 conditions: conditions.into_iter().map(condition_body).collect(),
+                require_auth: require_auth.then_some(true),
             },
             actions: actions
                 .into_iter()
@@ -178,7 +184,7 @@ fn fault(path: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(&path.into(), message)])
 }
 
-fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>), Problem> {
+fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>, bool), Problem> {
     let together = match body.operator.as_deref() {
         None => Together::All,
         Some(word) => Together::parse(word).ok_or_else(|| fault("match.operator", "is all or any"))?,
@@ -197,7 +203,7 @@ fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>), Problem
         Ok(Condition { field, operator, values })
     };
     let conditions = body.conditions.into_iter().enumerate().map(condition).collect::<Result<_, Problem>>()?;
-    Ok((together, conditions))
+    Ok((together, conditions, body.require_auth.unwrap_or(false)))
 }
 
 fn actions(bodies: Vec<ActionBody>) -> Result<Vec<Action>, Problem> {
@@ -230,9 +236,9 @@ pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) ->
         None => Direction::Inbound,
         Some(word) => Direction::parse(word).ok_or_else(|| fault("direction", "is inbound or outbound"))?,
     };
-    let (together, conditions) = conditions(matching)?;
+    let (together, conditions, require_auth) = conditions(matching)?;
     let (priority, enabled) = (priority.unwrap_or(PRIORITY), enabled.unwrap_or(true));
-    let about = AboutRule { direction, priority, enabled, together, conditions, actions: actions(what)? };
+    let about = AboutRule { direction, priority, enabled, together, conditions, actions: actions(what)?, require_auth };
     let rule = app.engine.create_rule(&door.caller, name, &about, asked).await?;
     Ok(made(rule.first, Json(RuleBody::from(rule.thing))))
 }
@@ -266,7 +272,7 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
     let mut rule = app.engine.rule_to_change(&door.caller, rule_id(&id)?).await?;
     let RulePatchBody { rev, priority, enabled, matching, actions: what } = body.parse()?;
     if let Some(matching) = matching {
-        (rule.about.together, rule.about.conditions) = conditions(matching)?;
+        (rule.about.together, rule.about.conditions, rule.about.require_auth) = conditions(matching)?;
     }
     if let Some(what) = what {
         rule.about.actions = actions(what)?;

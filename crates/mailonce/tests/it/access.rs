@@ -62,7 +62,33 @@ over_memory_and_sqlite! {
         world.pass(HOUR - 1);
         world.call(sending(&secret)).await.is(202);
         world.pass(1);
+        let refused = world.call(sending(&secret)).await.refused(401, "key_expired");
+        assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(refused.word("expires_at"), world.at(0));
+        // Whoever revokes it says nothing more about it.
+        let keys = world.get("/v1/api-keys").await.is(200).rows();
+        let id = keys.iter().find(|key| key["name"] == "guest").unwrap()["id"].as_str().unwrap().to_owned();
+        world.call(delete(&format!("/v1/api-keys/{id}"))).await.is(200);
         world.call(sending(&secret)).await.refused(401, "unauthorized");
+    }
+
+    async fn a_key_is_limited_to_addresses_that_can_be_read(world) {
+        let blocks = json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"]);
+        let made = world.post("/v1/api-keys", &json!({ "name": "office", "allow_ips": blocks })).await.is(201);
+        let keys = world.get("/v1/api-keys").await.is(200).rows();
+        let office = keys.iter().find(|key| key["name"] == "office").unwrap();
+        assert_eq!(office["allow_ips"], json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7/32"]));
+        // Without the listener nobody knows where a call comes from, and then it is refused.
+        world.call(sending(&made.word("api_key"))).await.refused(403, "ip_not_allowed");
+        for bad in ["10.0.0.0/33", "office", "", "10.0.0.0/8,11.0.0.0/8"] {
+            let body = json!({ "name": "x", "allow_ips": ["10.0.0.1", bad] });
+            world.post("/v1/api-keys", &body).await.refused(422, "invalid_field").at("allow_ips[1]");
+        }
+        let many: Vec<String> = (0..101).map(|n| format!("10.0.0.{n}")).collect();
+        world.post("/v1/api-keys", &json!({ "name": "x", "allow_ips": many })).await.refused(422, "invalid_field");
+        let many: Vec<String> = (0..101).map(|n| format!("u{n}@example.com")).collect();
+        let refused = world.post("/v1/api-keys", &json!({ "name": "x", "senders": many })).await;
+        refused.refused(422, "invalid_field").at("senders");
     }
 
     async fn a_key_may_do_only_what_its_scopes_say(world) {

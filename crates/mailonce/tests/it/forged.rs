@@ -132,4 +132,68 @@ over_memory_and_sqlite! {
         let taken = world.post("/v1/inboxes/a@agents.test/consume", &consume).await.is(200);
         assert!(taken.text.contains("482913"), "{}", taken.text);
     }
+
+    async fn an_entry_of_an_allow_list_may_want_proof(world) {
+        let world = judged(world).await;
+        let entry = json!({ "entry": "shop.test", "require_auth": true });
+        assert_eq!(world.post("/v1/lists/receive/allow", &entry).await.is(201)["require_auth"], true);
+        for (id, verdict) in [("1", "pass"), ("2", "none"), ("3", "fail")] {
+            let raw = Letter { id, head: stamped(verdict, ""), ..Letter::default() }.raw();
+            world.arrives(&["a@agents.test"], &raw).await;
+        }
+        let rows = world.get("/v1/inboxes/a@agents.test/messages").await.is(200).rows();
+        let verdicts: Vec<&Value> = rows.iter().map(|row| &row["auth"]["verdict"]).collect();
+        assert_eq!(verdicts, [&json!("pass")]);
+        for list in ["receive/block", "send/allow"] {
+            let refused = world.post(&format!("/v1/lists/{list}"), &entry).await;
+            refused.refused(422, "invalid_field").at("require_auth");
+        }
+    }
+
+    async fn a_rule_about_a_sender_is_not_met_by_a_forged_one(world) {
+        let world = judged(world).await;
+        let from = json!([{ "field": "from.domain", "operator": "is", "value": "shop.test" }]);
+        let rule = |name: &str, require_auth: bool| {
+            let matching = json!({ "conditions": from, "require_auth": require_auth });
+            json!({ "name": name, "match": matching, "actions": [{ "type": "label", "value": name }] })
+        };
+        world.post("/v1/rules", &rule("known", false)).await.is(201);
+        let proven = world.post("/v1/rules", &rule("proven", true)).await.is(201);
+        assert_eq!(proven["match"]["require_auth"], true);
+        for (id, verdict, labels) in [("1", "pass", json!(["known", "proven"])), ("2", "none", json!(["known"])), ("3", "fail", json!([]))] {
+            let message = world.hears(Letter { id, head: stamped(verdict, ""), ..Letter::default() }).await;
+            assert_eq!(message["labels"], labels, "{verdict}");
+        }
+        let out = json!({ "name": "out", "direction": "outbound", "match": { "conditions": from, "require_auth": true },
+            "actions": [{ "type": "block" }] });
+        world.post("/v1/rules", &out).await.refused(422, "invalid_field").at("match.require_auth");
+        // A forged sender does not get past a rule that blocks the one it claims to be.
+        let block = json!({ "name": "block", "match": { "conditions": from }, "actions": [{ "type": "block" }] });
+        world.post("/v1/rules", &block).await.is(201);
+        let raw = Letter { id: "4", head: stamped("fail", ""), ..Letter::default() }.raw();
+        world.arrives(&["a@agents.test"], &raw).await;
+        assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.is(200).rows().len(), 3);
+    }
+
+    async fn a_watch_may_want_proof(world) {
+        let world = judged(world).await;
+        let begun = world.post("/v1/inboxes/a@agents.test/watches", &json!({ "require_auth": true })).await.is(201);
+        assert_eq!(begun["require_auth"], true);
+        let watch = begun.word("id");
+        let text = "Your verification code is 482913.";
+        let letter = |id, verdict| Letter { id, subject: "Your code", text, head: stamped(verdict, ""), ..Letter::default() };
+        let unknown = world.hears(letter("1", "none")).await;
+        let wait = format!("/v1/inboxes/a@agents.test/wait?timeout=0&watch={watch}");
+        world.call(get(&wait)).await.is(204);
+        let consume = json!({ "type": "code", "for": "x", "watch": watch });
+        world.post("/v1/inboxes/a@agents.test/consume", &consume).await.refused(404, "not_found");
+        let message = world.get(&format!("/v1/messages/{}", word(&unknown, "id"))).await.is(200);
+        let artifact = message["artifacts"][0]["id"].as_str().unwrap().to_owned();
+        let direct = json!({ "for": "x", "watch": watch });
+        let refused = world.post(&format!("/v1/artifacts/{artifact}/consume"), &direct).await;
+        refused.refused(422, "invalid_field").at("watch");
+        world.hears(letter("2", "pass")).await;
+        world.call(get(&wait)).await.is(200);
+        world.post("/v1/inboxes/a@agents.test/consume", &consume).await.is(200);
+    }
 }

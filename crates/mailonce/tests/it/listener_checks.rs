@@ -1,7 +1,7 @@
 //! What the listener refuses before the API sees it: foreign hosts and origins, guessed keys, slow bodies; and the headers
 //! of every answer.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -171,6 +171,51 @@ async fn guessing_keys_is_stopped_and_hurts_nobody_else() {
     let resend = [("Host", "localhost"), ("X-Forwarded-For", "198.51.100.7"), ("Authorization", "Bearer re_x")];
     assert_eq!(ask(&server, "GET /compat/resend/emails", &resend).await.status, 429);
     assert_eq!(ask(&server, "POST /mcp", &resend).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_key_counts_only_at_its_own_addresses() {
+    let desk = Desk::new();
+    let server = desk.dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
+    let make = async |by: &str, from: &str, about: Value| {
+        let bearer = format!("Bearer {by}");
+        let headers =
+            [("content-type", "application/json"), ("authorization", bearer.as_str()), ("x-forwarded-for", from)];
+        server.call("POST", "/v1/api-keys", &headers, &about.to_string()).await
+    };
+    let about = json!({ "name": "office", "scopes": ["read", "admin"], "allow_ips": ["198.51.100.0/24"] });
+    let (_, made) = make(&server.api_key, "203.0.113.9", about).await;
+    let office = made["api_key"].as_str().unwrap();
+    let bearer = format!("Bearer {office}");
+    let from = async |line: &str, address: &str| {
+        let headers = [("Host", "localhost"), ("X-Forwarded-For", address), ("Authorization", bearer.as_str())];
+        ask(&server, line, &headers).await
+    };
+    assert_eq!(from("GET /v1/emails", "198.51.100.7").await.status, 200);
+    for line in ["GET /v1/emails", "GET /v1/events/stream", "POST /v1/emails"] {
+        let refused = from(line, "203.0.113.9").await;
+        assert_eq!((refused.status, refused.code()), (403, "ip_not_allowed"), "{line} {}", refused.body);
+        // What a caller writes in front of its own address does not help.
+        assert_eq!(from(line, "198.51.100.7, 203.0.113.9").await.status, 403, "{line}");
+    }
+    assert_eq!(from("GET /compat/resend/emails", "203.0.113.9").await.status, 401);
+    assert_eq!(from("POST /mcp", "203.0.113.9").await.status, 403);
+    // A refusal is no guess of a key, so that the key counts as before.
+    for _ in 0..25 {
+        assert_eq!(from("GET /v1/emails", "203.0.113.9").await.status, 403);
+    }
+    assert_eq!(from("GET /v1/emails", "198.51.100.7").await.status, 200);
+    // Nor does it make a key that counts elsewhere.
+    for (allow_ips, status) in [
+        (json!([]), 403),
+        (json!(["0.0.0.0/0"]), 403),
+        (json!(["198.51.100.7", "203.0.113.9"]), 403),
+        (json!(["198.51.100.128/25"]), 201),
+    ] {
+        let about = json!({ "name": "more", "scopes": ["read"], "allow_ips": allow_ips });
+        let (answered, body) = make(office, "198.51.100.7", about).await;
+        assert_eq!(answered, status, "{allow_ips} {body}");
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ mod bad_lines;
 mod batch;
 mod batch_faults;
 mod binary;
+mod budgets;
 mod call;
 mod change;
 mod cli_admin;

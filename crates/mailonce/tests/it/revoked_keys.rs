@@ -38,4 +38,24 @@ over_every_engine! {
         stop.send_replace(true);
         checks.await.unwrap();
     }
+
+    async fn a_key_that_expires_ends_what_is_open_under_it(world) {
+        let about = json!({ "name": "guest", "scopes": ["read"], "expires_at": world.at(60_000) });
+        let secret = world.post("/v1/api-keys", &about).await.is(201).word("api_key");
+        let node = world.node(Outside::default()).await;
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let checks = tokio::spawn(Arc::clone(&node).end_what_revoked_keys_opened(stopped));
+        let caller = node.authenticate(&secret, Channel::Http).await.unwrap();
+        let mut reader = node.follow(&caller, None, EventWish::default()).await.unwrap();
+        let began = Instant::now();
+        let pass = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            world.pass(60_000);
+        };
+        let (events, ()) = tokio::join!(reader.next(Duration::from_secs(20)), pass);
+        assert!(events.unwrap().is_none(), "the stream goes on");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        stop.send_replace(true);
+        checks.await.unwrap();
+    }
 }

@@ -106,6 +106,11 @@ const ROUTES: &[(&str, &str, Kind)] = &[
     ("get", "/v1/suppressions", Kind::Own),
     ("get", "/v1/suppressions/{address}", Kind::Named),
     ("delete", "/v1/suppressions/{address}", Kind::Named),
+    ("post", "/v1/budgets", Kind::Own),
+    ("get", "/v1/budgets", Kind::Own),
+    ("get", "/v1/budgets/{id}", Kind::Named),
+    ("patch", "/v1/budgets/{id}", Kind::Named),
+    ("delete", "/v1/budgets/{id}", Kind::Named),
     ("post", "/v1/rules", Kind::Own),
     ("get", "/v1/rules", Kind::Own),
     ("get", "/v1/rules/{id}", Kind::Named),
@@ -146,6 +151,7 @@ pub(crate) struct Owned {
     artifact: String,
     delivery: String,
     watch: String,
+    budget: String,
     rule: String,
     pub(crate) endpoint: String,
     notice: String,
@@ -166,6 +172,11 @@ fn source(name: &str) -> Value {
     json!({ "name": name, "kind": "postmark", "transport": "sandbox", "header": { "name": "x-token", "value": TOKEN } })
 }
 
+/// A budget, as a body asks for it.
+fn budget(name: &str) -> Value {
+    json!({ "name": name, "scope": { "team": true }, "measure": "mails", "per": "day", "limit": 100_000 })
+}
+
 /// A rule, as a body asks for it.
 fn rule(name: &str) -> Value {
     let never = json!({ "field": "subject", "operator": "is", "value": "never" });
@@ -184,6 +195,7 @@ impl Owned {
         let source = world.post("/v1/sources", &source("first")).await.is(201).word("id");
         world.post("/v1/suppressions", &json!({ "address": GONE })).await.is(201);
         world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.is(201);
+        let budget = world.post("/v1/budgets", &budget("first")).await.is(201).word("id");
         let rule = world.post("/v1/rules", &rule("first")).await.is(201).word("id");
         let inbox = world.inbox("owned").await;
         let watch = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.is(201).word("id");
@@ -211,6 +223,7 @@ impl Owned {
             artifact,
             delivery,
             watch,
+            budget,
             rule,
             thread,
             escalation,
@@ -219,7 +232,7 @@ impl Owned {
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 15] {
+    pub(crate) fn ids(&self) -> [&String; 16] {
         [
             &self.email,
             &self.api_key,
@@ -231,6 +244,7 @@ impl Owned {
             &self.artifact,
             &self.delivery,
             &self.watch,
+            &self.budget,
             &self.rule,
             &self.endpoint,
             &self.notice,
@@ -253,6 +267,7 @@ impl Owned {
             Some("deliveries") => &self.delivery,
             Some("watches") => &self.watch,
             Some("rules") => &self.rule,
+            Some("budgets") => &self.budget,
             Some("endpoints") => &self.endpoint,
             Some("notices") => &self.notice,
             Some("threads") => &self.thread,
@@ -277,6 +292,8 @@ impl Owned {
             ("post", "/v1/teams") => call.json(&json!({ "name": "x" })),
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
+            ("post", "/v1/budgets") => call.json(&budget("own")),
+            ("patch", "/v1/budgets/{id}") => call.json(&json!({ "rev": 1, "limit": 5 })),
             ("post", "/v1/rules") => call.json(&rule("own")),
             ("post", "/v1/lists/{direction}/{type}") => call.json(&json!({ "entry": "own.example" })),
             ("patch", "/v1/rules/{id}") => call.json(&json!({ "rev": 1, "enabled": false })),
@@ -314,6 +331,7 @@ impl Owned {
             format!("/v1/domains/{}", self.domain),
             format!("/v1/sources/{}", self.source),
             format!("/v1/rules/{}", self.rule),
+            format!("/v1/budgets/{}", self.budget),
             "/v1/lists/receive/block".into(),
             format!("/v1/endpoints/{}", self.endpoint),
             format!("/v1/notices/{}", self.notice),

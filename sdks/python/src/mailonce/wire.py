@@ -765,6 +765,8 @@ class NewWatch(TypedDict, total=False):
     """How often its agent may ask for the mail to be sent again; 1 by default."""
     deadline: str | None
     """When it ends: an instant, or a time from now such as `5m`; 10 minutes by default."""
+    require_auth: bool | None
+    """`true`: only mail whose sender is authenticated counts."""
 
 
 class Next(TypedDict, total=False):
@@ -1269,6 +1271,8 @@ class Watch:
     deadline: str
     id: str
     inbox_id: str
+    require_auth: bool
+    """Whether only mail whose sender is authenticated counts."""
     rev: int
     spent: int
     started_at: str

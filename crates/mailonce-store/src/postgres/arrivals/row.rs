@@ -47,7 +47,7 @@ macro_rules! artifact_columns {
 /// What a watch is read from: its row `w`.
 macro_rules! watch_columns {
     () => {
-        "w.id, w.team, w.inbox, w.rev, w.started_at, w.after, w.deadline, w.budget, w.spent"
+        "w.id, w.team, w.inbox, w.rev, w.started_at, w.after, w.deadline, w.budget, w.spent, w.require_auth"
     };
 }
 pub(in crate::postgres) use message_columns;
@@ -164,6 +164,7 @@ pub(super) fn read_watch(row: &Row) -> Tried<Watch> {
         deadline: Time(row.try_get(6)?),
         budget: row.try_get::<_, i32>(7)? as u32,
         spent: row.try_get::<_, i32>(8)? as u32,
+        require_auth: row.try_get(9)?,
     })
 }
 

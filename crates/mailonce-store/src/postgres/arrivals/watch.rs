@@ -33,8 +33,8 @@ const ONE_LOCKED: &str = watches!(" FOR UPDATE OF w");
 /// The lock lets no message be filed between the look at the number and the commit.
 const LATEST: &str = "SELECT seq FROM inboxes WHERE team = $1 AND id = $2 AND removed_at IS NULL FOR SHARE";
 const BEGIN: &str = "
-    INSERT INTO watches (team, id, inbox, rev, started_at, after, deadline, budget, spent)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING";
+    INSERT INTO watches (team, id, inbox, rev, started_at, after, deadline, budget, spent, require_auth)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
 const SPEND: &str = "UPDATE watches SET rev = $3, spent = $4 WHERE team = $1 AND id = $2";
 
 impl Ledger {
@@ -59,8 +59,9 @@ impl Ledger {
         watch.after = latest.try_get::<_, i64>(0)? as u64;
         let (rev, budget, spent) = (watch.rev as i32, watch.budget as i32, watch.spent as i32);
         let (after, started_at, deadline) = (watch.after as i64, watch.started_at.0, watch.deadline.0);
-        let params: [&(dyn ToSql + Sync); 9] =
-            [&watch.team.0, &watch.id.0, &watch.inbox.0, &rev, &started_at, &after, &deadline, &budget, &spent];
+        let auth = watch.require_auth;
+        let params: [&(dyn ToSql + Sync); 10] =
+            [&watch.team.0, &watch.id.0, &watch.inbox.0, &rev, &started_at, &after, &deadline, &budget, &spent, &auth];
         if run(&tx, BEGIN, &params).await? == 0 {
             let before = first(&ask(&tx, ONE, &[&watch.team.0, &watch.id.0]).await?, read_watch)?;
             tx.rollback().await?;

@@ -20,6 +20,7 @@ use super::{likeness, row::hold, talk::hold_tally};
 use crate::postgres::{
     Ledger,
     careful::{load, load_more, lock_scopes},
+    control::budget,
     ground::{Ground, scopes_of_wish},
     row::Scope,
     trouble::Tried,
@@ -61,6 +62,7 @@ async fn meet(tx: &Transaction<'_>, ground: &mut Ground, wish: &AnswerWish) -> T
         None => Tally::default(),
     };
     likeness::hold(tx, ground, std::iter::once(&wish.wish)).await?;
+    budget::lock(tx, ground, std::iter::once(&wish.wish)).await?;
     Ok(Some(answer::Ground { message, thread, before, person }))
 }
 
@@ -154,6 +156,7 @@ fn judged(ground: &mut Ground, met: &mut answer::Ground, wish: &AnswerWish, now:
             match ground.accept(inner, now) {
                 Accept::First(email) => answered(ground, met, wish, email, now),
                 Accept::Bound(bound) => Answered::Bound(bound),
+                Accept::OverBudget(exceeded) => Answered::OverBudget(exceeded),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What guards remember, on two nodes: how often a person was answered, and what was said of late.
 
 use mailonce_core::{
+    control::budget::Charge,
     conversation::{
         answer::{AnswerWish, Answered},
         caps::Caps,
@@ -8,7 +9,11 @@ use mailonce_core::{
         thread::ThreadQuery,
     },
     email::{EmailState, Guard},
-    port::{arrivals::Arrivals, conversations::Conversations, store::Store},
+    port::{
+        arrivals::Arrivals,
+        conversations::Conversations,
+        store::{Accept, Store},
+    },
 };
 
 use super::{
@@ -114,4 +119,22 @@ async fn what_a_removed_inbox_talked_about_goes() {
     assert_eq!(rows(&session, "tallies").await, 1);
     one.sweep(1, NOW.plus(3 * 86_400_000)).await.unwrap();
     assert_eq!(rows(&session, "tallies").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_sends_on_two_nodes_only_as_many_go_as_the_budget_allows() {
+    let (_fresh, one, two) = two_nodes().await;
+    let charge =
+        Charge { budget: uuid::Uuid::from_u128(7), period_start: NOW, ends_at: NOW.plus(60_000), amount: 3, limit: 31 };
+    let charged = |n: usize| {
+        let key = format!("k{n}");
+        let mut wish = wish(Some(&key).filter(|_| n.is_multiple_of(3)).map(String::as_str));
+        wish.care.charges = vec![charge.clone()];
+        wish
+    };
+    let answers = scatter([&one, &two], (0..64).map(charged).collect()).await;
+    let went = answers.iter().filter(|answer| matches!(answer, Accept::First(_))).count();
+    assert_eq!(went, 10, "of 31 places each takes three");
+    assert!(answers.iter().all(|answer| matches!(answer, Accept::First(_) | Accept::OverBudget(_))));
+    assert_eq!(two.budget_usage(TEAM, vec![charge.counter()]).await.unwrap(), [30]);
 }

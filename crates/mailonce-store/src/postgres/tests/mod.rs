@@ -160,7 +160,7 @@ pub(super) fn email_of(answer: Accept) -> (Email, bool) {
     match answer {
         Accept::First(email) => (email, true),
         Accept::Bound(mailonce_core::port::store::Bound::Email(email)) => (email, false),
-        other @ Accept::Bound(_) => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

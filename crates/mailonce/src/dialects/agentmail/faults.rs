@@ -69,8 +69,8 @@ pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
         | Code::CursorReset
         | Code::NameTaken
         | Code::InvalidField => (400, "ValidationError", "validation_error"),
-        Code::Unauthorized | Code::BadSignature => (401, "UnauthorizedError", "unknown_api_key"),
-        Code::WrongScope | Code::SenderNotAllowed => (403, "ForbiddenError", "missing_permission"),
+        Code::Unauthorized | Code::KeyExpired | Code::BadSignature => (401, "UnauthorizedError", "unknown_api_key"),
+        Code::WrongScope | Code::IpNotAllowed | Code::SenderNotAllowed => (403, "ForbiddenError", "missing_permission"),
         Code::SenderNotVerified => (403, "DomainNotVerifiedError", "domain_not_verified"),
         Code::BudgetSpent => (403, "LimitExceededError", "limit_exceeded"),
         Code::RecipientSuppressed | Code::BlockedByRule | Code::Itself | Code::Automatic => {
@@ -79,7 +79,9 @@ pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
         Code::NotFound | Code::MethodNotAllowed => (404, "NotFoundError", "not_found"),
         Code::Timeout => (408, "RequestTimeoutError", "request_timeout"),
         Code::TooLarge => (413, "PayloadTooLargeError", "payload_too_large"),
-        Code::RateLimited | Code::TooManyFailures => (429, "RateLimitError", "rate_limit_exceeded"),
+        Code::RateLimited | Code::TooManyFailures | Code::QuotaExceeded => {
+            (429, "RateLimitError", "rate_limit_exceeded")
+        }
         Code::Internal => (500, "InternalServerError", "internal_error"),
         Code::Unavailable => (503, "ServiceUnavailableError", "service_unavailable"),
         Code::StaleRev => (409, "ConflictError", "race_condition"),
@@ -147,7 +149,7 @@ fn fix(problem: &Problem) -> &'static str {
         Code::Timeout | Code::Internal | Code::Unavailable => {
             "Send the same call again with the same Idempotency-Key: it ends in one message."
         }
-        Code::RateLimited | Code::TooManyFailures => {
+        Code::RateLimited | Code::TooManyFailures | Code::QuotaExceeded => {
             "Wait for as long as the Retry-After header says, then send the same call again."
         }
         Code::TooLarge => "Send less at once; nothing was stored.",

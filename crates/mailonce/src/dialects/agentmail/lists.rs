@@ -37,7 +37,7 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
         (&Method::GET, []) => entries(call, &list).await,
         (&Method::POST, []) => {
             let NewBody { entry, reason } = call.parse()?;
-            let made = call.engine.add_to_list(&call.caller, list, &entry, reason).await?;
+            let made = call.engine.add_to_list(&call.caller, list, &entry, (reason, false)).await?;
             Ok(as_json(StatusCode::OK, &shown(call, &made.thing)))
         }
         (&Method::GET, [entry]) => {

@@ -37,11 +37,13 @@ pub(super) fn refused(problem: &Problem) -> Response {
 
 fn class(code: Code) -> (u16, &'static str) {
     match code {
-        Code::Unauthorized | Code::WrongScope | Code::SenderNotAllowed => (403, "FORBIDDEN"),
+        Code::Unauthorized | Code::KeyExpired | Code::IpNotAllowed | Code::WrongScope | Code::SenderNotAllowed => {
+            (403, "FORBIDDEN")
+        }
         Code::NotFound => (404, "NOT_FOUND"),
         Code::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED"),
         Code::KeyMismatch | Code::UseResolve => (409, "NOT_UNIQUE"),
-        Code::RateLimited | Code::TooManyFailures => (429, "RATE_LIMITED"),
+        Code::RateLimited | Code::TooManyFailures | Code::QuotaExceeded => (429, "RATE_LIMITED"),
         Code::Internal => (500, "INTERNAL_SERVER_ERROR"),
         // The dialect has no word for "later"; the status says it.
         Code::Unavailable => (503, "INTERNAL_SERVER_ERROR"),

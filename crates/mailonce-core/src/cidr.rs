@@ -1,9 +1,11 @@
 //! A block of addresses, such as `10.0.0.0/8`.
 
+use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, str::FromStr};
 
 /// A block of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Cidr {
     base: IpAddr,
     bits: u32,
@@ -23,6 +25,25 @@ impl Cidr {
             }
             _ => false,
         }
+    }
+
+    /// Whether every address of another block is in this one.
+    pub fn contains(&self, other: &Self) -> bool {
+        self.bits <= other.bits && self.has(other.base)
+    }
+}
+
+impl TryFrom<String> for Cidr {
+    type Error = NotCidr;
+
+    fn try_from(text: String) -> Result<Self, NotCidr> {
+        text.parse()
+    }
+}
+
+impl From<Cidr> for String {
+    fn from(block: Cidr) -> Self {
+        block.to_string()
     }
 }
 
@@ -75,5 +96,15 @@ mod tests {
         for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "host/8", "10.0.0.0/8/8"] {
             assert!(bad.parse::<Cidr>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_block_contains_smaller_ones() {
+        let contains =
+            |outer: &str, inner: &str| outer.parse::<Cidr>().unwrap().contains(&inner.parse::<Cidr>().unwrap());
+        assert!(contains("10.0.0.0/8", "10.9.0.0/16") && contains("10.0.0.0/8", "10.0.0.0/8"));
+        assert!(contains("::/0", "fd00::/8") && contains("10.0.0.0/8", "10.1.2.3"));
+        assert!(!contains("10.9.0.0/16", "10.0.0.0/8") && !contains("10.0.0.0/8", "11.0.0.0/16"));
+        assert!(!contains("0.0.0.0/0", "::1") && !contains("::/0", "10.0.0.1"));
     }
 }

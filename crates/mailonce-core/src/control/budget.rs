@@ -1,0 +1,258 @@
+//! Budgets: how many mails or recipients a team, an inbox or an API key may send in a period.
+//!
+//! The engine works out which budgets an email counts against, as [`Charge`]s. The store adds them up in the transaction
+//! that accepts the email, so that two nodes cannot both use what is left of a budget.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+use crate::{
+    id::{ApiKeyId, InboxId},
+    key::KeyHash,
+    time::Time,
+    words::words,
+};
+
+/// Budgets of one team.
+pub const BUDGETS: usize = 100;
+/// The highest limit of a budget.
+pub const MAX_LIMIT: u64 = 1_000_000_000;
+/// Usage of a period is kept this long after the period ended, because the clocks of nodes differ.
+pub const KEPT_MS: i64 = 2 * 86_400_000;
+
+words! {
+    /// What a budget counts.
+    Measure {
+        /// Emails.
+        Mails = "mails",
+        /// Addresses in `to`, `cc` and `bcc`.
+        Recipients = "recipients",
+    }
+}
+
+words! {
+    /// The period after which a budget starts again, in UTC.
+    Period {
+        /// A minute of the clock.
+        Minute = "minute",
+        /// An hour of the clock.
+        Hour = "hour",
+        /// A day from midnight to midnight.
+        Day = "day",
+    }
+}
+
+impl Period {
+    fn length_ms(self) -> i64 {
+        match self {
+            Self::Minute => 60_000,
+            Self::Hour => 3_600_000,
+            Self::Day => 86_400_000,
+        }
+    }
+
+    /// When the period that contains this time began.
+    pub fn start(self, at: Time) -> Time {
+        Time(at.0 - at.0.rem_euclid(self.length_ms()))
+    }
+
+    /// When the period that contains this time ends.
+    pub fn end(self, at: Time) -> Time {
+        self.start(at).plus(self.length_ms())
+    }
+}
+
+words! {
+    /// What happens to an email that would exceed a budget.
+    AtLimit {
+        /// It is refused, and its idempotency key stays free.
+        Refuse = "refuse",
+    }
+}
+
+/// Which emails count against a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BudgetScope {
+    /// Every email of the team.
+    Team,
+    /// Emails from the address of this inbox.
+    Inbox(InboxId),
+    /// Emails that were sent with this API key.
+    ApiKey(ApiKeyId),
+}
+
+/// A budget without its name, as its record keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Which emails count.
+    pub scope: BudgetScope,
+    /// What is counted.
+    pub measure: Measure,
+    /// How often it starts again.
+    pub per: Period,
+    /// How much may be sent in one period.
+    pub limit: u64,
+    /// What happens beyond that.
+    pub at_limit: AtLimit,
+    /// Whether it counts and limits at all.
+    pub enabled: bool,
+}
+
+impl Budget {
+    /// What an email that is due at `due` counts for in this budget, whose record has this id.
+    pub fn charge(&self, budget: Uuid, recipients: usize, due: Time) -> Charge {
+        let amount = match self.measure {
+            Measure::Mails => 1,
+            Measure::Recipients => recipients as u64,
+        };
+        Charge { budget, period_start: self.per.start(due), ends_at: self.per.end(due), amount, limit: self.limit }
+    }
+}
+
+/// What one email counts for in one period of one budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// The budget's record.
+    pub budget: Uuid,
+    /// When the period began. With the budget it names a counter.
+    pub period_start: Time,
+    /// When the period ends.
+    pub ends_at: Time,
+    /// How much the email counts for.
+    pub amount: u64,
+    /// How much the budget allows in the period.
+    pub limit: u64,
+}
+
+/// A counter of a team: a budget and the start of a period.
+pub type Counter = (Uuid, Time);
+
+impl Charge {
+    /// The counter that it is added to.
+    pub fn counter(&self) -> Counter {
+        (self.budget, self.period_start)
+    }
+}
+
+/// The first budget that an email would exceed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    /// What the email would have counted for.
+    pub charge: Charge,
+    /// What was used before it.
+    pub used: u64,
+}
+
+/// Adds up charges in one transaction, on top of what was used before.
+///
+/// A store loads each counter once, adds the charges of one email after the other, and saves what came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    used: BTreeMap<Counter, u64>,
+}
+
+impl Usage {
+    /// Whether this counter was loaded.
+    pub fn knows(&self, counter: Counter) -> bool {
+        self.used.contains_key(&counter)
+    }
+
+    /// Sets what was used of a counter before this transaction.
+    pub fn load(&mut self, counter: Counter, used: u64) {
+        self.used.insert(counter, used);
+    }
+
+    /// What is used of a counter now.
+    pub fn used(&self, counter: Counter) -> u64 {
+        self.used.get(&counter).copied().unwrap_or_default()
+    }
+
+    /// The first of an email's budgets that it would exceed.
+    pub fn exceeded(&self, charges: &[Charge]) -> Option<Exceeded> {
+        let over = |charge: &&Charge| self.used(charge.counter()).saturating_add(charge.amount) > charge.limit;
+        let charge = charges.iter().find(over)?;
+        Some(Exceeded { charge: charge.clone(), used: self.used(charge.counter()) })
+    }
+
+    /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` leaves out
+    /// those whose idempotency key is bound; an item that repeats the key of an earlier one is not counted either.
+    pub fn exceeded_by_batch<'a>(
+        mut self,
+        items: impl Iterator<Item = (usize, Option<KeyHash>, &'a [Charge])>,
+    ) -> Option<(usize, Exceeded)> {
+        let mut keys = BTreeSet::new();
+        for (index, key, charges) in items {
+            if key.is_some_and(|key| !keys.insert(key)) {
+                continue;
+            }
+            if let Some(exceeded) = self.exceeded(charges) {
+                return Some((index, exceeded));
+            }
+            self.add(charges);
+        }
+        None
+    }
+
+    /// Counts an email in each of its budgets.
+    pub fn add(&mut self, charges: &[Charge]) {
+        for charge in charges {
+            let used = self.used.entry(charge.counter()).or_default();
+            *used = used.saturating_add(charge.amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charge(n: u128, amount: u64, limit: u64) -> Charge {
+        let (period_start, ends_at) = (Time(0), Time(60_000));
+        Charge { budget: Uuid::from_u128(n), period_start, ends_at, amount, limit }
+    }
+
+    #[test]
+    fn periods_begin_where_the_clock_says() {
+        let at = Time(1_700_000_123_456);
+        assert_eq!(Period::Minute.start(at), Time(1_700_000_100_000));
+        assert_eq!(Period::Hour.start(at), Time(1_699_999_200_000));
+        assert_eq!(Period::Day.start(at), Time(1_699_920_000_000));
+        assert_eq!(Period::Day.end(at), Time(1_700_006_400_000));
+        assert_eq!(Period::Hour.end(Period::Hour.start(at)), Time(1_700_002_800_000), "the first moment is inside");
+    }
+
+    #[test]
+    fn the_first_budget_without_room_is_named() {
+        let mut usage = Usage::default();
+        usage.load(charge(1, 0, 0).counter(), 3);
+        usage.load(charge(2, 0, 0).counter(), 9);
+        assert_eq!(usage.exceeded(&[charge(1, 2, 5), charge(2, 1, 10)]), None);
+        let exceeded = usage.exceeded(&[charge(1, 2, 5), charge(2, 2, 10), charge(1, 9, 5)]).unwrap();
+        assert_eq!((exceeded.charge.budget, exceeded.used), (Uuid::from_u128(2), 9));
+    }
+
+    #[test]
+    fn charges_add_up() {
+        let mut usage = Usage::default();
+        usage.add(&[charge(1, 2, 5), charge(2, 1, 5)]);
+        usage.add(&[charge(1, 3, 5)]);
+        assert_eq!(usage.used(charge(1, 0, 0).counter()), 5);
+        assert!(usage.exceeded(&[charge(1, 1, 5)]).is_some() && usage.exceeded(&[charge(2, 4, 5)]).is_none());
+    }
+
+    #[test]
+    fn recipients_or_mails_are_counted() {
+        let budget = |measure| Budget {
+            scope: BudgetScope::Team,
+            measure,
+            per: Period::Day,
+            limit: 7,
+            at_limit: AtLimit::Refuse,
+            enabled: true,
+        };
+        let amount = |measure| budget(measure).charge(Uuid::nil(), 50, Time(0)).amount;
+        assert_eq!((amount(Measure::Mails), amount(Measure::Recipients)), (1, 50));
+    }
+}

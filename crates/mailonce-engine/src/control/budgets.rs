@@ -1,0 +1,273 @@
+//! Budgets: how many mails or recipients a team, an inbox or an API key may send in a period.
+//!
+//! Only sends, replies and resends of callers count. Mail that mailonce itself writes, such as a question to a person,
+//! does not.
+
+use mailonce_core::{
+    control::budget::{BUDGETS, Budget, BudgetScope, Charge, Counter, Exceeded, MAX_LIMIT, Measure},
+    id::{ApiKeyId, InboxId, TeamId},
+    inbox,
+    port::store::{Once, StoreError},
+    problem::{Code, Problem},
+    record::{Created, Record, RecordChange, RecordKind},
+    team::Scope,
+    time::Time,
+};
+use serde_json::json;
+use std::sync::Arc;
+use uuid::Uuid;
+
+use crate::{
+    Asked, Caller, Engine,
+    change::taken,
+    fault, operation,
+    records::{self, Listed, Made},
+    unavailable,
+};
+
+/// A budget as its team sees it.
+#[derive(Clone, Debug)]
+pub struct BudgetView {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Its rev.
+    pub rev: u32,
+    /// When it was made.
+    pub created_at: Time,
+    /// What it says.
+    pub budget: Budget,
+    /// How much of it is used in the present period.
+    pub used: u64,
+    /// When the present period ends.
+    pub resets_at: Time,
+}
+
+/// A budget with its name, cached.
+pub(crate) struct NamedBudget {
+    id: Uuid,
+    name: String,
+    budget: Budget,
+}
+
+/// What an email is counted by.
+pub(crate) struct Counted<'a> {
+    /// Its sender, folded.
+    pub(crate) from: &'a str,
+    /// How many it is for.
+    pub(crate) recipients: usize,
+    /// When it is due, if that is later.
+    pub(crate) due: Option<Time>,
+}
+
+fn check(budget: &Budget) -> Result<(), Problem> {
+    if budget.limit > MAX_LIMIT {
+        return Err(fault("limit", &format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Adds a budget. It counts from now on.
+    pub async fn create_budget(
+        &self,
+        caller: &Caller,
+        name: String,
+        budget: &Budget,
+        asked: Option<Asked>,
+    ) -> Result<Made<BudgetView>, Problem> {
+        caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
+        check(budget)?;
+        let (team, kind, now) = (caller.team.id, RecordKind::Budget, self.now());
+        if !self.was_asked(caller, asked.as_ref()).await? {
+            self.check_budget_scope(team, &budget.scope).await?;
+            if self.budgets_of(team).await.map_err(unavailable)?.len() >= BUDGETS {
+                return Err(fault("name", &format!("is one too many: a team has at most {BUDGETS} budgets")));
+            }
+        }
+        let (id, about) = (self.new_id(now), records::write(budget)?);
+        let record = Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about };
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let made = self.store.create_record(record, operation).await.map_err(unavailable)?;
+        self.budget_cache.forget(team);
+        let (record, first) = match made {
+            Once::Done(Created::Made(record)) => (record, true),
+            Once::Done(Created::Taken(record)) => {
+                let detail = format!("there is a budget named {} already", record.name);
+                return Err(Problem::field(Code::NameTaken, "name", detail).with("id", record.id.to_string()));
+            }
+            Once::Repeated(_) => {
+                let found = self.store.record_named(team, kind, &name).await.map_err(unavailable)?;
+                (found.ok_or_else(|| records::missing(kind, &name))?, false)
+            }
+            Once::Mismatch(bound) => return Err(taken(&bound)),
+        };
+        Ok(Made { thing: self.budget_view(record).await?, first })
+    }
+
+    /// Refuses a scope that names nothing of the team.
+    async fn check_budget_scope(&self, team: TeamId, scope: &BudgetScope) -> Result<(), Problem> {
+        match scope {
+            BudgetScope::Team => Ok(()),
+            BudgetScope::Inbox(id) => match self.store.inbox(team, *id).await.map_err(unavailable)? {
+                Some(_) => Ok(()),
+                None => Err(fault("scope.inbox", &format!("names no inbox of the team: {id}"))),
+            },
+            BudgetScope::ApiKey(id) => {
+                let keys = self.store.api_keys(team).await.map_err(unavailable)?;
+                match keys.iter().any(|key| key.id == *id) {
+                    true => Ok(()),
+                    false => Err(fault("scope.api_key", &format!("names no API key of the team: {id}"))),
+                }
+            }
+        }
+    }
+
+    /// The caller's budgets, newest first, with what is used of each.
+    pub async fn budgets(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Listed<BudgetView>, Problem> {
+        caller.need(Scope::Read)?;
+        let page = self.own_records(caller, RecordKind::Budget, before, limit, |record| Ok(record.clone())).await?;
+        Ok(Listed { rows: self.budget_views(caller.team.id, page.rows).await?, next: page.next })
+    }
+
+    /// One budget.
+    pub async fn budget(&self, caller: &Caller, id: Uuid) -> Result<BudgetView, Problem> {
+        caller.need(Scope::Read)?;
+        self.budget_view(self.own_record(caller, RecordKind::Budget, id).await?).await
+    }
+
+    /// Changes a budget as it was seen. What is used stays used.
+    pub async fn change_budget(
+        &self,
+        caller: &Caller,
+        (id, rev): (Uuid, u32),
+        change: impl FnOnce(&mut Budget),
+    ) -> Result<BudgetView, Problem> {
+        caller.need(Scope::Admin)?;
+        let (team, kind) = (caller.team.id, RecordKind::Budget);
+        let record = self.own_record(caller, kind, id).await?;
+        let mut budget: Budget = records::read(&record)?;
+        change(&mut budget);
+        check(&budget)?;
+        let mut edit = record.edit(records::write(&budget)?);
+        edit.rev = rev;
+        let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
+        self.budget_cache.forget(team);
+        match changed {
+            Once::Done(RecordChange::Changed(record)) => self.budget_view(record).await,
+            Once::Done(RecordChange::Stale(record)) => {
+                let detail = format!("the budget {} changed since rev {rev}; it is at rev {}", record.name, record.rev);
+                Err(Problem::new(Code::StaleRev, detail).with("rev", record.rev))
+            }
+            // No key was given, so that it can be neither a repeat nor a mismatch.
+            Once::Done(RecordChange::Missing) | Once::Repeated(_) | Once::Mismatch(_) => {
+                Err(records::missing(kind, &id.to_string()))
+            }
+        }
+    }
+
+    /// Removes a budget. Emails no longer count in it.
+    pub async fn remove_budget(&self, caller: &Caller, id: Uuid) -> Result<BudgetView, Problem> {
+        caller.need(Scope::Admin)?;
+        caller.need_whole_team()?;
+        let (team, kind) = (caller.team.id, RecordKind::Budget);
+        let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
+        self.budget_cache.forget(team);
+        self.budget_view(removed.ok_or_else(|| records::missing(kind, &id.to_string()))?).await
+    }
+
+    async fn budget_view(&self, record: Record) -> Result<BudgetView, Problem> {
+        let kind = record.kind;
+        let views = self.budget_views(record.team, vec![record]).await?;
+        views.into_iter().next().ok_or_else(|| records::missing(kind, ""))
+    }
+
+    async fn budget_views(&self, team: TeamId, rows: Vec<Record>) -> Result<Vec<BudgetView>, Problem> {
+        let now = self.time.schedules_by();
+        let budgets = rows.iter().map(records::read).collect::<Result<Vec<Budget>, _>>()?;
+        let counters: Vec<Counter> =
+            rows.iter().zip(&budgets).map(|(record, budget)| (record.id, budget.per.start(now))).collect();
+        let usage = self.store.budget_usage(team, counters).await.map_err(unavailable)?;
+        let view = |((record, budget), used): ((Record, Budget), u64)| BudgetView {
+            id: record.id,
+            name: record.name,
+            rev: record.rev,
+            created_at: record.created_at,
+            resets_at: budget.per.end(now),
+            used,
+            budget,
+        };
+        Ok(rows.into_iter().zip(budgets).zip(usage).map(view).collect())
+    }
+
+    async fn budgets_of(&self, team: TeamId) -> Result<Arc<[NamedBudget]>, StoreError> {
+        let read = |record: Record| {
+            let budget = serde_json::from_str(&record.about)?;
+            Ok(NamedBudget { id: record.id, name: record.name, budget })
+        };
+        self.cached_records(&self.budget_cache, team, read, |_| {}).await
+    }
+
+    /// What an email counts for in the budgets of its team, its inbox and its API key.
+    pub(crate) async fn charges(
+        &self,
+        (team, key): (TeamId, ApiKeyId),
+        email: &Counted<'_>,
+    ) -> Result<Vec<Charge>, Problem> {
+        let budgets = self.budgets_of(team).await.map_err(unavailable)?;
+        let enabled = || budgets.iter().filter(|named| named.budget.enabled);
+        let by_inbox = enabled().any(|named| matches!(named.budget.scope, BudgetScope::Inbox(_)));
+        let inbox = if by_inbox { self.inbox_of_sender(team, email.from).await.map_err(unavailable)? } else { None };
+        let applies = |named: &&NamedBudget| match &named.budget.scope {
+            BudgetScope::Team => true,
+            BudgetScope::Inbox(id) => inbox == Some(*id),
+            BudgetScope::ApiKey(id) => *id == key,
+        };
+        // The earlier clock decides: a node that is ahead must not begin a new period early.
+        let due = email.due.unwrap_or_else(|| self.time.schedules_by());
+        let charge = |named: &NamedBudget| named.budget.charge(named.id, email.recipients, due);
+        Ok(enabled().filter(applies).map(charge).collect())
+    }
+
+    /// The inbox that an address belongs to, plus tags and catch-alls included.
+    async fn inbox_of_sender(&self, team: TeamId, from: &str) -> Result<Option<InboxId>, StoreError> {
+        let found = self.store.inbox_at(&inbox::places(from)).await?;
+        Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
+    }
+
+    /// The refusal of an email that would exceed a budget.
+    pub(crate) async fn quota_exceeded(&self, team: TeamId, exceeded: &Exceeded) -> Problem {
+        let Exceeded { charge, used } = exceeded;
+        let budgets = self.budgets_of(team).await.unwrap_or_default();
+        let named = budgets.iter().find(|named| named.id == charge.budget);
+        let name = named.map_or("", |named| named.name.as_str());
+        let counted = named.map_or(Measure::Mails, |named| named.budget.measure).word();
+        let per = named.map_or("period", |named| named.budget.per.word());
+        let (limit, amount) = (charge.limit, charge.amount);
+        let budget = json!({ "id": charge.budget, "name": name });
+        let problem = |detail: String| {
+            let problem = Problem::new(Code::QuotaExceeded, detail).with("budget", budget);
+            problem.with("limit", limit).with("used", *used).with("resets_at", charge.ends_at.to_string())
+        };
+        if amount > limit {
+            // Waiting does not help, so that no time to retry is named.
+            return problem(format!(
+                "the budget {name} allows {limit} {counted} per {per}, and this email alone counts {amount}"
+            ));
+        }
+        let seconds = (charge.ends_at.since(self.now()).max(0) + 999) / 1000;
+        problem(format!(
+            "the budget {name} allows {limit} {counted} per {per}; {used} are used and this email counts {amount}; \
+             the next period begins at {}",
+            charge.ends_at
+        ))
+        .with("retry_after", seconds.max(1))
+    }
+}

@@ -1,0 +1,123 @@
+//! The rules, lists and budgets of teams, cached: every send asks for them.
+
+use mailonce_core::{
+    id::TeamId,
+    port::store::StoreError,
+    record::{Record, RecordKind},
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::Engine;
+
+/// How long a node may use what another node has changed meanwhile, in milliseconds.
+const SHARED_MS: i64 = 2_000;
+/// Teams in one cache.
+const TEAMS: usize = 10_000;
+
+/// Records of one kind, by team.
+pub(crate) struct RecordCache<T> {
+    kind: RecordKind,
+    /// The most that a team has.
+    max: usize,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    /// What was read, and when by the boot clock.
+    teams: HashMap<TeamId, (Arc<[T]>, i64)>,
+    /// Grows with each change, so that a read which began before a change is not cached after it.
+    changes: u64,
+}
+
+impl<T> RecordCache<T> {
+    pub(crate) fn new(kind: RecordKind, max: usize) -> Self {
+        Self { kind, max, state: Mutex::new(State { teams: HashMap::new(), changes: 0 }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is cached and was read at `since` or later; otherwise the number of changes so far.
+    fn get(&self, team: TeamId, since: i64) -> Result<Arc<[T]>, u64> {
+        let state = self.state();
+        let cached = state.teams.get(&team).filter(|(_, read_at)| *read_at >= since);
+        cached.map(|(records, _)| Arc::clone(records)).ok_or(state.changes)
+    }
+
+    /// Caches what was read, unless something changed since the read began.
+    fn put(&self, team: TeamId, records: &Arc<[T]>, (read_at, changes): (i64, u64)) {
+        let mut state = self.state();
+        if state.changes != changes {
+            return;
+        }
+        if state.teams.len() >= TEAMS {
+            state.teams.clear();
+        }
+        state.teams.insert(team, (Arc::clone(records), read_at));
+    }
+
+    /// To be called after each change of a team's records.
+    pub(crate) fn forget(&self, team: TeamId) {
+        let mut state = self.state();
+        state.changes += 1;
+        state.teams.remove(&team);
+    }
+}
+
+impl Engine {
+    /// A team's records, each read by `read` and sorted by `sort`. A record that cannot be read is reported and left out.
+    pub(crate) async fn cached_records<T>(
+        &self,
+        cache: &RecordCache<T>,
+        team: TeamId,
+        read: impl Fn(Record) -> serde_json::Result<T>,
+        sort: impl Fn(&mut Vec<T>),
+    ) -> Result<Arc<[T]>, StoreError> {
+        let boot = self.time.even();
+        let since = if self.alone { i64::MIN } else { boot - SHARED_MS };
+        let changes = match cache.get(team, since) {
+            Ok(records) => return Ok(records),
+            Err(changes) => changes,
+        };
+        let page = self.store.records(team, cache.kind, None, cache.max).await?;
+        let mut records = Vec::with_capacity(page.rows.len());
+        for record in page.rows {
+            let id = record.id;
+            match read(record) {
+                Ok(record) => records.push(record),
+                Err(error) => {
+                    tracing::error!(%error, kind = cache.kind.word(), %id, "a record cannot be read and is left out");
+                }
+            }
+        }
+        sort(&mut records);
+        let records: Arc<[T]> = records.into();
+        cache.put(team, &records, (boot, changes));
+        Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    const TEAM: TeamId = TeamId(Uuid::from_u128(1));
+
+    #[test]
+    fn a_read_that_began_before_a_change_is_not_cached() {
+        let cache: RecordCache<u8> = RecordCache::new(RecordKind::Rule, 10);
+        let old: Arc<[u8]> = vec![1].into();
+        let changes = cache.get(TEAM, 0).unwrap_err();
+        cache.forget(TEAM);
+        cache.put(TEAM, &old, (5, changes));
+        let changes = cache.get(TEAM, 0).expect_err("the record changed while it was read");
+        cache.put(TEAM, &old, (5, changes));
+        assert_eq!(cache.get(TEAM, 0).unwrap().as_ref(), [1]);
+        assert!(cache.get(TEAM, 6).is_err(), "it is too old for a node that is not alone");
+    }
+}

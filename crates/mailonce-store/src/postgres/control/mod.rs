@@ -1,0 +1,3 @@
+//! Control: what a team limits.
+
+pub(super) mod budget;

@@ -1,0 +1,208 @@
+//! Budgets: how many mails or recipients may be sent in a period.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    control::budget::{AtLimit, Budget, BudgetScope, Measure, Period},
+    problem::{Code, FieldError, Problem},
+    team::Scope,
+};
+use mailonce_engine::control::budgets::BudgetView;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    Answer, App, PathOf, QueryOf,
+    door::{Door, RawBody},
+    inboxes::inbox_of,
+    records::{PageQuery, made},
+    wire::{named_words, object},
+};
+
+/// Which emails count: exactly one of the members.
+#[derive(Default, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BudgetScopeBody {
+    /// `true`: every email of the team.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    team: Option<bool>,
+    /// Emails from this inbox, by id or address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inbox: Option<String>,
+    /// Emails that are sent with this API key, by id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    api_key: Option<String>,
+}
+
+/// A budget to create.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewBudgetBody {
+    name: String,
+    #[serde(deserialize_with = "object")]
+    scope: BudgetScopeBody,
+    /// `mails` or `recipients`.
+    measure: String,
+    /// `minute`, `hour` or `day`, in UTC.
+    per: String,
+    /// How much may be sent in one period; 0 to 1,000,000,000.
+    limit: u64,
+    /// `refuse` (default): an email beyond the limit is answered `429 quota_exceeded`.
+    #[serde(default)]
+    at_limit: Option<String>,
+    #[serde(default)]
+    enabled: Option<bool>,
+}
+
+/// What to change of a budget. Absent members stay.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BudgetPatchBody {
+    /// The rev that was seen.
+    rev: u32,
+    #[serde(default)]
+    limit: Option<u64>,
+    #[serde(default)]
+    enabled: Option<bool>,
+}
+
+/// A budget and what is used of it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BudgetBody {
+    id: String,
+    name: String,
+    rev: u32,
+    created_at: String,
+    scope: BudgetScopeBody,
+    measure: &'static str,
+    per: &'static str,
+    limit: u64,
+    at_limit: &'static str,
+    enabled: bool,
+    /// Used in the present period.
+    used: u64,
+    /// Left in the present period.
+    remaining: u64,
+    /// When the present period ends.
+    resets_at: String,
+}
+
+impl From<BudgetView> for BudgetBody {
+    fn from(view: BudgetView) -> Self {
+        let Budget { scope, measure, per, limit, at_limit, enabled } = view.budget;
+        let scope = match scope {
+            BudgetScope::Team => BudgetScopeBody { team: Some(true), ..BudgetScopeBody::default() },
+            BudgetScope::Inbox(id) => BudgetScopeBody { inbox: Some(id.to_string()), ..BudgetScopeBody::default() },
+            BudgetScope::ApiKey(id) => BudgetScopeBody { api_key: Some(id.to_string()), ..BudgetScopeBody::default() },
+        };
+        Self {
+            id: view.id.to_string(),
+            name: view.name,
+            rev: view.rev,
+            created_at: view.created_at.to_string(),
+            scope,
+            measure: measure.word(),
+            per: per.word(),
+            limit,
+            at_limit: at_limit.word(),
+            enabled,
+            used: view.used,
+            remaining: limit.saturating_sub(view.used),
+            resets_at: view.resets_at.to_string(),
+        }
+    }
+}
+
+/// Budgets, newest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BudgetPage {
+    data: Vec<BudgetBody>,
+    next_cursor: Option<String>,
+}
+
+fn fault(path: &str, message: &str) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+async fn scope(app: &App, door: &Door, body: BudgetScopeBody) -> Result<BudgetScope, Problem> {
+    match (body.team, body.inbox, body.api_key) {
+        (Some(true), None, None) => Ok(BudgetScope::Team),
+        (None, Some(inbox), None) => Ok(BudgetScope::Inbox(inbox_of(app, door, &inbox).await?.id)),
+        (None, None, Some(key)) => {
+            let id = key.parse().map_err(|_not_an_id| fault("scope.api_key", "must be the id of an API key"))?;
+            Ok(BudgetScope::ApiKey(id))
+        }
+        _ => Err(fault("scope", "must be one of {\"team\": true}, {\"inbox\": ID} and {\"api_key\": ID}")),
+    }
+}
+
+fn budget_id(text: &str) -> Result<Uuid, Problem> {
+    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no budget {text}")))
+}
+
+/// Create a budget.
+#[utoipa::path(post, path = "/v1/budgets", tag = "budgets", request_body = NewBudgetBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    responses((status = 201, description = "Created; it counts from now on", body = BudgetBody),
+        (status = 200, description = "Created before under this key", body = BudgetBody),
+        (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let NewBudgetBody { name, scope: of, measure, per, limit, at_limit, enabled } = body.parse()?;
+    let asked = door.asked("budgets", "", &body.canonical()?);
+    named_words("name", &name)?;
+    let measure = Measure::parse(&measure).ok_or_else(|| fault("measure", "must be mails or recipients"))?;
+    let per = Period::parse(&per).ok_or_else(|| fault("per", "must be minute, hour or day"))?;
+    let at_limit = match at_limit.as_deref() {
+        None => AtLimit::Refuse,
+        Some(word) => AtLimit::parse(word).ok_or_else(|| fault("at_limit", "must be refuse"))?,
+    };
+    let scope = scope(&app, &door, of).await?;
+    let budget = Budget { scope, measure, per, limit, at_limit, enabled: enabled.unwrap_or(true) };
+    let created = app.engine.create_budget(&door.caller, name, &budget, asked).await?;
+    Ok(made(created.first, Json(BudgetBody::from(created.thing))))
+}
+
+/// List budgets, newest first.
+#[utoipa::path(get, path = "/v1/budgets", tag = "budgets", params(PageQuery),
+    responses((status = 200, description = "A page", body = BudgetPage)))]
+pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let (before, limit) = query.0.read()?;
+    let page = app.engine.budgets(&door.caller, before, limit).await?;
+    let data = page.rows.into_iter().map(BudgetBody::from).collect();
+    Ok(Json(BudgetPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+/// Read one budget.
+#[utoipa::path(get, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
+    responses((status = 200, description = "The budget", body = BudgetBody)))]
+pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Read)?;
+    let budget = app.engine.budget(&door.caller, budget_id(&id)?).await?;
+    Ok(Json(BudgetBody::from(budget)).into_response())
+}
+
+/// Change the limit of a budget, or turn it on or off. What is used stays used.
+#[utoipa::path(patch, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)), request_body = BudgetPatchBody,
+    responses((status = 200, description = "The budget as it is now", body = BudgetBody),
+        (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let BudgetPatchBody { rev, limit, enabled } = body.parse()?;
+    let apply = |budget: &mut Budget| {
+        budget.limit = limit.unwrap_or(budget.limit);
+        budget.enabled = enabled.unwrap_or(budget.enabled);
+    };
+    let budget = app.engine.change_budget(&door.caller, (budget_id(&id)?, rev), apply).await?;
+    Ok(Json(BudgetBody::from(budget)).into_response())
+}
+
+/// Remove a budget.
+#[utoipa::path(delete, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
+    responses((status = 200, description = "What it was", body = BudgetBody)))]
+pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    door.caller.need(Scope::Admin)?;
+    let budget = app.engine.remove_budget(&door.caller, budget_id(&id)?).await?;
+    Ok(Json(BudgetBody::from(budget)).into_response())
+}

@@ -1,0 +1,170 @@
+//! Budgets: how many mails and recipients a team, an inbox or an API key may send in a period.
+
+use serde_json::{Value, json};
+
+use crate::{
+    call::{delete, patch, post},
+    world::{World, mail, mail_with},
+};
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+fn budget(scope: &Value, measure: &str, per: &str, limit: u64) -> Value {
+    json!({ "name": format!("{measure} per {per}"), "scope": scope, "measure": measure, "per": per, "limit": limit })
+}
+
+fn team() -> Value {
+    json!({ "team": true })
+}
+
+/// A mail to so many people.
+fn mail_to(people: usize) -> Value {
+    mail_with(json!({ "to": (0..people).map(|n| format!("u{n}@example.com")).collect::<Vec<_>>() }))
+}
+
+async fn usage(world: &World, id: &str) -> (u64, u64) {
+    let budget = world.get(&format!("/v1/budgets/{id}")).await.is(200);
+    (budget["used"].as_u64().unwrap(), budget["remaining"].as_u64().unwrap())
+}
+
+over_memory_and_sqlite! {
+    async fn one_call_cannot_send_a_thousand_mails_past_a_budget(world) {
+        let key = world.post("/v1/api-keys", &json!({ "name": "agent", "rate_per_s": 1 })).await.is(201);
+        let (id, secret) = (key.word("id"), key.word("api_key"));
+        world.post("/v1/budgets", &budget(&json!({ "api_key": id }), "mails", "minute", 10)).await.is(201);
+        let items: Vec<Value> = (0..1_000).map(|_| mail_to(50)).collect();
+        let batch = || post("/v1/emails/batch").key("b").json(&json!(items)).by(&secret);
+        let refused = world.call(batch()).await.refused(429, "quota_exceeded");
+        assert_eq!((&refused["limit"], &refused["used"]), (&json!(10), &json!(10)), "{}", refused.text);
+        assert_eq!(world.count().await, 0, "a strict batch is refused whole");
+        world.pass(1_000);
+        let permissive = world.call(batch().header("x-batch-validation", "permissive")).await.is(202);
+        assert_eq!(world.count().await, 10, "{}", permissive.text);
+        world.pass(1_000);
+        // The other keys of the team are not concerned.
+        world.send("other", &mail()).await.is(202);
+    }
+
+    async fn the_recipients_of_a_mail_are_counted_wherever_they_stand(world) {
+        let id = world.post("/v1/budgets", &budget(&team(), "recipients", "day", 5)).await.is(201).word("id");
+        let three = mail_with(json!({ "cc": ["c@example.com"], "bcc": ["d@example.com"] }));
+        world.send("1", &three).await.is(202);
+        assert_eq!(usage(&world, &id).await, (3, 2));
+        let refused = world.send("2", &three).await.refused(429, "quota_exceeded");
+        assert_eq!(refused["budget"]["name"], "recipients per day");
+        assert_eq!(refused["resets_at"], world.get(&format!("/v1/budgets/{id}")).await["resets_at"]);
+        // What cannot ever fit says so, and names no time to come again.
+        let never = world.send("3", &mail_to(6)).await.refused(429, "quota_exceeded");
+        assert!(never.word("detail").contains("alone counts 6") && never.header("retry-after").is_none());
+        assert_eq!(usage(&world, &id).await, (3, 2));
+    }
+
+    async fn a_retry_gets_its_answer_and_the_same_key_goes_in_the_next_period(world) {
+        let id = world.post("/v1/budgets", &budget(&team(), "mails", "hour", 1)).await.is(201).word("id");
+        let first = world.send("1", &mail()).await.is(202).word("id");
+        assert_eq!(world.send("1", &mail()).await.is(200).word("id"), first);
+        let refused = world.send("2", &mail()).await.refused(429, "quota_exceeded");
+        let wait: i64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!(wait > 0 && wait <= 3_600, "{wait}");
+        assert_eq!((&refused["retry"], refused["retry_after"].as_i64()), (&json!("later"), Some(wait)));
+        world.pass(wait * 1_000);
+        world.send("2", &mail()).await.is(202);
+        assert_eq!(usage(&world, &id).await, (1, 0));
+    }
+
+    async fn a_budget_of_an_inbox_counts_its_mails_and_replies_alone(world) {
+        let world = world.with_inboxes().await;
+        let inbox = world.inbox("a").await;
+        world.inbox("b").await;
+        let scope = json!({ "inbox": "a@agents.test" });
+        let made = world.post("/v1/budgets", &budget(&scope, "mails", "day", 2)).await.is(201);
+        assert_eq!(made["scope"], json!({ "inbox": inbox }));
+        let from = |who: &str| mail_with(json!({ "from": format!("{who}@agents.test") }));
+        world.send("1", &from("a")).await.is(202);
+        world.send("2", &from("b")).await.is(202);
+        world.arrives(&["a@agents.test"], "From: ann@x.test\nMessage-ID: <1@x>\nSubject: hi\n\nhello\n").await;
+        let message = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).ids().remove(0);
+        let reply = |text: &str| post(&format!("/v1/messages/{message}/reply")).json(&json!({ "text": text }));
+        let sent = world.call(reply("yes")).await.is(202).word("id");
+        // A plus tag does not make another inbox of it, and a resend is another mail.
+        world.send("3", &from("a+x")).await.refused(429, "quota_exceeded");
+        world.hand_over().await;
+        world.post(&format!("/v1/emails/{sent}/resend"), &json!({ "reason": "lost" })).await.refused(429, "quota_exceeded");
+        world.arrives(&["a@agents.test"], "From: ann@x.test\nMessage-ID: <2@x>\nSubject: more\n\nhello\n").await;
+        let next = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).ids();
+        let next = next.into_iter().find(|id| *id != message).unwrap();
+        let refused = world.post(&format!("/v1/messages/{next}/reply"), &json!({ "text": "no" })).await;
+        assert_eq!(refused.refused(429, "quota_exceeded")["guard"], "budget");
+        assert_eq!(world.get(&format!("/v1/messages/{next}")).await["state"], "unanswered");
+    }
+
+    async fn a_scheduled_mail_counts_in_the_period_in_which_it_is_due(world) {
+        let id = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
+        let tomorrow = |hours: i64| mail_with(json!({ "scheduled_at": world.at(DAY + hours * HOUR) }));
+        world.send("1", &tomorrow(0)).await.is(202);
+        assert_eq!(usage(&world, &id).await, (0, 1));
+        world.send("2", &mail()).await.is(202);
+        world.send("3", &tomorrow(0)).await.refused(429, "quota_exceeded");
+        world.pass(DAY);
+        assert_eq!(usage(&world, &id).await, (1, 0));
+    }
+
+    async fn budgets_are_made_changed_and_removed(world) {
+        let body = budget(&team(), "mails", "day", 0);
+        let made = world.call(post("/v1/budgets").key("k").json(&body)).await.is(201);
+        let again = world.call(post("/v1/budgets").key("k").json(&body)).await.is(200);
+        assert_eq!(made.word("id"), again.word("id"));
+        world.post("/v1/budgets", &body).await.refused(409, "name_taken").at("name");
+        world.send("1", &mail()).await.refused(429, "quota_exceeded");
+        let path = format!("/v1/budgets/{}", made.word("id"));
+        let off = world.call(patch(&path).json(&json!({ "rev": 1, "enabled": false }))).await.is(200);
+        assert_eq!((&off["enabled"], &off["rev"], &off["limit"]), (&json!(false), &json!(2), &json!(0)));
+        world.send("1", &mail()).await.is(202);
+        world.call(patch(&path).json(&json!({ "rev": 1, "limit": 9 }))).await.refused(409, "stale_rev");
+        let on = world.call(patch(&path).json(&json!({ "rev": 2, "enabled": true, "limit": 1 }))).await.is(200);
+        assert_eq!((&on["used"], &on["remaining"]), (&json!(0), &json!(1)), "what was sent while it was off is not counted");
+        world.send("2", &mail()).await.is(202);
+        world.send("3", &mail()).await.refused(429, "quota_exceeded");
+        assert_eq!(world.get("/v1/budgets").await.is(200).rows().len(), 1);
+        world.call(delete(&path)).await.is(200);
+        world.call(delete(&path)).await.refused(404, "not_found");
+        world.send("3", &mail()).await.is(202);
+    }
+
+    async fn a_bad_budget_is_refused_by_name(world) {
+        let good = budget(&team(), "mails", "day", 5);
+        for (member, value) in [
+            ("scope", json!({})), ("scope", json!({ "team": false })), ("scope", json!({ "team": true, "inbox": "x" })),
+            ("measure", json!("bytes")), ("per", json!("week")), ("at_limit", json!("hold")),
+            ("limit", json!(1_000_000_001)), ("name", json!(" ")),
+            ("scope.api_key", json!({ "api_key": "x" })),
+            ("scope.api_key", json!({ "api_key": "0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d" })),
+        ] {
+            let mut body = good.clone();
+            body[member.split('.').next().unwrap()] = value.clone();
+            let answer = world.post("/v1/budgets", &body).await.refused(422, "invalid_field");
+            assert!(answer.text.contains(&format!("\"{member}\"")), "{value}: {}", answer.text);
+        }
+        for limit in [json!(-1), json!(1.5), json!("5")] {
+            let mut body = good.clone();
+            body["limit"] = limit;
+            assert_eq!(world.post("/v1/budgets", &body).await.status / 100, 4);
+        }
+        let nobody = budget(&json!({ "inbox": "nobody@agents.test" }), "mails", "day", 5);
+        world.post("/v1/budgets", &nobody).await.refused(404, "not_found");
+        assert!(world.get("/v1/budgets").await.is(200).rows().is_empty());
+        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["send", "read"] })).await;
+        world.call(post("/v1/budgets").by(&agent).json(&good)).await.refused(403, "wrong_scope");
+    }
+
+    async fn a_team_has_at_most_a_hundred_budgets(world) {
+        for n in 0..100 {
+            let mut body = budget(&team(), "mails", "day", 1_000);
+            body["name"] = json!(format!("b{n}"));
+            world.post("/v1/budgets", &body).await.is(201);
+        }
+        world.post("/v1/budgets", &budget(&team(), "mails", "day", 5)).await.refused(422, "invalid_field");
+    }
+}
