@@ -63,7 +63,7 @@ pub(crate) struct Counted<'a> {
 
 fn check(budget: &Budget) -> Result<(), Problem> {
     if budget.limit > MAX_LIMIT {
-        return Err(fault("limit", &format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
+        return Err(fault("limit", format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ impl Engine {
         if !self.was_asked(caller, asked.as_ref()).await? {
             self.check_budget_scope(team, &budget.scope).await?;
             if self.budgets_of(team).await.map_err(unavailable)?.len() >= BUDGETS {
-                return Err(fault("name", &format!("is one too many: a team has at most {BUDGETS} budgets")));
+                return Err(fault("name", format!("is one too many: a team has at most {BUDGETS} budgets")));
             }
         }
         let (id, about) = (self.new_id(now), records::write(budget)?);
@@ -113,14 +113,14 @@ impl Engine {
             BudgetScope::Team => Ok(()),
             BudgetScope::Inbox(id) => match self.store.inbox(team, *id).await.map_err(unavailable)? {
                 Some(_) => Ok(()),
-                None => Err(fault("scope.inbox", &format!("names no inbox of the team: {id}"))),
+                None => Err(fault("scope.inbox", format!("names no inbox of the team: {id}"))),
             },
             BudgetScope::ApiKey(id) => {
                 let keys = self.store.api_keys(team).await.map_err(unavailable)?;
-                match keys.iter().any(|key| key.id == *id) {
-                    true => Ok(()),
-                    false => Err(fault("scope.api_key", &format!("names no API key of the team: {id}"))),
+                if keys.iter().any(|key| key.id == *id) {
+                    return Ok(());
                 }
+                Err(fault("scope.api_key", format!("names no API key of the team: {id}")))
             }
         }
     }

@@ -94,6 +94,8 @@ pub(crate) enum Figure {
     Dot,
     Wait,
     Waiters,
+    Honest,
+    Attacked,
     Growth,
 }
 
@@ -122,6 +124,8 @@ impl Figure {
             Self::Dot => "dot",
             Self::Wait => "wait",
             Self::Waiters => "waiters",
+            Self::Honest => "honest",
+            Self::Attacked => "attacked",
             Self::Growth => "growth",
         }
     }
@@ -130,7 +134,7 @@ impl Figure {
     fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth => &[],
-            Self::Dot | Self::Wait | Self::Waiters => &[],
+            Self::Dot | Self::Wait | Self::Waiters | Self::Honest | Self::Attacked => &[],
             Self::PgAccept | Self::PgReplay | Self::PgBatch | Self::PgStorm | Self::Pgbench => &["postgres"],
             Self::Redis => &["redis"],
             // `smtp-sink` and `smtp-source` come with Postfix.
@@ -199,6 +203,11 @@ impl Args {
     /// How long a queue is watched while it drains.
     pub(crate) fn draining(&self) -> Duration {
         Duration::from_secs(if self.quick { 3 } else { 10 })
+    }
+
+    /// How long an attack goes on.
+    pub(crate) fn attack(&self) -> Duration {
+        Duration::from_secs(if self.quick { 5 } else { 60 })
     }
 
     /// How long is counted.

@@ -76,6 +76,7 @@ pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
         Gate::limit("dot to 250 p99 at 1,000 mails/s", p99("dot"), "ms", 100.0, 50.0),
         Gate::limit("mail to waiting call p99", p99("wait"), "ms", 50.0, 20.0),
         Gate::limit("10,000 waiting calls", rss("waiters"), "MB", 200.0, 200.0),
+        Gate::limit("honest sends p99 under attack", p99("attacked"), "ms", 100.0, 50.0),
         Gate::limit(&restart, serving("restart"), "ms", 3000.0, 2000.0),
     ];
     let (least, most) = (args.growth.iter().min(), args.growth.iter().max());

@@ -38,6 +38,13 @@ pub(crate) fn send(tag: &str) -> Template {
     post("/v1/emails", Some(&format!("{tag}-{{n}}")), &email(&format!("{tag}-{{n}}")))
 }
 
+/// A send of a caller at an address of its own, which a proxy reports.
+pub(crate) fn send_from(tag: &str, address: &str) -> Template {
+    let (bearer, key) = (format!("Bearer {API_KEY}"), format!("{tag}-{{n}}"));
+    let headers = [("Authorization", bearer.as_str()), ("Idempotency-Key", key.as_str()), ("X-Forwarded-For", address)];
+    Template::post("/v1/emails", &headers, &email(&key))
+}
+
 /// A batch of `size` sends under one key.
 pub(crate) fn batch(size: usize) -> Template {
     let items: Vec<_> = (0..size).map(|item| email(&format!("batch-{{n}}-{item}"))).collect();

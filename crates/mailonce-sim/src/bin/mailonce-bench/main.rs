@@ -1,6 +1,7 @@
 //! Measures mailonce and what it is compared with, and judges the figures. `scripts/bench` is the way to run it.
 
 mod args;
+mod attack;
 mod baselines;
 mod disk;
 mod figures;

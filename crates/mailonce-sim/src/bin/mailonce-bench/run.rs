@@ -1,6 +1,7 @@
 //! The rounds: every figure once per round, so that figures that are compared are measured side by side.
 
 use crate::args::{Args, Figure};
+use crate::attack::Attack;
 use crate::growth::{self, Growth};
 use crate::handoff::Handoff;
 use crate::inbound::Inbound;
@@ -85,6 +86,7 @@ impl Bench<'_> {
         self.handoff(Figure::PgHandoff);
         self.restart();
         self.inbound();
+        self.attack();
         self.growth();
     }
 
@@ -219,6 +221,20 @@ impl Bench<'_> {
                 self.note(Figure::PostfixIn.name(), MAILS, || postfix::accepting(args, children, work));
             } else {
                 self.skip(Figure::PostfixIn, "a Postfix can be started by root alone");
+            }
+        }
+    }
+
+    /// Honest callers alone, and beside an attack.
+    fn attack(&mut self) {
+        let (args, children, work) = (self.args, self.children, self.work);
+        for (figure, attacked) in [(Figure::Honest, false), (Figure::Attacked, true)] {
+            if args.wants(figure) {
+                let binary = self.binary.clone();
+                self.note(figure.name(), EMAILS, || {
+                    let binary = &binary.map_err(anyhow::Error::msg)?;
+                    Attack { args, children, binary, work, attacked }.measure()
+                });
             }
         }
     }

@@ -1,0 +1,216 @@
+//! What honest callers notice of an attack: how long their sends take while one address sends hostile requests.
+//!
+//! Everything goes over loopback. The server trusts this machine as a proxy, and `X-Forwarded-For` gives each caller an
+//! address of its own, so that the server's limits per address apply as they do behind a real proxy.
+
+use crate::args::Args;
+use crate::mails;
+use crate::results::{Sample, millis};
+use anyhow::{Context as _, Result, bail, ensure};
+use mailonce_sim::load::Histogram;
+use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::rig::server::{API_KEY, Setup};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Honest callers, each with an address and a connection of its own.
+const CALLERS: usize = 20;
+/// Sends a second of all of them.
+const SENDS: usize = 200;
+/// Connections of the attacker.
+const ATTACKERS: usize = 50;
+/// Hostile requests a second of all of them.
+const HOSTILE: usize = 1_000;
+/// Of the hostile requests, so many must really be sent, or the attack is none.
+const SENT: f64 = 0.9;
+/// How long the attacker waits for an answer before it goes on.
+const ATTACKER_WAITS: Duration = Duration::from_millis(200);
+/// How long an honest caller waits for its answer.
+const CALLER_WAITS: Duration = Duration::from_secs(30);
+
+/// One figure: honest sends, with an attack beside them or without.
+#[derive(Clone, Copy)]
+pub(crate) struct Attack<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) children: &'a Children,
+    pub(crate) binary: &'a Path,
+    pub(crate) work: &'a Path,
+    pub(crate) attacked: bool,
+}
+
+impl Attack<'_> {
+    pub(crate) fn measure(&self) -> Result<Sample> {
+        let home = tempfile::Builder::new().prefix("attack").tempdir_in(self.work)?;
+        let env = [("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8".into())];
+        let setup = Setup { binary: self.binary, data: home.path(), store: None, paused: true, env: &env };
+        let server = setup.start(self.children)?;
+        let began = Instant::now();
+        let end = began + self.args.attack();
+        let (to, sent) = (server.at, Arc::new(AtomicU64::new(0)));
+        let callers: Vec<_> = (0..CALLERS).map(|n| spawn_caller(n, to, began, end)).collect();
+        let attackers = if self.attacked { ATTACKERS } else { 0 };
+        let attackers: Vec<_> = (0..attackers).map(|n| spawn_attacker(n, to, began, end, &sent)).collect();
+        let mut all = Histogram::default();
+        for caller in callers {
+            for took in caller.join().map_err(|_panic| anyhow::anyhow!("a caller ended"))?? {
+                all.record(took);
+            }
+        }
+        for attacker in attackers {
+            attacker.join().map_err(|_panic| anyhow::anyhow!("an attacker ended"))?;
+        }
+        let took = began.elapsed().as_secs_f64();
+        let rate = sent.load(Ordering::Relaxed) as f64 / took;
+        ensure!(!self.attacked || rate >= SENT * HOSTILE as f64, "only {rate:.0} hostile requests a second were sent");
+        let rss_mb = server.rss_mb();
+        server.stop()?;
+        Ok(Sample {
+            rate: Some(all.count() as f64 / took),
+            p50_ms: Some(millis(all.quantile(0.5))),
+            p99_ms: Some(millis(all.quantile(0.99))),
+            max_ms: Some(millis(all.max())),
+            rss_mb,
+            ..Sample::default()
+        })
+    }
+}
+
+/// When each of several that share a pace is due: evenly spread, and never later because an answer was late.
+fn paced(n: usize, of: usize, a_second: usize, began: Instant, end: Instant) -> impl Iterator<Item = Instant> {
+    let each = Duration::from_secs_f64(of as f64 / a_second as f64);
+    let first = began + each.mul_f64(n as f64 / of as f64);
+    std::iter::successors(Some(first), move |due| Some(*due + each)).take_while(move |due| *due < end)
+}
+
+/// Sends at its pace. How long each send took, from when it was due.
+fn spawn_caller(n: usize, to: SocketAddr, began: Instant, end: Instant) -> JoinHandle<Result<Vec<Duration>>> {
+    std::thread::spawn(move || {
+        let template = mails::send_from(&format!("honest-{n}"), &format!("192.0.2.{n}"));
+        let mut stream = BufReader::new(TcpStream::connect(to)?);
+        stream.get_ref().set_nodelay(true)?;
+        stream.get_ref().set_read_timeout(Some(CALLER_WAITS))?;
+        let (mut times, mut out) = (Vec::new(), Vec::new());
+        for (number, due) in (0..).zip(paced(n, CALLERS, SENDS, began, end)) {
+            pause(due.saturating_duration_since(Instant::now()));
+            out.clear();
+            template.write(number, &mut out);
+            stream.get_mut().write_all(&out)?;
+            let status = read_answer(&mut stream).with_context(|| format!("send {number} of caller {n}"))?;
+            if status != 202 {
+                bail!("send {number} of caller {n} was answered {status}");
+            }
+            times.push(due.elapsed());
+        }
+        Ok(times)
+    })
+}
+
+/// Reads one answer with a length. Its status.
+fn read_answer(stream: &mut BufReader<TcpStream>) -> Result<u16> {
+    let (mut line, mut length, mut status) = (String::new(), 0_u64, None);
+    loop {
+        line.clear();
+        ensure!(stream.read_line(&mut line)? > 0, "the server closed the connection");
+        let text = line.trim_end().to_ascii_lowercase();
+        if text.is_empty() {
+            break;
+        }
+        if status.is_none() {
+            status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
+        } else if let Some(value) = text.strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+    }
+    std::io::copy(&mut stream.take(length), &mut std::io::sink())?;
+    status.context("an answer without a status")
+}
+
+/// Sends hostile requests at its pace, whatever becomes of them.
+fn spawn_attacker(n: usize, to: SocketAddr, began: Instant, end: Instant, sent: &Arc<AtomicU64>) -> JoinHandle<()> {
+    let sent = Arc::clone(sent);
+    std::thread::spawn(move || {
+        let mut stream = None;
+        let mut seed = n as u64 + 1;
+        for due in paced(n, ATTACKERS, HOSTILE, began, end) {
+            pause(due.saturating_duration_since(Instant::now()));
+            let request = hostile(&mut seed);
+            // A server that hangs up, or is slow, is what an attacker is used to.
+            if send_hostile(&mut stream, to, &request).is_err() {
+                stream = None;
+            }
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
+
+fn send_hostile(stream: &mut Option<TcpStream>, to: SocketAddr, request: &[u8]) -> std::io::Result<()> {
+    let mut open = match stream.take() {
+        Some(open) => open,
+        None => TcpStream::connect(to)?,
+    };
+    open.set_write_timeout(Some(ATTACKER_WAITS))?;
+    open.set_read_timeout(Some(ATTACKER_WAITS))?;
+    open.write_all(request)?;
+    let mut answer = [0; 4096];
+    // The whole of a short answer; what is left of a long one is read as the next.
+    if open.read(&mut answer)? > 0 {
+        *stream = Some(open);
+    }
+    Ok(())
+}
+
+/// splitmix64.
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A request that costs a careless server much: long names, deep and wide JSON, wrong keys, wrong hosts, wrong HTTP.
+fn hostile(seed: &mut u64) -> Vec<u8> {
+    let size = 1_000 + (next(seed) % 63_000) as usize;
+    let deep = |open: &str| format!("{{\"text\":{}", open.repeat(size / open.len()));
+    let members = |pattern: &str| {
+        let mut all = String::new();
+        for n in 0..size / 12 {
+            // Writing to a `String` cannot fail.
+            let _infallible = write!(all, "{}\"{pattern}{n}\":\"\"", if n == 0 { "" } else { "," });
+        }
+        all
+    };
+    match next(seed) % 10 {
+        0 => get(&format!("/{}", "a".repeat(size))),
+        1 => get(&format!("/v1/emails?limit={}", "9".repeat(size.min(8_000)))),
+        2 => post("/v1/emails", "mo_guess", "{}"),
+        3 => post("/v1/emails", API_KEY, &deep("[")),
+        4 => post("/v1/emails", API_KEY, &deep("{\"a\":")),
+        5 => post("/v1/emails", API_KEY, &format!("{{\"headers\":{{{}}}}}", members("X-"))),
+        6 => post("/v1/emails", API_KEY, &format!("{{{}}}", members("field"))),
+        7 => post("/v1/emails", API_KEY, &format!("{{\"{}\":1}}", "n".repeat(size))),
+        8 => post("/v1/emails/batch", API_KEY, &format!("[{}0]", "0,".repeat(size / 2))),
+        _ => (0..size).map(|_| next(seed) as u8).collect(),
+    }
+}
+
+/// The attacker's one address.
+const ATTACKER: &str = "198.51.100.7";
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: {ATTACKER}\r\n\r\n").into_bytes()
+}
+
+fn post(path: &str, key: &str, body: &str) -> Vec<u8> {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: {ATTACKER}\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
