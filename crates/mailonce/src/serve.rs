@@ -180,10 +180,20 @@ fn open_smtp(
     config: &Config,
     closed: watch::Receiver<bool>,
 ) -> anyhow::Result<(tokio::task::JoinHandle<()>, Arc<smtp::Tally>)> {
-    let settings = config.smtp.settings(!config.dev_domains.is_empty())?;
+    let spool = Arc::new(spool_dir(&config.data)?);
+    let settings = smtp::Settings { spool, ..config.smtp.settings(!config.dev_domains.is_empty())? };
     let desk = Arc::new(FrontDesk(Arc::clone(engine)));
     let tally = Arc::clone(&settings.tally);
     Ok((tokio::spawn(smtp::run(listener, desk, settings, closed)), tally))
+}
+
+/// Where large mails wait while they come in: in the data directory or, where PostgreSQL needs none, in that of temporary
+/// files. Tried now, since nobody sees the first large mail fail.
+fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
+    let dir = smtp::SpoolDir(if data.is_dir() { data.to_owned() } else { std::env::temp_dir() });
+    let made = smtp::SpoolFiles::create(&dir);
+    made.with_context(|| format!("no file for large mails can be made in {}; set TMPDIR or `data`", dir.0.display()))?;
+    Ok(dir)
 }
 
 /// The file that keeps hand-off at rest over restarts.
