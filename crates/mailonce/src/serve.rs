@@ -149,7 +149,7 @@ pub async fn serve(
     let url = config.url_at(http.local_addr()?);
     let failures = FailureLimit::new(config.http_options.trusted_proxies.clone());
     let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url, failures });
-    let callers = HttpListener::new(router, tls, config);
+    let callers = HttpListener::new(router, tls, config)?;
     let outcome = tokio::select! {
         () = stop => Ok(()),
         error = callers.run(http, &lanes) => Err(error),
