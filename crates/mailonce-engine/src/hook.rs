@@ -173,7 +173,7 @@ impl Engine {
 
     /// The use of a one-time token for an event, as the ledger remembers it.
     fn token_operation(&self, source: &LiveSource, token: &str, once: &str, now: Time) -> Operation {
-        // A keyed hash, so that no caller's idempotency key is ever the same.
+        // A keyed hash, so that no caller can choose an idempotency key with the same hash.
         let mac = self.secret.mac("hook-token", &[source.id.0.as_bytes(), token.as_bytes()]);
         let mut key = [0; 16];
         key.copy_from_slice(&mac[..16]);

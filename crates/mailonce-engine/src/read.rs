@@ -85,10 +85,10 @@ pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     tokio::task::spawn_blocking(work).await
 }
 
-/// Octets from which on it is worth a thread of its own to hash, pack or parse them: about a millisecond.
+/// Mails above this size are hashed, packed and parsed on another thread. Below, it takes about a millisecond.
 const APART_ABOVE: usize = 256 * 1024;
 
-/// Does something with so many octets, apart from the requests when they are many.
+/// Runs work over so many octets: on another thread if they are many.
 pub(crate) async fn apart_if<T: Send + 'static>(
     octets: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -96,7 +96,7 @@ pub(crate) async fn apart_if<T: Send + 'static>(
     if octets > APART_ABOVE { apart(work).await } else { Ok(work()) }
 }
 
-/// Waits for something apart from the requests, because it also works between its pauses.
+/// Runs a future on another thread, because it computes for long between its awaits.
 async fn await_apart<T: Send + 'static>(awaited: impl Future<Output = T> + Send + 'static) -> Result<T, JoinError> {
     #[cfg(feature = "failpoints")]
     if crate::failpoint::is_simulated() {
@@ -437,7 +437,7 @@ impl Engine {
                 Arrived { raw: &raw, ip: about.ip, helo: about.helo.as_deref(), sender: about.sender.as_deref() };
             tokio::time::timeout(ASK_TIME, authenticator.authenticate(mail)).await
         };
-        // Between its questions a signature is a hash over the whole mail, which takes time when that is large.
+        // Verifying a signature hashes the whole mail.
         let asked = if octets > APART_ABOVE { await_apart(asked).await } else { Ok(asked.await) };
         asked.ok().and_then(Result::ok).unwrap_or_else(Auth::late)
     }

@@ -1,5 +1,5 @@
-//! Mail comes in: whom it is for, and that it is kept. Reading comes later, and what a large mail needs before it is
-//! kept happens apart from the connections.
+//! Mail comes in: whom it is for, and that it is kept. Reading comes later. Large mails are hashed and packed on
+//! other threads than those of connections.
 
 use mailonce_core::{
     address::Address,
@@ -95,7 +95,7 @@ fn delivery_key(mail: &Incoming, recipient: &str) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// What follows from the bytes of a mail and takes time when they are many.
+/// A mail with its delivery keys and its packed bytes.
 struct Prepared {
     mail: Incoming,
     /// The delivery keys, in the order of the recipients that were asked for.

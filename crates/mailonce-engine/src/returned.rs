@@ -73,7 +73,7 @@ impl Engine {
             let bounce = bounce::read(&raw, &parsed, about.sender.as_deref(), &about.recipient)?;
             Some((bounce, name.unwrap_or_else(|| Sha256::digest(raw.as_slice()).into())))
         });
-        // The message is filed: a report that brings its reader down is no reason to read it again.
+        // The message is filed already; a report that panics the parser is not read again.
         let Ok(Some((bounce, name))) = read.await else { return Ok(()) };
         let Some(tag) = bounce.tag.filter(|tag| self.is_our_mark(tag)) else { return Ok(()) };
         let about = About { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };

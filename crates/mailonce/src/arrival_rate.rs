@@ -1,7 +1,7 @@
-//! The minimum rate at which a client must send what it began: the body of a request, or the text of a mail.
+//! The minimum rate at which a client must send a request body or the text of a mail.
 //!
-//! Without one a client keeps a connection, and what is held for it, by sending a byte now and then. The rate is an
-//! average, because honest links pause: a phone in a tunnel, a mail server that is busy.
+//! Without it a client could hold a connection and its buffers by sending a byte now and then. The rate is an average,
+//! because honest links pause: a phone in a tunnel, a busy mail server.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ pub(crate) struct ArrivalRate {
 }
 
 impl ArrivalRate {
-    /// Counts from now on, for a client that is so far ahead at the start.
+    /// Starts counting. The client may be silent for `head_start`.
     pub(crate) fn new(head_start: Duration, max_ahead: Duration) -> Self {
         Self { paid_until: Instant::now() + head_start, max_ahead }
     }
@@ -30,12 +30,12 @@ impl ArrivalRate {
         self.paid_until = (self.paid_until + paid).min(Instant::now() + self.max_ahead);
     }
 
-    /// Does not count time in which we did not read.
+    /// Excludes time in which the server did not read.
     pub(crate) fn excuse(&mut self, waited: Duration) {
         self.paid_until += waited;
     }
 
-    /// When the client is too slow, unless more arrives until then.
+    /// When the client will be too slow unless more bytes arrive.
     pub(crate) fn deadline(&self) -> Instant {
         self.paid_until
     }

@@ -2,8 +2,8 @@
 //!
 //! An email with attachments can be 35 MB of JSON and base64. Checking, decoding and packing it takes up to a second, in
 //! which the thread of its connection would serve none of its other connections. Such requests are handled on threads of
-//! their own, whichever route they are for. There are as many threads as cores: more of them wait for each other and for
-//! nobody else.
+//! their own, whichever route they are for. There are as many threads as cores, so
+//! large requests wait for each other and small ones do not wait for them.
 
 use axum::{
     BoxError, Router,
@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::api::{self, problem::Refused};
 
-/// Bytes of a body that are read where its connection is: about a millisecond of work.
+/// Bodies up to this size are handled on the connection's thread: about a millisecond of work.
 const SMALL: u64 = 128 * 1024;
 
 /// The threads. They end when this is dropped.
@@ -35,7 +35,7 @@ impl LargeBodies {
         Ok(Self(Some(runtime)))
     }
 
-    /// Answers a request, on this thread or, when its body is large or nobody knows how large, on one of those.
+    /// Answers a request: on the current thread, or on one of these when its body is large or of unknown size.
     pub(super) async fn answer<B>(&self, router: Router, request: Request<B>) -> Result<Response, Infallible>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -45,7 +45,7 @@ impl LargeBodies {
         let Some(runtime) = self.0.as_ref().filter(|_| !is_small) else {
             return api::answer(router, request).await;
         };
-        // A set ends its tasks when it is dropped: a caller that hangs up ends its request, as it does elsewhere.
+        // Dropping the set aborts the task, so that a request still ends when its caller hangs up.
         let mut task = JoinSet::new();
         task.spawn_on(api::answer(router, request), runtime.handle());
         match task.join_next().await {
@@ -57,7 +57,7 @@ impl LargeBodies {
 
 impl Drop for LargeBodies {
     fn drop(&mut self) {
-        // Waiting for the threads is not allowed where tasks run, and there is nothing to wait for.
+        // Dropping a runtime blocks, which panics inside another runtime.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

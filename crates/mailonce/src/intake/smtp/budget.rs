@@ -1,4 +1,5 @@
-//! Octets that all mails under way share, in memory or on disk, and the share that one network may hold of them.
+//! Byte budgets for mail that is being received, in memory and on disk: one for all connections, and a share of it for
+//! each network.
 
 use std::sync::Arc;
 use tokio::{
@@ -6,23 +7,23 @@ use tokio::{
     time::{Duration, Instant, timeout_at},
 };
 
-/// Octets are counted in pieces of this size, since the numbers of a semaphore are small.
+/// Octets per semaphore permit. A semaphore hands out at most `u32::MAX` permits at once.
 const PIECE: usize = 1024;
 
-/// A number of octets that is given out and comes back.
+/// A semaphore over so many octets.
 pub(super) fn octets(number: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(number.div_ceil(PIECE).clamp(1, u32::MAX as usize)))
 }
 
-/// What a connection may use: the octets of all, and of these the share of its network.
+/// The budget of one connection: the octets of all connections, and the share of its network.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     pub(super) total: Arc<Semaphore>,
-    /// None: its network may use everything.
+    /// None: the network has no limit of its own.
     pub(super) share: Option<Arc<Semaphore>>,
 }
 
-/// Why there are no more octets.
+/// Which limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shortage {
     /// The network uses its whole share.
@@ -31,7 +32,7 @@ pub(super) enum Shortage {
     Total,
 }
 
-/// Octets that one mail holds. They come back when this is dropped.
+/// Octets that one mail holds. Dropping the lease releases them.
 #[derive(Debug)]
 pub(super) struct Lease {
     budget: Budget,
@@ -45,7 +46,8 @@ impl Lease {
         Self { budget, octets: 0, total: None, share: None }
     }
 
-    /// Waits for more octets. The share comes first: who has used it up waits for its own mails, in nobody's way.
+    /// Waits for more octets. The share is acquired first, so that a network that has used up its share does not queue
+    /// for the total and block others there.
     pub(super) async fn grow(&mut self, octets: usize, patience: Duration) -> Result<(), Shortage> {
         let until = Instant::now() + patience;
         let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
@@ -61,7 +63,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives back what is held above so many octets.
+    /// Releases everything above so many octets.
     pub(super) fn shrink_to(&mut self, octets: usize) {
         self.octets = self.octets.min(octets);
         shrink(&mut self.total, octets.div_ceil(PIECE));

@@ -157,7 +157,7 @@ impl Connection {
         }
     }
 
-    /// Gives back the room that the session needs no more.
+    /// Releases memory and disk space that the session no longer needs.
     fn give_back(&mut self) {
         self.memory.shrink_to(self.session.room());
         if self.session.spooled() == 0 {
@@ -228,7 +228,7 @@ impl Connection {
         if !in_text {
             return (self.waiting.0 + patience.command).min(self.ends);
         }
-        // Who was fast at first may be silent for as long as anybody, and not trickle for longer.
+        // The credit of a fast beginning is capped, so that it does not pay for an hour of single bytes.
         let rate = self.rate.get_or_insert_with(|| ArrivalRate::new(patience.slow, patience.data));
         (self.waiting.0 + patience.data).min(rate.deadline()).min(self.ends)
     }
@@ -306,12 +306,12 @@ struct Held {
     spooled: Option<SpooledMail>,
 }
 
-/// Keeps a mail. A large one comes back from the spool first, once there is memory for it.
+/// Keeps a mail. A large one is read back from the spool first, once there is memory for it.
 async fn keep(house: Arc<House>, mut mail: Mail, held: Held) -> Result<(), Reply> {
     let Held { mut memory, spooled } = held;
     if let Some(spooled) = spooled {
         let spooled = append(&house, spooled, std::mem::take(&mut mail.raw)).await?;
-        // Who waits for memory holds none, so that all who wait get on.
+        // Released before waiting, so that mails that wait for memory cannot block each other.
         memory.shrink_to(0);
         mail.raw = load(&house, spooled, &mut memory).await?.into();
     }

@@ -38,7 +38,7 @@ impl Shares {
         Self { memory: limits.memory.map(budget::octets), spool: limits.spool.map(budget::octets) }
     }
 
-    /// Whether somebody holds octets of them, or may come to. A mail that is being kept may outlive its connection.
+    /// Whether a connection or a mail still refers to them. A mail that is being committed may outlive its connection.
     fn is_used(&self) -> bool {
         [&self.memory, &self.spool].into_iter().flatten().any(|share| Arc::strong_count(share) > 1)
     }

@@ -68,9 +68,9 @@ pub struct PerIp {
 
 /// All octets in memory, unless the configuration says otherwise.
 const MAX_MEMORY: usize = 256 * 1024 * 1024;
-/// All octets in the spool: 29 of the largest mails. More than that at a time come from nobody who means well.
+/// All octets in the spool, unless the configuration says otherwise: 29 mails of the largest size.
 const MAX_SPOOL: usize = 1024 * 1024 * 1024;
-/// The part of the octets that one network may hold: one over this.
+/// One network may hold one part in so many.
 pub(super) const SHARE: usize = 4;
 
 impl PerIp {

@@ -1,7 +1,7 @@
 //! The spool: where a large mail is kept while it comes in, so that a slow sender holds disk space and no memory.
 //!
-//! Each mail has a file without a name, which nobody else can open and which is gone with its last descriptor, also
-//! when the process is killed. Files are written and read on threads for blocking work, never on those of connections.
+//! Each mail has an unlinked file. The kernel removes it when it is closed, also when the process is killed. Files are
+//! written and read on threads for blocking work, never on those of connections.
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::budget::Lease;
 
-/// Files that are written or read at a time. A disk that is slow must not use up the threads that read the ledger.
+/// Files that are written or read at a time. A slow disk must not use up the threads that read the ledger.
 const FILES_AT_ONCE: usize = 16;
 
 /// Makes the files of the spool.
@@ -31,7 +31,7 @@ pub struct SpoolDir(pub PathBuf);
 impl SpoolFiles for SpoolDir {
     fn create(&self) -> io::Result<File> {
         let file = tempfile::tempfile_in(&self.0)?;
-        // The umask decides otherwise, and root can find the file under /proc.
+        // `tempfile` leaves the mode to the umask.
         file.set_permissions(Permissions::from_mode(0o600))?;
         Ok(file)
     }
@@ -49,14 +49,14 @@ impl Spool {
         Self { files, workers: Arc::new(Semaphore::new(FILES_AT_ONCE)) }
     }
 
-    /// A mail without octets, which may have as many as it gets from this lease.
+    /// Creates the file of a mail. The lease counts what is written to it.
     pub(super) async fn begin(&self, lease: Lease) -> io::Result<SpooledMail> {
         let files = Arc::clone(&self.files);
         let file = self.run(move || files.create()).await?;
         Ok(SpooledMail { file, octets: 0, lease })
     }
 
-    /// Adds octets to a mail.
+    /// Appends bytes to a mail.
     pub(super) async fn append(
         &self,
         mail: SpooledMail,
@@ -68,7 +68,7 @@ impl Spool {
         Ok(SpooledMail { file, octets: octets + added, lease })
     }
 
-    /// The octets of a mail, which leaves the spool.
+    /// Reads a mail back and removes it from the spool.
     pub(super) async fn load(&self, mail: SpooledMail) -> io::Result<Vec<u8>> {
         let SpooledMail { mut file, octets, lease } = mail;
         let read = move || {
@@ -99,7 +99,7 @@ impl Spool {
 pub(super) struct SpooledMail {
     file: File,
     octets: usize,
-    /// Room on disk.
+    /// The mail's part of the disk budget.
     pub(super) lease: Lease,
 }
 

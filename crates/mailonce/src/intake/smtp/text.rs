@@ -7,11 +7,11 @@ use super::reply::Reply;
 
 /// Room asked for at first; it doubles from there, so that nobody holds much more than was sent.
 pub(super) const FIRST_ROOM: usize = 16 * 1024;
-/// Octets of a mail that are kept in memory. A larger one goes to the spool, so that it costs no memory how slowly it comes.
+/// Octets of a mail that are kept in memory. A larger mail goes to the spool, so that slow senders do not hold memory.
 pub(super) const SPOOL_ABOVE: usize = 256 * 1024;
-/// Octets that are kept in memory before they go to the spool, once a mail is there.
+/// Octets that are collected in memory for each further write to the spool.
 const SPOOL_CHUNK: usize = 64 * 1024;
-/// Octets of a line that are looked at together. Less than any room that a text has.
+/// Octets of a line that are copied at once. Must be less than any room that a text has.
 const RUN: usize = 8 * 1024;
 
 /// What is known of the line so far.
