@@ -10,22 +10,21 @@ use mailonce_core::{
     email::Email,
     handoff::{Evidence, Handoff, Says, Source},
     id::SourceId,
-    port::store::{Acted, Once},
+    key::KeyHash,
+    port::store::{Acted, Once, Operation},
     problem::{Code, Problem},
+    time::Time,
 };
 use mailonce_mail::hook::{self, HookRequest, Kind, Reject, Report};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use sha2::{Digest as _, Sha256};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{Engine, sources::LiveSource, suppressions::AboutSuppression, unavailable};
 
 /// How long a certificate is kept, in milliseconds.
 const CERTIFICATE_MS: i64 = 24 * 3_600_000;
-/// Certificates and one-time tokens remembered.
+/// Certificates that are remembered.
 const CERTIFICATES: usize = 16;
-const TOKENS: usize = 100_000;
 
 /// A request as it came in.
 #[derive(Clone, Debug)]
@@ -66,24 +65,6 @@ pub struct Received {
 pub(crate) struct HookMemory {
     /// By address. Whoever holds it fetches, so that strangers cannot make us fetch many things at once.
     certificates: tokio::sync::Mutex<HashMap<String, (Arc<[u8]>, i64)>>,
-    /// Which event a one-time token came with, and when.
-    tokens: Mutex<HashMap<(SourceId, String), (String, i64)>>,
-}
-
-impl HookMemory {
-    /// Whether a one-time token comes for the first time, or again beside the same event.
-    fn may_use(&self, source: SourceId, token: String, once: &str, even: i64, lifetime: i64) -> bool {
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= TOKENS {
-            tokens.retain(|_, (_, at)| even - *at < lifetime);
-        }
-        // Only requests that were proven come so far, so that a stranger cannot fill it.
-        if tokens.len() >= TOKENS {
-            tokens.clear();
-        }
-        let (known, _) = tokens.entry((source, token)).or_insert_with(|| (once.to_owned(), even));
-        known == once
-    }
 }
 
 /// What a report says in the words of evidence. `None` when it says nothing about a mail's fate.
@@ -147,7 +128,7 @@ impl Engine {
             self.confirm_subscription(source, &posted.body).await?;
         }
         if let Some(mail) = self.mail_in(source, &request)? {
-            self.check_token(source, &request, Some(&mail.name))?;
+            self.check_token(source, &request, Some(&mail.name)).await?;
             return self.keep_mail(source.teller(), mail).await;
         }
         if !source.takes.events {
@@ -158,7 +139,7 @@ impl Engine {
             tracing::warn!(source = %source.id, %why, "a provider's request cannot be read");
             Problem::new(Code::InvalidJson, why.to_string())
         })?;
-        self.check_token(source, &request, reports.first().map(|report| report.once.as_str()))?;
+        self.check_token(source, &request, reports.first().map(|report| report.once.as_str())).await?;
         let mut received = Received { reports: reports.len(), ..Received::default() };
         for report in &reports {
             self.take_in(source, report, &mut received).await?;
@@ -172,16 +153,38 @@ impl Engine {
         refused(reject)
     }
 
-    /// Mailgun signs a token and not what it brings: the same token beside something else is a forgery.
-    fn check_token(&self, source: &LiveSource, request: &HookRequest<'_>, once: Option<&str>) -> Result<(), Problem> {
+    /// Mailgun signs a token and not what it brings: the same token beside something else is a forgery. The ledger
+    /// remembers which event a token came with, so that it counts once for all nodes and over restarts.
+    async fn check_token(
+        &self,
+        source: &LiveSource,
+        request: &HookRequest<'_>,
+        once: Option<&str>,
+    ) -> Result<(), Problem> {
         let (Kind::Mailgun, Some(once)) = (source.kind, once) else { return Ok(()) };
         let Some(token) = hook::mailgun::token(request) else { return Ok(()) };
-        // Afterwards its time is no longer believed anyway.
-        let lifetime = 2 * source.secrets.tolerance_ms().max(hook::mailgun::ROUTE_MS);
-        if self.hooks.may_use(source.id, token, once, self.time.even(), lifetime) {
-            return Ok(());
+        let now = self.now();
+        let operation = self.token_operation(source, &token, once, now);
+        match self.store.bind_operation(operation, now).await.map_err(unavailable)? {
+            Once::Done(()) | Once::Repeated(_) => Ok(()),
+            Once::Mismatch(_) => Err(self.reject(source, &Reject::BadSignature)),
         }
-        Err(self.reject(source, &Reject::BadSignature))
+    }
+
+    /// The use of a one-time token for an event, as the ledger remembers it.
+    fn token_operation(&self, source: &LiveSource, token: &str, once: &str, now: Time) -> Operation {
+        // A keyed hash, so that no caller can choose an idempotency key with the same hash.
+        let mac = self.secret.mac("hook-token", &[source.id.0.as_bytes(), token.as_bytes()]);
+        let mut key = [0; 16];
+        key.copy_from_slice(&mac[..16]);
+        Operation {
+            team: source.team,
+            key: KeyHash(key),
+            digest: Sha256::digest(once.as_bytes()).into(),
+            answer: Vec::new(),
+            // Afterwards its time is no longer believed anyway.
+            expires_at: now.plus(2 * source.secrets.tolerance_ms().max(hook::mailgun::ROUTE_MS)),
+        }
     }
 
     /// The certificate a request names. It is fetched only when everything but the signature itself is in order.
@@ -350,23 +353,5 @@ impl Hook {
 impl LiveSource {
     fn most(&self) -> usize {
         if self.takes.inbound { hook::MAX_MAIL_BYTES } else { hook::MAX_BODY_BYTES }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use uuid::Uuid;
-
-    #[test]
-    fn a_token_belongs_to_one_event() {
-        let memory = HookMemory::default();
-        let source = SourceId(Uuid::from_u128(1));
-        let may_use = |token: &str, once: &str| memory.may_use(source, token.into(), once, 0, 10);
-        assert!(may_use("t", "a"));
-        assert!(may_use("t", "a"));
-        assert!(!may_use("t", "b"));
-        assert!(may_use("u", "b"));
-        assert!(memory.may_use(SourceId(Uuid::from_u128(2)), "t".into(), "b", 0, 10));
     }
 }

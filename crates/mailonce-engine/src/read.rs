@@ -85,6 +85,27 @@ pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     tokio::task::spawn_blocking(work).await
 }
 
+/// Mails above this size are hashed, packed and parsed on another thread. Below, it takes about a millisecond.
+const APART_ABOVE: usize = 256 * 1024;
+
+/// Runs work over so many octets: on another thread if they are many.
+pub(crate) async fn apart_if<T: Send + 'static>(
+    octets: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if octets > APART_ABOVE { apart(work).await } else { Ok(work()) }
+}
+
+/// Runs a future on another thread, because it computes for long between its awaits.
+async fn await_apart<T: Send + 'static>(awaited: impl Future<Output = T> + Send + 'static) -> Result<T, JoinError> {
+    #[cfg(feature = "failpoints")]
+    if crate::failpoint::is_simulated() {
+        return Ok(awaited.await);
+    }
+    let here = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || here.block_on(awaited)).await
+}
+
 /// Everything that follows from the bytes alone.
 fn draft(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> Draft {
     let parsed = parse::parse(raw);
@@ -254,7 +275,8 @@ impl Engine {
     }
 
     async fn read_kept(&self, Reading { delivery, raw }: Reading) {
-        match pack::unpack_raw(&raw) {
+        let octets = usize::try_from(delivery.about.size).unwrap_or(usize::MAX);
+        match apart_if(octets, move || pack::unpack_raw(&raw)).await.unwrap_or_default() {
             Some(raw) => self.read_one(&delivery, Arc::new(raw)).await,
             None => self.end(&delivery, Settle::Dead("the kept bytes are damaged".into())).await,
         }
@@ -287,7 +309,7 @@ impl Engine {
     async fn read_here(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> Result<Option<Settle>, StoreError> {
         match delivery.target {
             Target::Inbox(_) => self.read_message(delivery, raw).await,
-            Target::Return { .. } => self.read_bounce(delivery, &raw).await,
+            Target::Return { .. } => self.read_bounce(delivery, raw).await,
             Target::Nobody => Ok(Some(Settle::Refused(Suppression::UnknownInbox))),
         }
     }
@@ -314,7 +336,7 @@ impl Engine {
             // Apart from the requests: a large mail takes its time, and one that brings the parser down brings down
             // nothing else.
             apart(move || draft(&bytes, &copy, &of)),
-            self.authenticate_mail(delivery, &raw),
+            self.authenticate_mail(delivery, Arc::clone(&raw)),
         );
         let Ok(mut drafted) = drafted else {
             return Ok(Some(self.again(delivery, "the parser ended unexpectedly")));
@@ -337,7 +359,7 @@ impl Engine {
         crate::failpoint!("after-filing");
         self.metrics.filed(delivery.about.intake, &filed);
         if let Filed::New(..) = filed {
-            self.learn_from_report(delivery, &raw, &parsed, name).await?;
+            self.learn_from_report(delivery, raw, parsed, name).await?;
         }
         Ok(None)
     }
@@ -404,14 +426,20 @@ impl Engine {
     }
 
     /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.
-    async fn authenticate_mail(&self, delivery: &Delivery, raw: &[u8]) -> mailonce_core::port::authenticate::Auth {
-        let about = &delivery.about;
+    async fn authenticate_mail(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> Auth {
+        let about = delivery.about.clone();
         if matches!(about.intake, Intake::Local | Intake::Simulated) || about.form == Form::Rebuilt {
-            return mailonce_core::port::authenticate::Auth::default();
+            return Auth::default();
         }
-        let mail = Arrived { raw, ip: about.ip, helo: about.helo.as_deref(), sender: about.sender.as_deref() };
-        let asked = tokio::time::timeout(ASK_TIME, self.inbound.authenticator.authenticate(mail)).await;
-        asked.unwrap_or_else(|_late| mailonce_core::port::authenticate::Auth::late())
+        let (octets, authenticator) = (raw.len(), Arc::clone(&self.inbound.authenticator));
+        let asked = async move {
+            let mail =
+                Arrived { raw: &raw, ip: about.ip, helo: about.helo.as_deref(), sender: about.sender.as_deref() };
+            tokio::time::timeout(ASK_TIME, authenticator.authenticate(mail)).await
+        };
+        // Verifying a signature hashes the whole mail.
+        let asked = if octets > APART_ABOVE { await_apart(asked).await } else { Ok(asked.await) };
+        asked.ok().and_then(Result::ok).unwrap_or_else(Auth::late)
     }
 
     /// Once more after a pause, or never.

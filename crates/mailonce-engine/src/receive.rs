@@ -1,4 +1,5 @@
-//! Mail comes in: whom it is for, and that it is kept. Nothing slow happens here; reading comes later.
+//! Mail comes in: whom it is for, and that it is kept. Reading comes later. Large mails are hashed and packed on
+//! other threads than those of connections.
 
 use mailonce_core::{
     address::Address,
@@ -13,7 +14,7 @@ use mailonce_mail::return_path::Tag;
 use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, sync::Arc};
 
-use crate::{Engine, pack};
+use crate::{Engine, pack, read::apart_if};
 
 /// A mail as an intake brings it.
 #[derive(Clone, Debug)]
@@ -94,6 +95,26 @@ fn delivery_key(mail: &Incoming, recipient: &str) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// A mail with its delivery keys and its packed bytes.
+struct Prepared {
+    mail: Incoming,
+    /// The delivery keys, in the order of the recipients that were asked for.
+    keys: Vec<[u8; 32]>,
+    packed: Arc<[u8]>,
+}
+
+/// Hashes a mail for each of these recipients, and packs it.
+async fn prepare(mail: Incoming, recipients: Vec<String>) -> Result<Prepared, StoreError> {
+    // Each key is a hash over the whole mail.
+    let octets = mail.raw.len().saturating_mul(recipients.len() + 1);
+    let work = move || {
+        let keys = recipients.iter().map(|recipient| delivery_key(&mail, recipient)).collect();
+        let packed = pack::pack_raw(&mail.raw).into();
+        Prepared { mail, keys, packed }
+    };
+    apart_if(octets, work).await.map_err(|error| StoreError::Unreachable(format!("packing a mail: {error}")))
+}
+
 impl Engine {
     /// Whom an address belongs to.
     pub async fn place_of(&self, sender: Option<&str>, recipient: &str) -> Result<Place, StoreError> {
@@ -135,24 +156,17 @@ impl Engine {
     /// never was anybody's leaves none, so an intake must count what was taken before it acknowledges the mail.
     pub async fn take_mail(&self, mail: Incoming) -> Result<Vec<Received>, StoreError> {
         let now = self.now();
-        let mut parcels = Vec::with_capacity(mail.recipients.len());
-        for recipient in &mail.recipients {
-            let place = self.place_of(mail.sender.as_deref(), recipient).await?;
-            let team = match mail.source.map(|(team, _)| team).or_else(|| place.team()) {
-                Some(team) => Some(team),
-                None => self.team_that_had(recipient).await?,
-            };
-            if let Some(team) = team {
-                parcels.push(self.delivery_for(&mail, recipient, (team, place), now));
-            }
-        }
-        if parcels.is_empty() {
+        let (recipients, places): (Vec<_>, Vec<_>) = self.places_of(&mail).await?.into_iter().unzip();
+        if recipients.is_empty() {
             return Ok(Vec::new());
         }
+        let Prepared { mail, keys, packed } = prepare(mail, recipients.clone()).await?;
+        let parcels = recipients.iter().zip(places).zip(keys);
+        let parcels: Vec<_> =
+            parcels.map(|((recipient, place), key)| self.delivery_for(&mail, recipient, place, key, now)).collect();
         let permits = self.inbound.room_for(&parcels, mail.raw.len());
-        let raw: Arc<[u8]> = pack::pack_raw(&mail.raw).into();
         let reader = permits.is_some().then(|| self.holder.current().id);
-        let arrival = Arrival { raw, reader, parcels: parcels.clone() };
+        let arrival = Arrival { raw: packed, reader, parcels: parcels.clone() };
         crate::failpoint!("mail-before-commit");
         let received = self.store.receive(arrival, now).await?;
         crate::failpoint!("mail-after-commit");
@@ -161,20 +175,36 @@ impl Engine {
         Ok(received)
     }
 
+    /// The recipients of a mail that leave a delivery, each with its team and its place.
+    async fn places_of(&self, mail: &Incoming) -> Result<Vec<(String, (TeamId, Place))>, StoreError> {
+        let mut places = Vec::with_capacity(mail.recipients.len());
+        for recipient in &mail.recipients {
+            let place = self.place_of(mail.sender.as_deref(), recipient).await?;
+            let team = match mail.source.map(|(team, _)| team).or_else(|| place.team()) {
+                Some(team) => Some(team),
+                None => self.team_that_had(recipient).await?,
+            };
+            places.extend(team.map(|team| (recipient.clone(), (team, place))));
+        }
+        Ok(places)
+    }
+
     /// The team whose an address is or was, although it reaches nobody any more.
     async fn team_that_had(&self, recipient: &str) -> Result<Option<TeamId>, StoreError> {
         let Ok(address) = Address::parse(recipient) else { return Ok(None) };
         self.store.team_at(&inbox::places(address.as_str())).await
     }
 
-    fn key_of(&self, mail: &Incoming, recipient: &str, now: Time) -> [u8; 32] {
-        if mutant!("delivery-key-dropped") {
-            return Sha256::digest(self.new_id(now).as_bytes()).into();
-        }
-        delivery_key(mail, recipient)
-    }
-
-    fn delivery_for(&self, mail: &Incoming, recipient: &str, (team, place): (TeamId, Place), now: Time) -> NewDelivery {
+    fn delivery_for(
+        &self,
+        mail: &Incoming,
+        recipient: &str,
+        (team, place): (TeamId, Place),
+        key: [u8; 32],
+        now: Time,
+    ) -> NewDelivery {
+        let dropped = mutant!("delivery-key-dropped");
+        let key = if dropped { Sha256::digest(self.new_id(now).as_bytes()).into() } else { key };
         // A source speaks for its own team: an inbox of another is nobody's there.
         let place = if place.team().is_some_and(|owner| owner != team) { Place::Unknown } else { place };
         let (target, refused) = place.target();
@@ -193,7 +223,7 @@ impl Engine {
                 size: mail.raw.len() as u64,
             },
             target,
-            key: self.key_of(mail, recipient, now),
+            key,
             known_until: now.plus(known),
             refused,
         }

@@ -15,8 +15,9 @@ use mailonce_mail::{
     return_path::Tag,
 };
 use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
 
-use crate::{Engine, hook::evidence_of, suppressions::AboutSuppression};
+use crate::{Engine, hook::evidence_of, read::apart_if, suppressions::AboutSuppression};
 
 /// The handoff and attempt a report is about.
 #[derive(Clone, Copy)]
@@ -37,15 +38,25 @@ fn is_about(fate: &Fate, recipients: &[String]) -> bool {
 
 impl Engine {
     /// Reads a mail that came to one of our return paths, whose mark was checked when it came.
-    pub(crate) async fn read_bounce(&self, delivery: &Delivery, raw: &[u8]) -> Result<Option<Settle>, StoreError> {
+    pub(crate) async fn read_bounce(
+        &self,
+        delivery: &Delivery,
+        raw: Arc<Vec<u8>>,
+    ) -> Result<Option<Settle>, StoreError> {
         let Target::Return { email, handoff, attempt } = delivery.target else { return Ok(Some(Settle::Done)) };
-        let parsed = parse::parse(raw);
-        let (sender, recipient) = (delivery.about.sender.as_deref(), &delivery.about.recipient);
-        if let Some(bounce) = bounce::read(raw, &parsed, sender, recipient) {
-            let name = Sha256::digest(raw).into();
-            self.learn_bounce(delivery, &bounce, About { email, handoff, attempt }, name).await?;
+        let about = delivery.about.clone();
+        let read = apart_if(raw.len(), move || {
+            let bounce = bounce::read(&raw, &parse::parse(&raw), about.sender.as_deref(), &about.recipient);
+            bounce.map(|bounce| (bounce, Sha256::digest(raw.as_slice()).into()))
+        });
+        match read.await {
+            Ok(Some((bounce, name))) => {
+                self.learn_bounce(delivery, &bounce, About { email, handoff, attempt }, name).await?;
+                Ok(Some(Settle::Done))
+            }
+            Ok(None) => Ok(Some(Settle::Done)),
+            Err(_panic) => Ok(Some(self.again(delivery, "the parser ended unexpectedly"))),
         }
-        Ok(Some(Settle::Done))
     }
 
     /// Learns from a report that came to an inbox: where bounces go to the sender, the returned mark still proves
@@ -53,14 +64,18 @@ impl Engine {
     pub(crate) async fn learn_from_report(
         &self,
         delivery: &Delivery,
-        raw: &[u8],
-        parsed: &Parsed,
+        raw: Arc<Vec<u8>>,
+        parsed: Parsed,
         name: Option<[u8; 32]>,
     ) -> Result<(), StoreError> {
-        let (sender, recipient) = (delivery.about.sender.as_deref(), &delivery.about.recipient);
-        let Some(bounce) = bounce::read(raw, parsed, sender, recipient) else { return Ok(()) };
+        let about = delivery.about.clone();
+        let read = apart_if(raw.len(), move || {
+            let bounce = bounce::read(&raw, &parsed, about.sender.as_deref(), &about.recipient)?;
+            Some((bounce, name.unwrap_or_else(|| Sha256::digest(raw.as_slice()).into())))
+        });
+        // The message is filed already; a report that panics the parser is not read again.
+        let Ok(Some((bounce, name))) = read.await else { return Ok(()) };
         let Some(tag) = bounce.tag.filter(|tag| self.is_our_mark(tag)) else { return Ok(()) };
-        let name = name.unwrap_or_else(|| Sha256::digest(raw).into());
         let about = About { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
         self.learn_bounce(delivery, &bounce, about, name).await
     }

@@ -5,6 +5,7 @@
 //! wires the rooms together and [`config`] reads what an operator wants.
 
 pub mod api;
+mod arrival_rate;
 pub mod cli;
 pub mod client_address;
 mod clock;

@@ -150,7 +150,7 @@ pub async fn serve(
     let url = config.url_at(http.local_addr()?);
     let failures = FailureLimit::new(config.http_options.trusted_proxies.clone());
     let router = api::router_beside(Arc::clone(&engine), echo, api::Beside { tally, url, failures });
-    let callers = HttpListener::new(router, tls, config);
+    let callers = HttpListener::new(router, tls, config)?;
     let outcome = tokio::select! {
         () = stop => Ok(()),
         error = callers.run(http, &lanes) => Err(error),
@@ -181,10 +181,20 @@ fn open_smtp(
     config: &Config,
     closed: watch::Receiver<bool>,
 ) -> anyhow::Result<(tokio::task::JoinHandle<()>, Arc<smtp::Tally>)> {
-    let settings = config.smtp.settings(!config.dev_domains.is_empty())?;
+    let spool = Arc::new(spool_dir(&config.data)?);
+    let settings = smtp::Settings { spool, ..config.smtp.settings(!config.dev_domains.is_empty())? };
     let desk = Arc::new(FrontDesk(Arc::clone(engine)));
     let tally = Arc::clone(&settings.tally);
     Ok((tokio::spawn(smtp::run(listener, desk, settings, closed)), tally))
+}
+
+/// Where large mails wait while they come in: in the data directory or, where PostgreSQL needs none, in that of temporary
+/// files. Tried now, since nobody sees the first large mail fail.
+fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
+    let dir = smtp::SpoolDir(if data.is_dir() { data.to_owned() } else { std::env::temp_dir() });
+    let made = smtp::SpoolFiles::create(&dir);
+    made.with_context(|| format!("no file for large mails can be made in {}; set TMPDIR or `data`", dir.0.display()))?;
+    Ok(dir)
 }
 
 /// The file that keeps hand-off at rest over restarts.

@@ -680,6 +680,8 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     async fn accept(&self, wish: Wish, now: Time) -> Result<Accept>;
     /// Accepts every item of a batch, or none.
     async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch>;
+    /// Binds a key to an operation that changes nothing else, once. Nodes that got the same one-time token decide by it.
+    async fn bind_operation(&self, operation: Operation, now: Time) -> Result<Once<()>>;
     /// What a key is bound to and remembered for.
     async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>>;
     /// Takes an email back.

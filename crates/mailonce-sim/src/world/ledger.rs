@@ -159,6 +159,7 @@ macro_rules! ledger {
 ledger! {
     writes {
         fn accept_batch(batch: BatchWish, now: Time) -> AcceptBatch;
+        fn bind_operation(operation: Operation, now: Time) -> Once<()>;
         fn cancel(team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Once<Change>;
         fn reschedule(team: TeamId, id: EmailId, due: Time, now: Time) -> Change;
         fn resend(wish: Wish, operation: Option<Operation>, now: Time) -> Once<Resend>;

@@ -6,7 +6,7 @@ use mailonce_core::{
     handoff::{Outcome, Says},
     id::{EmailId, NodeId},
     port::{
-        store::{Acted, Change, LeaseWish, Once, Recovered},
+        store::{Acted, Bound, Change, LeaseWish, Once, Recovered},
         transport::Meaning,
     },
 };
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::{
-    Ledger, SANDBOX, T0, TEAM, accepted, all_at_once, detail, events, keyed, kinds, the,
+    Ledger, SANDBOX, T0, TEAM, accepted, all_at_once, detail, events, keyed, kinds, operation, the,
     work::{SECOND_NODE, WIRE, fact, job, lease, marked, marker, reply, settle, wish},
 };
 
@@ -136,6 +136,28 @@ pub(super) async fn of_32_equal_facts_one_counts(store: Ledger) {
     let done = answers.iter().filter(|answer| matches!(answer, Once::Done(Acted::Email(Verdict::Done, _)))).count();
     assert_eq!((done, detail(&store, job.id).await.evidence.len()), (1, 1));
     assert_eq!(kinds(&store).await, ["email.accepted", "email.bounced"]);
+}
+
+pub(super) async fn of_32_operations_under_one_key_one_is_bound(store: Ledger) {
+    for round in 0..5 {
+        let key = format!("op{round}");
+        let work: Vec<_> = (0..32).map(|n| (store.clone(), operation(&key, n % 4, T0))).collect();
+
+        let answers = all_at_once(work.into_iter().map(|(store, operation)| async move {
+            (operation.digest, store.bind_operation(operation, T0).await.unwrap())
+        }))
+        .await;
+
+        let done: Vec<_> = answers.iter().filter(|(_, answer)| *answer == Once::Done(())).collect();
+        assert_eq!(done.len(), 1, "{answers:?}");
+        let bound = done[0].0;
+        let repeated =
+            answers.iter().filter(|(digest, answer)| matches!(answer, Once::Repeated(_)) && *digest == bound);
+        let refused = answers.iter().filter(|(digest, answer)| {
+            *answer == Once::Mismatch(Bound::Operation { digest: bound }) && *digest != bound
+        });
+        assert_eq!((repeated.count(), refused.count()), (7, 24), "{answers:?}");
+    }
 }
 
 pub(super) async fn of_many_recoveries_each_handoff_is_taken_once(store: Ledger) {

@@ -162,6 +162,7 @@ macro_rules! engine {
                 an_operation_under_an_emails_key_does_nothing
                 a_wish_under_an_operations_key_finds_the_operation
                 an_operation_is_forgotten_at_its_time
+                an_operation_alone_is_bound_once_until_its_time
                 the_tombstone_of_an_operation_goes_in_the_end
                 a_forgotten_operation_is_done_again
                 the_key_of_an_operation_is_no_emails_key
@@ -350,6 +351,7 @@ macro_rules! engine {
                 of_a_cancel_and_a_marker_one_wins
                 an_answer_and_facts_at_once_end_in_sent
                 of_32_equal_facts_one_counts
+                of_32_operations_under_one_key_one_is_bound
                 of_many_recoveries_each_handoff_is_taken_once
             ]
             inboxes [

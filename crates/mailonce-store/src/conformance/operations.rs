@@ -84,6 +84,24 @@ pub(super) async fn an_operation_is_forgotten_at_its_time(store: Ledger) {
     }
 }
 
+pub(super) async fn an_operation_alone_is_bound_once_until_its_time(store: Ledger) {
+    let bind = async |digest, at| store.bind_operation(operation("op", digest, T0), at).await.unwrap();
+    assert_eq!(bind(1, T0).await, Once::Done(()));
+
+    let last = T0.plus(DAY - 1);
+    assert_eq!(bind(1, last).await, Once::Repeated(b"answer 1".to_vec()));
+    assert_eq!(bind(2, last).await, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
+    assert_eq!(store.bound(TEAM, given(TEAM, "op"), last).await.unwrap(), Some(Bound::Operation { digest: [1; 32] }));
+    assert!(events(&store, TEAM).await.is_empty(), "nothing else happened");
+    let theirs = Operation { team: OTHER, key: given(OTHER, "op"), ..operation("op", 2, T0) };
+    assert_eq!(store.bind_operation(theirs, T0).await.unwrap(), Once::Done(()), "another team's key is another key");
+
+    assert_eq!(store.bind_operation(operation("op", 2, T0.plus(DAY)), T0.plus(DAY)).await.unwrap(), Once::Done(()));
+    let email = accepted(&store, &keyed("k"), T0).await;
+    let taken = store.bind_operation(operation("k", 1, T0), T0).await.unwrap();
+    assert_eq!(taken, Once::Mismatch(Bound::Email(email)));
+}
+
 pub(super) async fn the_tombstone_of_an_operation_goes_in_the_end(store: Ledger) {
     let email = accepted(&store, &keyed("k"), T0).await;
     let _done = cancel(&store, email.id, operation("op", 1, T0)).await;

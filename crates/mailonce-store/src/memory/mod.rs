@@ -312,6 +312,15 @@ impl Store for Memory {
         Ok(self.world().bound(team, key, now))
     }
 
+    async fn bind_operation(&self, operation: Operation, now: Time) -> Result<Once<()>> {
+        let mut world = self.world();
+        if let Some(answer) = world.repeat_of(&operation, now) {
+            return Ok(answer);
+        }
+        world.bind_operation(&operation);
+        Ok(Once::Done(()))
+    }
+
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
         let mut world = self.world();
         if let Some(answer) = operation.as_ref().and_then(|operation| world.repeat_of(operation, now)) {

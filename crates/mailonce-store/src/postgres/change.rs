@@ -43,6 +43,21 @@ const NEXT_DUE: &str = "
 type Ruled = Result<Option<NewEvent>, Refusal>;
 
 impl Ledger {
+    /// Binds the key of an operation that changes nothing else, once.
+    pub(super) async fn bind_once(&self, operation: &Operation, now: Time) -> Tried<Once<()>> {
+        let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
+        let answer = ground.repeat_of(operation, now);
+        if answer.is_none() {
+            ground.bind_operation(operation);
+        }
+        self.settle(tx, &ground, 1).await?;
+        Ok(answer.unwrap_or(Once::Done(())))
+    }
+
     /// Takes an email back.
     pub(super) async fn cancel(
         &self,

@@ -260,6 +260,10 @@ impl Store for Postgres {
         shown!(self, in_time(self.ledger.bound(team, key, now)).await)
     }
 
+    async fn bind_operation(&self, operation: Operation, now: Time) -> Result<Once<()>> {
+        shown!(self, insist!(self.ledger.bind_once(&operation, now)))
+    }
+
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
         shown!(self, insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
     }

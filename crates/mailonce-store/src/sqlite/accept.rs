@@ -394,6 +394,15 @@ pub(super) fn bind_operation(ledger: &Ledger<'_>, operation: &Operation) -> Resu
     ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0]).map(drop)
 }
 
+/// Binds the key of an operation that changes nothing else, once.
+pub(super) fn bind_once(ledger: &Ledger<'_>, operation: &Operation, now: Time) -> Result<Once<()>> {
+    if let Some(answer) = repeat_of(ledger, operation, now)? {
+        return Ok(answer);
+    }
+    bind_operation(ledger, operation)?;
+    Ok(Once::Done(()))
+}
+
 /// Makes the next version of an email, once.
 pub(super) fn resend(
     ledger: &mut Ledger<'_>,

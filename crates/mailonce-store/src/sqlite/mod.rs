@@ -326,6 +326,10 @@ impl Store for Sqlite {
         self.look(look).await
     }
 
+    async fn bind_operation(&self, operation: Operation, now: Time) -> Result<Once<()>> {
+        self.write(move |ledger| accept::bind_once(ledger, &operation, now)).await
+    }
+
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
         self.write(move |ledger| change::cancel(ledger, team, id, operation.as_ref(), now)).await
     }

@@ -26,10 +26,11 @@ use super::{
     HttpOptions,
     address_limits::ConnectionLimit,
     host_check::{Arrived, HostCheck},
+    large_bodies::LargeBodies,
     secure_headers,
 };
 use crate::{
-    api::{self, problem::Refused},
+    api::problem::Refused,
     client_address::TrustedProxies,
     config::Config,
     lanes::Lanes,
@@ -70,6 +71,7 @@ struct Shared {
     trusted_proxies: TrustedProxies,
     hosts: HostCheck,
     connections: Arc<ConnectionLimit>,
+    large_bodies: LargeBodies,
     tls: Option<Arc<Tls>>,
 }
 
@@ -82,17 +84,18 @@ pub(crate) struct HttpListener {
 
 impl HttpListener {
     /// A listener for the API. `tls` is what [`read_certificate`] returned.
-    pub(crate) fn new(router: Router, tls: Option<Arc<Tls>>, config: &Config) -> Self {
+    pub(crate) fn new(router: Router, tls: Option<Arc<Tls>>, config: &Config) -> anyhow::Result<Self> {
         let HttpOptions { hosts, connections_per_address, trusted_proxies, .. } = config.http_options.clone();
         let shared = Shared {
             router,
             hosts: HostCheck::new(config.public_url.as_deref(), hosts, config.http.ip()),
             connections: ConnectionLimit::new(connections_per_address, trusted_proxies.clone()),
             trusted_proxies,
+            large_bodies: LargeBodies::open().context("starting threads for large bodies")?,
             tls,
         };
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        Self { shared: Arc::new(shared), permits, closing: watch::Sender::new(false) }
+        Ok(Self { shared: Arc::new(shared), permits, closing: watch::Sender::new(false) })
     }
 
     /// Accepts connections and follows changes of the certificate. Returns only when it cannot go on.
@@ -251,7 +254,7 @@ impl Connection {
         request.extensions_mut().insert(client);
         let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), arrived);
         let mut response = match checked {
-            Ok(()) => api::answer(shared.router.clone(), request).await?,
+            Ok(()) => shared.large_bodies.answer(shared.router.clone(), request).await?,
             Err(problem) if request.uri().path() == "/mcp" => mcp::http::refused(problem),
             Err(problem) => Refused(problem).into_response(),
         };

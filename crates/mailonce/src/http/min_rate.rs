@@ -10,28 +10,26 @@ use std::{
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Bytes a second, on average since the body began.
-const MIN_RATE: u64 = 1024;
+use crate::arrival_rate::{ArrivalRate, MIN_RATE};
+
 /// How long a body may be slower.
 const GRACE: Duration = Duration::from_secs(30);
+/// How far ahead of the rate a body can get. Longer than any body takes: bodies have a time of their own.
+const MAX_AHEAD: Duration = Duration::from_hours(24);
 
 /// A body that fails with [`TooSlow`] when it arrives below the minimum rate.
 pub(crate) struct MinRate {
     inner: Body,
-    began: Instant,
-    bytes: u64,
+    grace_until: Instant,
+    rate: ArrivalRate,
     /// When the rate is next compared. Set when the body first has to be waited for.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl MinRate {
     pub(crate) fn new(inner: Body) -> Self {
-        Self { inner, began: Instant::now(), bytes: 0, timer: None }
-    }
-
-    /// Until when what has arrived is enough.
-    fn deadline(&self) -> Instant {
-        self.began + GRACE.max(Duration::from_millis(self.bytes.saturating_mul(1_000) / MIN_RATE))
+        let grace_until = Instant::now() + GRACE;
+        Self { inner, grace_until, rate: ArrivalRate::new(Duration::ZERO, MAX_AHEAD), timer: None }
     }
 }
 
@@ -45,10 +43,10 @@ impl HttpBody for MinRate {
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
             let arrived = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len));
-            self.bytes += arrived.unwrap_or(0) as u64;
+            self.rate.record(arrived.unwrap_or(0));
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let deadline = self.deadline();
+        let deadline = self.grace_until.max(self.rate.deadline());
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         while timer.as_mut().poll(cx).is_ready() {
             if timer.deadline() >= deadline {

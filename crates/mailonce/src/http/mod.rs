@@ -3,6 +3,7 @@
 mod address_limits;
 mod config;
 mod host_check;
+mod large_bodies;
 mod listener;
 pub(crate) mod min_rate;
 mod secure_headers;

@@ -46,9 +46,12 @@ async fn a_text_has_three_minutes_for_the_next_bytes() {
     client.say(ENVELOPE).await;
     assert_eq!(client.codes(5).await, ["220", "250", "250", "250", "354"]);
     let began = Instant::now();
+    // Enough octets for the minimum rate, so that only the silence counts.
+    let text = format!("{}\r\n", "x".repeat(200_000));
+    client.say(&text).await;
     for _ in 0..3 {
         sleep(2 * MINUTE).await;
-        client.say("x\r\n").await;
+        client.say(&text).await;
     }
     assert!(client.hear().await.starts_with("421 4.4.2"));
     assert!((9 * MINUTE..10 * MINUTE).contains(&began.elapsed()));
@@ -62,7 +65,10 @@ async fn a_session_has_half_an_hour() {
         let (mut client, _served) = world.pipe(4096);
         client.say(first).await;
         client.codes(if first == ENVELOPE { 5 } else { 2 }).await;
-        let (said, after) = sent_away(&mut client, "NOOP\r\n", 2 * MINUTE).await;
+        // In a text it is enough for the minimum rate.
+        let word = if first == ENVELOPE { format!("{}\r\n", "x".repeat(130_000)) } else { "NOOP\r\n".to_owned() };
+        client.say(&word).await;
+        let (said, after) = sent_away(&mut client, &word, 2 * MINUTE).await;
         assert!(said.starts_with("421 4.4.2"), "{said}");
         assert!((29 * MINUTE..=31 * MINUTE).contains(&after), "{after:?}");
     }

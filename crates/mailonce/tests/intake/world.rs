@@ -105,9 +105,14 @@ impl World {
 
     /// A connection without a socket, which paused time can pass over.
     pub(crate) fn pipe(&self, octets: usize) -> (Client<DuplexStream>, JoinHandle<()>) {
+        self.pipe_from(LOOPBACK, octets)
+    }
+
+    /// The same, as if it came from this address.
+    pub(crate) fn pipe_from(&self, ip: IpAddr, octets: usize) -> (Client<DuplexStream>, JoinHandle<()>) {
         let (ours, theirs) = duplex(octets);
         let (smtp, stop) = (self.smtp.clone(), self.stop.subscribe());
-        let served = tokio::spawn(async move { smtp.converse(theirs, LOOPBACK, stop).await });
+        let served = tokio::spawn(async move { smtp.converse(theirs, ip, stop).await });
         (Client::new(ours), served)
     }
 

@@ -72,6 +72,7 @@ mod gone_inboxes;
 mod inbound;
 mod inboxes;
 mod keys;
+mod large_bodies;
 mod leases;
 mod listener_checks;
 mod listener_tls;

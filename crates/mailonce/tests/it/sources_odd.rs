@@ -1,6 +1,7 @@
 //! Sources themselves: what is shown of them, how a secret is replaced, and a token that serves twice.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use mailonce_engine::ways::Outside;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -111,5 +112,9 @@ over_every_engine! {
         world.call(call("one")).await.is(200);
         world.call(call("one")).await.is(200);
         world.call(call("two")).await.refused(401, "bad_signature");
+        // Another process over the same ledger: a second node, or this one after a restart.
+        let world = world.rewired(Outside::default()).await;
+        world.call(call("two")).await.refused(401, "bad_signature");
+        world.call(call("one")).await.is(200);
     }
 }

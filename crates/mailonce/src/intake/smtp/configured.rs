@@ -3,9 +3,9 @@
 use anyhow::{Context as _, bail, ensure};
 use mailonce_core::{address::Address, limits, time::parse_span};
 use serde::Deserialize;
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
-use super::settings::{Patience, PerIp, Settings};
+use super::settings::{Patience, PerIp, SHARE, Settings};
 use crate::tls::Tls;
 
 /// The host's name, when nothing names it.
@@ -27,9 +27,12 @@ pub(crate) struct SmtpFile {
     max_recipients: Option<usize>,
     max_connections: Option<usize>,
     max_memory: Option<usize>,
+    max_spool: Option<usize>,
     per_ip_connections: Option<u32>,
     per_ip_connections_per_minute: Option<u32>,
     per_ip_mails_per_minute: Option<u32>,
+    per_ip_memory: Option<usize>,
+    per_ip_spool: Option<usize>,
     command_timeout: Option<String>,
     data_timeout: Option<String>,
     session_timeout: Option<String>,
@@ -117,9 +120,12 @@ fn overlay(file: &mut SmtpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow
     over(&mut file.max_recipients, "max_recipients", &said)?;
     over(&mut file.max_connections, "max_connections", &said)?;
     over(&mut file.max_memory, "max_memory", &said)?;
+    over(&mut file.max_spool, "max_spool", &said)?;
     over(&mut file.per_ip_connections, "per_ip_connections", &said)?;
     over(&mut file.per_ip_connections_per_minute, "per_ip_connections_per_minute", &said)?;
     over(&mut file.per_ip_mails_per_minute, "per_ip_mails_per_minute", &said)?;
+    over(&mut file.per_ip_memory, "per_ip_memory", &said)?;
+    over(&mut file.per_ip_spool, "per_ip_spool", &said)?;
     over(&mut file.command_timeout, "command_timeout", &said)?;
     over(&mut file.data_timeout, "data_timeout", &said)?;
     over(&mut file.session_timeout, "session_timeout", &said)?;
@@ -144,6 +150,12 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
     );
     let max_memory = file.max_memory.unwrap_or(usual.max_memory);
     ensure!(max_memory >= 2 * max_size, "smtp.max_memory has room for two mails at least: {} octets", 2 * max_size);
+    let max_spool = file.max_spool.unwrap_or(usual.max_spool);
+    ensure!(
+        max_spool >= SHARE * max_size,
+        "smtp.max_spool is {} octets at least, so that a network's share of it has room for one mail",
+        SHARE * max_size
+    );
     let max_recipients = file.max_recipients.unwrap_or(usual.max_recipients);
     ensure!((1..=1_000).contains(&max_recipients), "smtp.max_recipients is from 1 to 1000, not {max_recipients}");
     let max_connections = file.max_connections.unwrap_or(usual.max_connections);
@@ -151,21 +163,21 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
         (1..=1_000_000).contains(&max_connections),
         "smtp.max_connections is from 1 to 1000000, not {max_connections}"
     );
-    let given = PerIp {
-        connections: file.per_ip_connections,
-        connections_per_minute: file.per_ip_connections_per_minute,
-        mails_per_minute: file.per_ip_mails_per_minute,
-    };
+    let largest = [max_memory, max_spool].map(|all| largest_share(all, max_size));
+    let given = given_per_ip(file, max_size, largest)?;
     let patience = Patience::default();
     Ok(Settings {
         max_size,
         max_memory,
+        max_spool,
         max_recipients,
         max_connections,
         per_ip: limited(PerIp {
             connections: given.connections.or(usual.per_ip.connections),
             connections_per_minute: given.connections_per_minute.or(usual.per_ip.connections_per_minute),
             mails_per_minute: given.mails_per_minute.or(usual.per_ip.mails_per_minute),
+            memory: given.memory.or(Some(largest[0])),
+            spool: given.spool.or(Some(largest[1])),
         }),
         // Whoever says a number means this machine too; otherwise it is free.
         per_ip_loopback: limited(given),
@@ -179,13 +191,42 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
     })
 }
 
+/// What is said about networks. Shares of memory and of the spool have room for a mail and leave room for others.
+fn given_per_ip(file: &SmtpFile, max_size: usize, [memory, spool]: [usize; 2]) -> anyhow::Result<PerIp> {
+    Ok(PerIp {
+        connections: file.per_ip_connections,
+        connections_per_minute: file.per_ip_connections_per_minute,
+        mails_per_minute: file.per_ip_mails_per_minute,
+        memory: share("per_ip_memory", file.per_ip_memory, max_size..=memory)?,
+        spool: share("per_ip_spool", file.per_ip_spool, max_size..=spool)?,
+    })
+}
+
+/// The largest share of a network: a quarter, or one mail where that is more.
+fn largest_share(all: usize, max_size: usize) -> usize {
+    (all / SHARE).max(max_size)
+}
+
+fn share(name: &str, given: Option<usize>, range: RangeInclusive<usize>) -> anyhow::Result<Option<usize>> {
+    ensure!(
+        given.is_none_or(|octets| octets == 0 || range.contains(&octets)),
+        "smtp.{name} is from {} to {} octets, or 0 for no limit",
+        range.start(),
+        range.end()
+    );
+    Ok(given)
+}
+
 /// Nought is no limit.
 fn limited(per_ip: PerIp) -> PerIp {
     let some = |most: Option<u32>| most.filter(|most| *most > 0);
+    let octets = |most: Option<usize>| most.filter(|most| *most > 0);
     PerIp {
         connections: some(per_ip.connections),
         connections_per_minute: some(per_ip.connections_per_minute),
         mails_per_minute: some(per_ip.mails_per_minute),
+        memory: octets(per_ip.memory),
+        spool: octets(per_ip.spool),
     }
 }
 
@@ -235,7 +276,8 @@ mod tests {
         assert_eq!((settings.max_size, settings.patience.session), (100_000, Duration::from_mins(10)));
         let loopback = PerIp { connections: Some(7), ..PerIp::default() };
         assert_eq!(settings.per_ip_loopback, loopback);
-        assert_eq!(settings.per_ip, PerIp { connections_per_minute: Some(300), ..loopback });
+        let shares = PerIp { memory: Some(64 << 20), spool: Some(256 << 20), ..loopback };
+        assert_eq!(settings.per_ip, PerIp { connections_per_minute: Some(300), ..shares });
         let env = [
             ("MAILONCE_SMTP_LISTEN", "off"),
             ("MAILONCE_SMTP_HOSTNAME", "mx.example.com"),
@@ -254,6 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn a_network_has_a_quarter_unless_something_else_is_said() {
+        let shares = |file: &str| {
+            let settings = load(file, &[]).unwrap().settings;
+            let of = |per_ip: PerIp| (per_ip.memory, per_ip.spool);
+            (of(settings.per_ip), of(settings.per_ip_loopback))
+        };
+        let small = "max_size = 1000000\nmax_spool = 8000000\nmax_memory = 2000000\n";
+        assert_eq!(shares(small), ((Some(1_000_000), Some(2_000_000)), (None, None)), "or one mail");
+        let given = format!("{small}per_ip_memory = 0\nper_ip_spool = 1500000\n");
+        assert_eq!(shares(&given), ((None, Some(1_500_000)), (None, Some(1_500_000))));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_before_anything_starts() {
         for (file, said) in [
             ("listen = \"nowhere\"", "127.0.0.1:6225"),
@@ -263,6 +318,9 @@ mod tests {
             ("max_size = 1", "smtp.max_size"),
             ("max_size = 999999999", "smtp.max_size"),
             ("max_memory = 1", "two mails"),
+            ("max_spool = 100000000", "smtp.max_spool is 146800640 octets at least"),
+            ("per_ip_spool = 300000000", "smtp.per_ip_spool is from 36700160 to 268435456 octets, or 0 for no limit"),
+            ("per_ip_memory = 1", "smtp.per_ip_memory is from 36700160 to 67108864 octets, or 0"),
             ("max_recipients = 0", "smtp.max_recipients is from 1 to 1000, not 0"),
             ("max_connections = 0", "smtp.max_connections is from 1"),
             ("data_timeout = \"soon\"", "smtp.data_timeout"),

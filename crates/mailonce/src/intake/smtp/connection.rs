@@ -1,5 +1,6 @@
 //! One connection: a session with a socket, patience and a reception.
 
+use bytes::Bytes;
 use std::{
     future::poll_fn,
     io,
@@ -11,24 +12,25 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{Semaphore, watch},
     task::JoinHandle,
     time::{Duration, Instant, timeout, timeout_at},
 };
 
 use super::{
+    budget::{self, Budget, Lease},
     gate::Visit,
-    reception::{Mail, NotTaken, Reception, Verdict},
-    reply,
+    reception::{Mail, Reception, Verdict},
+    reply::{self, Reply},
     session::{Rules, Session, Step},
     settings::Settings,
+    spool::{Spool, SpooledMail},
     tally::Reason,
 };
+use crate::arrival_rate::ArrivalRate;
 
 /// Bytes read at once. They are on the stack of the thread while they are read, not in the connection while it waits.
 const READ_OCTETS: usize = 16 * 1024;
-/// Memory is counted in pieces of so many octets, since a semaphore's numbers are small.
-const PIECE: usize = 1024;
 /// How long and how much is read after the last word, so that a reset does not overtake it.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_OCTETS: usize = 1024 * 1024;
@@ -43,6 +45,8 @@ pub(super) struct House {
     rules: Arc<Rules>,
     reception: Arc<dyn Reception>,
     memory: Arc<Semaphore>,
+    disk: Arc<Semaphore>,
+    spool: Spool,
 }
 
 impl House {
@@ -53,8 +57,24 @@ impl House {
             max_recipients: settings.max_recipients,
             tls: settings.tls.is_some(),
         };
-        let pieces = (settings.max_memory / PIECE).clamp(1, u32::MAX as usize);
-        Self { rules: Arc::new(rules), reception, memory: Arc::new(Semaphore::new(pieces)), settings }
+        Self {
+            rules: Arc::new(rules),
+            reception,
+            memory: budget::octets(settings.max_memory),
+            disk: budget::octets(settings.max_spool),
+            spool: Spool::new(Arc::clone(&settings.spool)),
+            settings,
+        }
+    }
+
+    /// What a connection may hold in memory.
+    fn memory_of(&self, visit: &Visit) -> Lease {
+        Lease::new(Budget { total: Arc::clone(&self.memory), share: visit.shares().memory.clone() })
+    }
+
+    /// What a mail of a connection may hold on disk.
+    fn disk_of(&self, visit: &Visit) -> Lease {
+        Lease::new(Budget { total: Arc::clone(&self.disk), share: visit.shares().spool.clone() })
     }
 }
 
@@ -77,7 +97,10 @@ pub(super) struct Connection {
     ends: Instant,
     /// Since when a line is waited for, and how many there were then.
     waiting: (Instant, u64),
-    room: Option<OwnedSemaphorePermit>,
+    /// How fast a mail comes in, while one does.
+    rate: Option<ArrivalRate>,
+    memory: Lease,
+    spooled: Option<SpooledMail>,
 }
 
 impl Connection {
@@ -92,7 +115,8 @@ impl Connection {
         let session = Session::new(Arc::clone(&house.rules), Arc::clone(&house.settings.tally), ip);
         let now = Instant::now();
         let ends = now + house.settings.patience.session;
-        let connection = Self { house, stream, session, visit, stop, ends, waiting: (now, 0), room: None };
+        let (memory, waiting) = (house.memory_of(&visit), (now, 0));
+        let connection = Self { house, stream, session, visit, stop, ends, waiting, rate: None, memory, spooled: None };
         mailonce_core::failpoint!("mail-session");
         drop(connection.converse().await);
     }
@@ -111,29 +135,43 @@ impl Connection {
                     self.session.recipient_is(verdict.unwrap_or(Verdict::Trouble));
                 }
                 Step::Room(octets) => {
-                    let there = self.make_room(octets).await;
-                    self.session.room_is(there);
+                    let began = Instant::now();
+                    let grown = self.memory.grow(octets, self.house.settings.patience.room).await;
+                    self.session.room_is(grown.map_err(reply::no_memory));
+                    self.excuse(began.elapsed());
                 }
-                Step::Take(mail) => {
-                    mailonce_core::failpoint!("mail-data");
-                    let taking = self.take(mail);
-                    // Answers that are still owed do not wait for the commit, and who does not hear them has sent
-                    // the mail all the same.
-                    let flushed = self.flush().await;
-                    let kept = taken(taking, self.house.settings.patience.taking).await;
-                    mailonce_core::failpoint!("mail-before-250");
-                    self.session.mail_is(kept);
-                    flushed?;
+                Step::Spool(bytes) => {
+                    let began = Instant::now();
+                    let written = self.spool(bytes).await;
+                    self.session.spooled_is(written);
+                    self.excuse(began.elapsed());
                 }
+                Step::Take(mail) => self.keep(mail).await?,
                 Step::Secure => self = Box::pin(self.secure()).await?,
                 Step::Close => {
                     self.flush().await?;
                     return self.linger().await;
                 }
             }
-            if self.session.room() == 0 {
-                self.room = None;
-            }
+            self.give_back();
+        }
+    }
+
+    /// Releases memory and disk space that the session no longer needs.
+    fn give_back(&mut self) {
+        self.memory.shrink_to(self.session.room());
+        if self.session.spooled() == 0 {
+            self.spooled = None;
+        }
+        if !self.session.in_text() {
+            self.rate = None;
+        }
+    }
+
+    /// The client is not slow while we do not read.
+    fn excuse(&mut self, waited: Duration) {
+        if let Some(rate) = &mut self.rate {
+            rate.excuse(waited);
         }
     }
 
@@ -169,9 +207,10 @@ impl Connection {
             drop(self.stop.wait_for(|stop| *stop).await);
         };
         tokio::select! {
-            read = fill(stream, session) => match read? {
-                0 => return Err(Over),
-                _ => return Ok(()),
+            read = fill(stream, session) => match (read?, &mut self.rate) {
+                (0, _) => return Err(Over),
+                (octets, Some(rate)) => rate.record(octets),
+                (_, None) => {}
             },
             () = tokio::time::sleep_until(until) => self.session.leave(reply::LATE),
             () = stopped => self.session.leave(reply::STOPPING),
@@ -186,35 +225,42 @@ impl Connection {
         if in_text || lines != self.waiting.1 {
             self.waiting = (now, lines);
         }
-        let step = if in_text { patience.data } else { patience.command };
-        (self.waiting.0 + step).min(self.ends)
-    }
-
-    /// Room for so many octets more. Who waits for it too long is told to come again.
-    async fn make_room(&mut self, octets: usize) -> bool {
-        let pieces = u32::try_from(octets.div_ceil(PIECE)).unwrap_or(u32::MAX);
-        let asked = Arc::clone(&self.house.memory).acquire_many_owned(pieces);
-        match timeout(self.house.settings.patience.room, asked).await {
-            Ok(Ok(more)) => {
-                match &mut self.room {
-                    Some(room) => room.merge(more),
-                    None => self.room = Some(more),
-                }
-                true
-            }
-            Ok(Err(_)) | Err(_) => false,
+        if !in_text {
+            return (self.waiting.0 + patience.command).min(self.ends);
         }
+        // The credit of a fast beginning is capped, so that it does not pay for an hour of single bytes.
+        let rate = self.rate.get_or_insert_with(|| ArrivalRate::new(patience.slow, patience.data));
+        (self.waiting.0 + patience.data).min(rate.deadline()).min(self.ends)
     }
 
-    /// Gives the mail away. From here on it is kept to the end, whatever becomes of the connection.
-    fn take(&mut self, mail: Mail) -> JoinHandle<Result<(), NotTaken>> {
-        let reception = Arc::clone(&self.house.reception);
-        let room = self.room.take();
-        tokio::spawn(async move {
-            let kept = reception.take(mail).await;
-            drop(room);
-            kept
-        })
+    /// Moves a part of the mail to the spool.
+    async fn spool(&mut self, bytes: Vec<u8>) -> Result<(), Reply> {
+        let house = Arc::clone(&self.house);
+        let mail = match self.spooled.take() {
+            Some(mail) => mail,
+            None => house.spool.begin(house.disk_of(&self.visit)).await.map_err(disk_failed)?,
+        };
+        self.spooled = Some(append(&house, mail, bytes.into()).await?);
+        Ok(())
+    }
+
+    /// Has the mail kept and tells the session. From here on it is kept to the end, whatever becomes of the connection.
+    async fn keep(&mut self, mail: Mail) -> Result<(), Over> {
+        mailonce_core::failpoint!("mail-data");
+        let held = Held { memory: self.take_memory(), spooled: self.spooled.take() };
+        let keeping = tokio::spawn(keep(Arc::clone(&self.house), mail, held));
+        // Answers that are still owed do not wait for the commit, and who does not hear them has sent the mail all the
+        // same.
+        let flushed = self.flush().await;
+        let kept = until_kept(keeping, self.house.settings.patience.taking).await;
+        mailonce_core::failpoint!("mail-before-250");
+        self.session.mail_is(kept);
+        flushed
+    }
+
+    /// What the mail holds in memory. The next one begins with nothing.
+    fn take_memory(&mut self) -> Lease {
+        std::mem::replace(&mut self.memory, self.house.memory_of(&self.visit))
     }
 
     /// Goes on under TLS.
@@ -254,17 +300,58 @@ async fn fill(stream: &mut Box<dyn Stream>, session: &mut Session) -> io::Result
     .await
 }
 
+/// What a mail holds until it is kept.
+struct Held {
+    memory: Lease,
+    spooled: Option<SpooledMail>,
+}
+
+/// Keeps a mail. A large one is read back from the spool first, once there is memory for it.
+async fn keep(house: Arc<House>, mut mail: Mail, held: Held) -> Result<(), Reply> {
+    let Held { mut memory, spooled } = held;
+    if let Some(spooled) = spooled {
+        let spooled = append(&house, spooled, std::mem::take(&mut mail.raw)).await?;
+        // Released before waiting, so that mails that wait for memory cannot block each other.
+        memory.shrink_to(0);
+        mail.raw = load(&house, spooled, &mut memory).await?.into();
+    }
+    let kept = house.reception.take(mail).await.map_err(reply::not_taken);
+    drop(memory);
+    kept
+}
+
+/// Adds a part to a mail in the spool.
+async fn append(house: &House, mut mail: SpooledMail, bytes: Bytes) -> Result<SpooledMail, Reply> {
+    mail.lease.grow(bytes.len(), house.settings.patience.room).await.map_err(reply::no_disk)?;
+    house.spool.append(mail, bytes).await.map_err(disk_failed)
+}
+
+/// The bytes of a mail in the spool.
+async fn load(house: &House, spooled: SpooledMail, memory: &mut Lease) -> Result<Vec<u8>, Reply> {
+    memory.grow(spooled.octets(), house.settings.patience.load).await.map_err(reply::no_memory)?;
+    house.spool.load(spooled).await.map_err(|error| {
+        tracing::error!(%error, "reading a mail from the spool; its sender was told to try again");
+        reply::TROUBLE
+    })
+}
+
+/// The disk is full, most likely.
+fn disk_failed(error: io::Error) -> Reply {
+    tracing::warn!(%error, "spooling a mail; its sender was told to try again");
+    reply::NO_DISK
+}
+
 /// Waits until it is kept.
-async fn taken(taking: JoinHandle<Result<(), NotTaken>>, patience: Duration) -> Result<(), NotTaken> {
-    match timeout(patience, taking).await {
+async fn until_kept(keeping: JoinHandle<Result<(), Reply>>, patience: Duration) -> Result<(), Reply> {
+    match timeout(patience, keeping).await {
         Ok(Ok(kept)) => kept,
         Ok(Err(error)) => {
             tracing::error!(%error, "taking a mail");
-            Err(NotTaken::Trouble)
+            Err(reply::TROUBLE)
         }
         Err(_) => {
             tracing::warn!("a mail is not kept yet; its sender was told to try again");
-            Err(NotTaken::Trouble)
+            Err(reply::TROUBLE)
         }
     }
 }

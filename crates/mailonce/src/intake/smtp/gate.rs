@@ -5,9 +5,12 @@ use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
-use tokio::time::{Duration, Instant};
+use tokio::{
+    sync::Semaphore,
+    time::{Duration, Instant},
+};
 
-use super::settings::PerIp;
+use super::{budget, settings::PerIp};
 use crate::client_address::network;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -20,6 +23,25 @@ struct Guest {
     open: u32,
     connections: Bucket,
     mails: Bucket,
+    shares: Shares,
+}
+
+/// The octets that a network may hold. None: as many as there are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    pub(super) memory: Option<Arc<Semaphore>>,
+    pub(super) spool: Option<Arc<Semaphore>>,
+}
+
+impl Shares {
+    fn new(limits: PerIp) -> Self {
+        Self { memory: limits.memory.map(budget::octets), spool: limits.spool.map(budget::octets) }
+    }
+
+    /// Whether a connection or a mail still refers to them. A mail that is being committed may outlive its connection.
+    fn is_used(&self) -> bool {
+        [&self.memory, &self.spool].into_iter().flatten().any(|share| Arc::strong_count(share) > 1)
+    }
 }
 
 /// What may still be done, refilled over a minute.
@@ -63,28 +85,30 @@ impl Gate {
     pub(super) fn enter(self: &Arc<Self>, ip: IpAddr) -> Option<Visit> {
         let network = network(ip);
         let limits = if network.is_loopback() { self.loopback } else { self.strangers };
-        if limits == PerIp::default() || self.count(network, limits) {
-            return Some(Visit { gate: Arc::clone(self), network, limits });
-        }
-        None
+        let shares = if limits == PerIp::default() { Shares::default() } else { self.count(network, limits)? };
+        Some(Visit { gate: Arc::clone(self), network, limits, shares })
     }
 
     /// Counts a connection that may come in.
-    fn count(&self, network: IpAddr, limits: PerIp) -> bool {
+    fn count(&self, network: IpAddr, limits: PerIp) -> Option<Shares> {
         let now = Instant::now();
         let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
         if guests.len() >= NETWORKS && !guests.contains_key(&network) {
-            guests.retain(|_, guest| guest.open > 0 || now - guest.connections.at.max(guest.mails.at) < MINUTE);
+            guests.retain(|_, guest| {
+                let recent = now - guest.connections.at.max(guest.mails.at) < MINUTE;
+                guest.open > 0 || recent || guest.shares.is_used()
+            });
             if guests.len() >= NETWORKS {
-                return false;
+                return None;
             }
         }
-        let fresh = || Guest { open: 0, connections: Bucket::new(now), mails: Bucket::new(now) };
+        let fresh =
+            || Guest { open: 0, connections: Bucket::new(now), mails: Bucket::new(now), shares: Shares::new(limits) };
         let guest = guests.entry(network).or_insert_with(fresh);
         let may = limits.connections.is_none_or(|most| guest.open < most)
             && guest.connections.take(limits.connections_per_minute, now);
         guest.open += u32::from(may);
-        may
+        may.then(|| guest.shares.clone())
     }
 }
 
@@ -94,9 +118,15 @@ pub(super) struct Visit {
     gate: Arc<Gate>,
     network: IpAddr,
     limits: PerIp,
+    shares: Shares,
 }
 
 impl Visit {
+    /// The octets that its network may hold.
+    pub(super) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
     /// Whether its network may begin another mail.
     pub(super) fn may_begin(&self) -> bool {
         if self.limits.mails_per_minute.is_none() {
@@ -129,7 +159,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_network_may_come_so_often_and_others_do_not_notice() {
-        let limits = PerIp { connections: Some(2), connections_per_minute: Some(3), mails_per_minute: Some(1) };
+        let limits = PerIp {
+            connections: Some(2),
+            connections_per_minute: Some(3),
+            mails_per_minute: Some(1),
+            ..PerIp::default()
+        };
         let gate = Gate::new(limits, PerIp::default());
         let first = gate.enter(ip("192.0.2.1")).unwrap();
         let second = gate.enter(ip("192.0.2.1"));
@@ -164,6 +199,22 @@ mod tests {
         let visit = gate.enter(ip("2001:db8:1:2::1"));
         assert!(visit.is_some() && gate.enter(ip("2001:db8:1:2:ffff::9")).is_none());
         assert!(gate.enter(ip("2001:db8:1:3::1")).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_share_belongs_to_a_network_and_is_remembered_while_it_is_used() {
+        let gate = Gate::new(PerIp::STRANGERS, PerIp::default());
+        let share = |text: &str| gate.enter(ip(text)).unwrap().shares().memory.clone().unwrap();
+        let held = share("192.0.2.1").acquire_many_owned(1000).await.unwrap();
+        let left = share("192.0.2.1").available_permits();
+        assert_eq!(share("192.0.2.2").available_permits(), left + 1000);
+        tokio::time::advance(MINUTE * 2).await;
+        for n in 0..NETWORKS as u32 {
+            drop(gate.enter(IpAddr::from((0x0b00_0000 + n).to_be_bytes())));
+        }
+        assert_eq!(share("192.0.2.1").available_permits(), left, "forgotten although a mail still holds some of it");
+        drop(held);
+        assert!(gate.enter(ip("127.0.0.1")).unwrap().shares().memory.is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,10 +6,12 @@
 //! | `command`, `text`, `reply` | a command line; the text of a mail; what is said |
 //! | `connection` | a session with a socket, patience and a reception |
 //! | `listen`, `gate` | the door; who may come in, and how often |
+//! | `budget`, `spool` | octets in memory and on disk, and a network's share of them; large mails on disk |
 //! | `reception` | what is asked of whoever takes the mail |
 //! | `configured`, `settings` | the `smtp` part of the configuration; what it comes to |
 //! | `tally` | what is counted |
 
+mod budget;
 mod command;
 mod configured;
 mod connection;
@@ -19,6 +21,7 @@ mod reception;
 mod reply;
 mod session;
 mod settings;
+mod spool;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -31,4 +34,5 @@ pub use connection::Stream;
 pub use listen::{Smtp, run};
 pub use reception::{Mail, NotTaken, Reception, Verdict};
 pub use settings::{Patience, PerIp, Settings};
+pub use spool::{SpoolDir, SpoolFiles};
 pub use tally::{Reason, Tally};

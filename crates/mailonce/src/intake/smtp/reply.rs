@@ -1,6 +1,7 @@
 //! What the listener says: one line each, with an RFC 3463 status.
 
 use super::{
+    budget::Shortage,
     reception::{NotTaken, Verdict},
     tally::Reason,
 };
@@ -65,6 +66,11 @@ pub(super) const TOO_LARGE: Reply = no("552 5.3.4 the mail is too large", Reason
 pub(super) const TOO_MANY: Reply = no("452 4.5.3 too many recipients, the rest in another mail", Reason::Recipients);
 pub(super) const BARE: Reply = no("554 5.6.11 a CR or LF stands alone in the mail", Reason::LineEnd);
 pub(super) const NO_ROOM: Reply = no("451 4.3.1 no room at the moment, try again", Reason::Memory);
+pub(super) const NO_SHARE: Reply =
+    no("451 4.7.0 your network uses its whole share of our memory, try again", Reason::Share);
+pub(super) const NO_DISK: Reply = no("452 4.3.1 no room on disk at the moment, try again", Reason::Disk);
+pub(super) const NO_DISK_SHARE: Reply =
+    no("452 4.7.0 your network has too many large mails under way, try again", Reason::Share);
 pub(super) const TROUBLE: Reply = no("451 4.3.0 trouble of our own, try again", Reason::Trouble);
 pub(super) const TOO_OFTEN: Reply = no("450 4.7.1 too many mails from your network, try again", Reason::Rate);
 
@@ -84,6 +90,22 @@ pub(super) fn recipient(verdict: Verdict) -> Reply {
         Verdict::Blocked => no("550 5.7.1 refused by a rule of the inbox", Reason::Blocked),
         Verdict::Elsewhere => no("550 5.7.1 relaying denied", Reason::Elsewhere),
         Verdict::Trouble => TROUBLE,
+    }
+}
+
+/// The answer when there is no memory for a mail.
+pub(super) fn no_memory(shortage: Shortage) -> Reply {
+    match shortage {
+        Shortage::Share => NO_SHARE,
+        Shortage::Total => NO_ROOM,
+    }
+}
+
+/// The answer when there is no disk space for a mail.
+pub(super) fn no_disk(shortage: Shortage) -> Reply {
+    match shortage {
+        Shortage::Share => NO_DISK_SHARE,
+        Shortage::Total => NO_DISK,
     }
 }
 

@@ -61,6 +61,10 @@ reasons! {
     Busy = "busy",
     /// More bytes than there is room for.
     Memory = "memory",
+    /// More bytes than there is room for on disk.
+    Disk = "disk",
+    /// More bytes under way than one network may have.
+    Share = "share",
     /// The mail could not be kept, or nobody could tell whether it would be.
     Trouble = "trouble",
     /// Silence.

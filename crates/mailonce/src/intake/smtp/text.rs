@@ -3,8 +3,16 @@
 
 use bytes::Bytes;
 
+use super::reply::Reply;
+
 /// Room asked for at first; it doubles from there, so that nobody holds much more than was sent.
 pub(super) const FIRST_ROOM: usize = 16 * 1024;
+/// Octets of a mail that are kept in memory. A larger mail goes to the spool, so that slow senders do not hold memory.
+pub(super) const SPOOL_ABOVE: usize = 256 * 1024;
+/// Octets that are collected in memory for each further write to the spool.
+const SPOOL_CHUNK: usize = 64 * 1024;
+/// Octets of a line that are copied at once. Must be less than any room that a text has.
+const RUN: usize = 8 * 1024;
 
 /// What is known of the line so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +35,8 @@ pub(super) enum Fate {
     Kept,
     /// It is larger than a mail may be.
     TooLarge,
-    /// There was no room for it.
-    NoRoom,
+    /// There was no room for it, as this reply says.
+    NoRoom(Reply),
     /// A line ended wrongly.
     Bare,
 }
@@ -40,6 +48,8 @@ pub(super) enum Next {
     More,
     /// More room, by so many octets.
     Room(usize),
+    /// What is in memory goes to the spool: [`Text::take_chunk`].
+    Spool,
     /// It ended.
     End,
     /// It is refused, and too much of it came since to wait for its end.
@@ -50,8 +60,11 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Text {
     place: Place,
+    /// What is in memory: all of it, or what came since the last chunk went to the spool.
     body: Vec<u8>,
     room: usize,
+    /// Octets that went to the spool.
+    spooled: usize,
     most: usize,
     seen: usize,
     fate: Fate,
@@ -60,7 +73,7 @@ pub(super) struct Text {
 impl Text {
     /// An empty text that may become `most` octets, with room for the first of them.
     pub(super) fn new(most: usize, room: usize) -> Self {
-        Self { place: Place::LineStart, body: Vec::new(), room, most, seen: 0, fate: Fate::Kept }
+        Self { place: Place::LineStart, body: Vec::new(), room, spooled: 0, most, seen: 0, fate: Fate::Kept }
     }
 
     /// What became of it so far.
@@ -73,16 +86,37 @@ impl Text {
         self.room
     }
 
-    /// The bytes.
+    /// Octets of it that are in the spool.
+    pub(super) fn spooled(&self) -> usize {
+        self.spooled
+    }
+
+    /// The bytes that are not in the spool.
     pub(super) fn into_bytes(self) -> Bytes {
         Bytes::from(self.body)
     }
 
     /// The room that was asked for is there, or is not.
-    pub(super) fn room_is(&mut self, more: Option<usize>) {
+    pub(super) fn room_is(&mut self, more: Result<usize, Reply>) {
         match more {
-            Some(more) => self.room += more,
-            None => self.spoil(Fate::NoRoom),
+            Ok(more) => self.room += more,
+            Err(refusal) => self.spoil(Fate::NoRoom(refusal)),
+        }
+    }
+
+    /// What is to go to the spool.
+    pub(super) fn take_chunk(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.body)
+    }
+
+    /// So many octets are in the spool, or there was no room for them.
+    pub(super) fn spooled_is(&mut self, more: Result<usize, Reply>) {
+        match more {
+            Ok(more) => {
+                self.spooled += more;
+                self.room = SPOOL_CHUNK;
+            }
+            Err(refusal) => self.spoil(Fate::NoRoom(refusal)),
         }
     }
 
@@ -91,16 +125,12 @@ impl Text {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             let run = match self.place {
-                Place::Inside => memchr::memchr2(b'\r', b'\n', &bytes[at..]).unwrap_or(bytes.len() - at),
+                Place::Inside => memchr::memchr2(b'\r', b'\n', &bytes[at..]).unwrap_or(bytes.len() - at).min(RUN),
                 _ => 0,
             };
-            // A whole run of letters, or one byte and a CR LF that was held back.
-            let needed = run.max(2);
-            if self.fate == Fate::Kept && self.body.len() + needed > self.room {
-                if self.room < self.most + 2 {
-                    return (at, Next::Room(self.room.max(needed).min(self.most + 2 - self.room)));
-                }
-                self.spoil(Fate::TooLarge);
+            // A run of letters, or one byte and a CR LF that was held back.
+            if let Some(next) = self.need(run.max(2)) {
+                return (at, next);
             }
             if run > 0 {
                 self.push(&bytes[at..at + run]);
@@ -114,6 +144,22 @@ impl Text {
         }
         let enough = self.fate != Fate::Kept && self.seen > self.most + self.most.max(FIRST_ROOM);
         (at, if enough { Next::Enough } else { Next::More })
+    }
+
+    /// What has to happen before so many octets can be added.
+    fn need(&mut self, octets: usize) -> Option<Next> {
+        if self.fate != Fate::Kept || self.body.len() + octets <= self.room {
+            return None;
+        }
+        // The last two may be the CR LF before the dot, or the dot itself.
+        if self.spooled + self.body.len() + octets > self.most + 2 {
+            self.spoil(Fate::TooLarge);
+            return None;
+        }
+        match SPOOL_ABOVE.min(self.most + 2).saturating_sub(self.room) {
+            left if left > 0 && self.spooled == 0 => Some(Next::Room(self.room.max(octets).min(left))),
+            _ => Some(Next::Spool),
+        }
     }
 
     /// One byte. Tells whether it was the last.
@@ -147,7 +193,7 @@ impl Text {
         if self.fate != Fate::Kept {
             return;
         }
-        if self.body.len() + bytes.len() > self.most {
+        if self.spooled + self.body.len() + bytes.len() > self.most {
             return self.spoil(Fate::TooLarge);
         }
         if self.body.capacity() < self.body.len() + bytes.len() {
@@ -162,6 +208,6 @@ impl Text {
             self.fate = fate;
         }
         self.body = Vec::new();
-        self.room = 0;
+        (self.room, self.spooled) = (0, 0);
     }
 }

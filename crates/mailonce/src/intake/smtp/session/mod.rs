@@ -7,7 +7,7 @@ mod read;
 use std::{net::IpAddr, sync::Arc};
 
 use super::{
-    reception::{Mail, NotTaken, Verdict},
+    reception::{Mail, Verdict},
     reply::{self, Reply},
     tally::Tally,
     text::{FIRST_ROOM, Text},
@@ -36,9 +36,11 @@ pub(super) enum Step {
     Begin,
     /// Is this a recipient? [`Session::recipient_is`].
     Ask { sender: String, address: String },
-    /// Room for so many octets more: [`Session::room_is`].
+    /// Room in memory for so many octets more: [`Session::room_is`].
     Room(usize),
-    /// Keep this: [`Session::mail_is`].
+    /// Append this to the spool: [`Session::spooled_is`].
+    Spool(Vec<u8>),
+    /// Keep this: [`Session::mail_is`]. Its bytes are those that come after what is in the spool.
     Take(Mail),
     /// TLS, once all replies are out: [`Session::secured`].
     Secure,
@@ -69,6 +71,8 @@ enum Phase {
     Text(Text),
     /// Waits for room within the text.
     Widening(Text, usize),
+    /// Waits until so many octets of the text are in the spool.
+    Spooling(Text, usize),
     /// Waits until so many octets are kept.
     Taking(usize),
     Securing,
@@ -131,16 +135,24 @@ impl Session {
 
     /// Whether the text of a mail is under way.
     pub(super) fn in_text(&self) -> bool {
-        matches!(self.phase, Phase::Text(_) | Phase::Widening(..))
+        self.text().is_some()
     }
 
-    /// Octets of room that a text has. What was granted above it may be given back.
-    pub(super) fn room(&self) -> usize {
+    fn text(&self) -> Option<&Text> {
         match &self.phase {
-            Phase::Text(text) | Phase::Widening(text, _) => text.room(),
-            Phase::Taking(octets) => *octets,
-            _ => 0,
+            Phase::Text(text) | Phase::Widening(text, _) | Phase::Spooling(text, _) => Some(text),
+            _ => None,
         }
+    }
+
+    /// Octets of memory that a text has. What was granted above it may be given back.
+    pub(super) fn room(&self) -> usize {
+        self.text().map_or(0, Text::room)
+    }
+
+    /// Octets of a text that are in the spool. When there are none, nothing that is in the spool is needed any more.
+    pub(super) fn spooled(&self) -> usize {
+        self.text().map_or(0, Text::spooled)
     }
 
     /// Goes on until something is needed.
@@ -187,15 +199,26 @@ impl Session {
     }
 
     /// Whether the room that was asked for is there.
-    pub(super) fn room_is(&mut self, there: bool) {
-        match std::mem::replace(&mut self.phase, Phase::Commands) {
-            Phase::Opening if there => {
+    pub(super) fn room_is(&mut self, granted: Result<(), Reply>) {
+        match (std::mem::replace(&mut self.phase, Phase::Commands), granted) {
+            (Phase::Opening, Ok(())) => {
                 self.say(reply::GO_AHEAD);
                 self.phase = Phase::Text(Text::new(self.rules.max_size, FIRST_ROOM));
             }
-            Phase::Opening => self.refuse_data(reply::NO_ROOM),
-            Phase::Widening(mut text, more) => {
-                text.room_is(there.then_some(more));
+            (Phase::Opening, Err(refusal)) => self.refuse_data(refusal),
+            (Phase::Widening(mut text, more), granted) => {
+                text.room_is(granted.map(|()| more));
+                self.phase = Phase::Text(text);
+            }
+            (other, _) => self.phase = other,
+        }
+    }
+
+    /// Whether the octets are in the spool.
+    pub(super) fn spooled_is(&mut self, written: Result<(), Reply>) {
+        match std::mem::replace(&mut self.phase, Phase::Commands) {
+            Phase::Spooling(mut text, octets) => {
+                text.spooled_is(written.map(|()| octets));
                 self.phase = Phase::Text(text);
             }
             other => self.phase = other,
@@ -203,14 +226,14 @@ impl Session {
     }
 
     /// Whether the mail is kept.
-    pub(super) fn mail_is(&mut self, kept: Result<(), NotTaken>) {
+    pub(super) fn mail_is(&mut self, kept: Result<(), Reply>) {
         match (std::mem::replace(&mut self.phase, Phase::Commands), kept) {
             (Phase::Taking(octets), Ok(())) => {
                 self.tally.took(octets);
                 self.commands = 0;
                 self.say(reply::TAKEN);
             }
-            (Phase::Taking(_), Err(why)) => self.say(reply::not_taken(why)),
+            (Phase::Taking(_), Err(refusal)) => self.say(refusal),
             (other, _) => self.phase = other,
         }
     }

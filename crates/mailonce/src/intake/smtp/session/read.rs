@@ -89,6 +89,11 @@ impl Session {
                 self.phase = Phase::Widening(text, more);
                 Some(Step::Room(more))
             }
+            Next::Spool => {
+                let chunk = text.take_chunk();
+                self.phase = Phase::Spooling(text, chunk.len());
+                Some(Step::Spool(chunk))
+            }
             Next::End => self.end_text(text),
             Next::Enough => {
                 self.leave(fate(text.fate()));
@@ -101,8 +106,9 @@ impl Session {
         self.phase = Phase::Commands;
         match (text.fate(), self.envelope.take()) {
             (Fate::Kept, Some(Envelope { sender, recipients, .. })) => {
+                let spooled = text.spooled();
                 let raw = text.into_bytes();
-                self.phase = Phase::Taking(raw.len());
+                self.phase = Phase::Taking(spooled + raw.len());
                 let helo = self.hello.clone().unwrap_or_default();
                 return Some(Step::Take(Mail { ip: self.ip, helo, sender, recipients, raw }));
             }
@@ -120,7 +126,7 @@ fn fate(fate: Fate) -> Reply {
         // Only `take` earns a 250.
         Fate::Kept => reply::TROUBLE,
         Fate::TooLarge => reply::TOO_LARGE,
-        Fate::NoRoom => reply::NO_ROOM,
+        Fate::NoRoom(refusal) => refusal,
         Fate::Bare => reply::BARE,
     }
 }

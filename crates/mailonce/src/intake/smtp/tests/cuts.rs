@@ -1,6 +1,7 @@
 //! A connection that breaks at any byte: nothing was taken, or exactly one mail.
 
 use super::{Talk, codes};
+use crate::intake::smtp::{reply, text::SPOOL_ABOVE};
 
 const TRANSACTION: &str = "EHLO out.test\r\nMAIL FROM:<eve@out.test> SIZE=40\r\nRCPT TO:<ada@in.test>\r\n\
     RCPT TO:<gone@in.test>\r\nDATA\r\nSubject: x\r\n\r\n..dots\r\nhello\r\n.\r\nQUIT\r\n";
@@ -33,6 +34,45 @@ fn however_it_is_divided_it_is_the_same() {
     let mut talk = Talk::new();
     let said: String = TRANSACTION.bytes().map(|byte| talk.say([byte])).collect();
     assert_eq!(said, expected);
+}
+
+#[test]
+fn a_spooled_text_is_the_same_however_it_is_divided() {
+    let lines = (0..9_000).fold(String::new(), |lines, n| lines + &format!("line {n} {}\r\n", "x".repeat(n % 90)));
+    // Nothing but letters, so that a chunk ends within a line.
+    let text = format!("{lines}{}\r\n", "y".repeat(300_000));
+    for size in [7, 1000, 4096, 16_384, 1_000_000] {
+        let mut talk = Talk::with_max_size(text.len());
+        talk.say("EHLO out.test\r\nMAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n");
+        let mut held = 0;
+        let whole = format!("{text}.\r\n");
+        for part in whole.as_bytes().chunks(size) {
+            assert!(talk.taken.is_empty());
+            talk.say(part);
+            held = held.max(talk.session.room());
+        }
+        assert_eq!(talk.texts(), [text.as_bytes()], "in parts of {size}");
+        assert!(size > 300_000 || held == SPOOL_ABOVE, "{held} octets of memory for a text of {}", text.len());
+        assert_eq!((talk.session.room(), talk.session.spooled()), (0, 0), "all room is given back");
+    }
+    let mut talk = Talk::with_max_size(text.len() - 1);
+    talk.say("EHLO out.test\r\nMAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n");
+    assert!(talk.say(format!("{text}.\r\n")).starts_with("552 5.3.4"), "one octet too large");
+}
+
+#[test]
+fn a_text_that_the_disk_has_no_room_for_is_told_at_its_end_and_nothing_is_taken() {
+    let mut talk = Talk::with_max_size(1_000_000);
+    let envelope = "MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n";
+    talk.say(format!("EHLO out.test\r\n{envelope}"));
+    talk.disk = Err(reply::NO_DISK);
+    assert_eq!(talk.say("x".repeat(500_000)), "");
+    assert_eq!((talk.session.room(), talk.session.spooled()), (0, 0), "nothing is held of it");
+    assert!(talk.say("\r\n.\r\n").starts_with("452 4.3.1"));
+    (talk.disk, talk.spooled) = (Ok(()), Vec::new());
+    talk.say(envelope);
+    assert!(talk.say("x\r\n.\r\n").starts_with("250"), "the session goes on");
+    assert_eq!(talk.texts(), [b"x\r\n"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use super::{
     reception::{Mail, NotTaken, Verdict},
+    reply::{self, Reply},
     session::{Rules, Session, Step},
     tally::Tally,
 };
@@ -21,20 +22,38 @@ pub(super) struct Talk {
     pub(super) session: Session,
     pub(super) tally: Arc<Tally>,
     pub(super) taken: Vec<Mail>,
+    /// What went to the spool of the mail that is under way.
+    pub(super) spooled: Vec<u8>,
     pub(super) closed: bool,
     pub(super) may_begin: bool,
     pub(super) has_room: bool,
+    pub(super) disk: Result<(), Reply>,
     pub(super) keeps: Result<(), NotTaken>,
 }
 
 impl Talk {
     /// Greeted by the host.
     pub(super) fn new() -> Self {
+        Self::with_max_size(MOST)
+    }
+
+    /// Greeted by a host whose mails may have so many octets.
+    pub(super) fn with_max_size(max_size: usize) -> Self {
         let tally = Arc::new(Tally::default());
-        let rules = Rules { hostname: "mx.in.test".to_owned(), max_size: MOST, max_recipients: 3, tls: true };
+        let rules = Rules { hostname: "mx.in.test".to_owned(), max_size, max_recipients: 3, tls: true };
         let mut session = Session::new(Arc::new(rules), Arc::clone(&tally), IP);
         assert_eq!(session.say_out(), b"220 mx.in.test ESMTP mailonce\r\n");
-        Self { session, tally, taken: Vec::new(), closed: false, may_begin: true, has_room: true, keeps: Ok(()) }
+        Self {
+            session,
+            tally,
+            taken: Vec::new(),
+            spooled: Vec::new(),
+            closed: false,
+            may_begin: true,
+            has_room: true,
+            disk: Ok(()),
+            keeps: Ok(()),
+        }
     }
 
     /// Greeted by both.
@@ -67,12 +86,17 @@ impl Talk {
                 Step::Read => return,
                 Step::Begin => self.session.may_begin(self.may_begin),
                 Step::Ask { address, .. } => self.session.recipient_is(verdict(&address)),
-                Step::Room(_) => self.session.room_is(self.has_room),
-                Step::Take(mail) => {
+                Step::Room(_) => self.session.room_is(if self.has_room { Ok(()) } else { Err(reply::NO_ROOM) }),
+                Step::Spool(bytes) => {
+                    self.spooled.extend_from_slice(&bytes);
+                    self.session.spooled_is(self.disk);
+                }
+                Step::Take(mut mail) => {
+                    mail.raw = [&std::mem::take(&mut self.spooled)[..], &mail.raw].concat().into();
                     if self.keeps.is_ok() {
                         self.taken.push(mail);
                     }
-                    self.session.mail_is(self.keeps);
+                    self.session.mail_is(self.keeps.map_err(reply::not_taken));
                 }
                 Step::Secure => self.session.secured(),
                 Step::Close => {

@@ -1,0 +1,78 @@
+//! The minimum rate at which a client must send a request body or the text of a mail.
+//!
+//! Without it a client could hold a connection and its buffers by sending a byte now and then. The rate is an average,
+//! because honest links pause: a phone in a tunnel, a busy mail server.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Bytes a second, on average. Half of what GPRS carries, so that the slowest honest link is fast enough.
+pub(crate) const MIN_RATE: u64 = 1024;
+
+/// How far a client is ahead of the minimum rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivalRate {
+    /// Until when what has arrived is enough.
+    paid_until: Instant,
+    /// How far ahead a client can get. Without a bound, a fast beginning pays for hours of single bytes.
+    max_ahead: Duration,
+}
+
+impl ArrivalRate {
+    /// Starts counting. The client may be silent for `head_start`.
+    pub(crate) fn new(head_start: Duration, max_ahead: Duration) -> Self {
+        Self { paid_until: Instant::now() + head_start, max_ahead }
+    }
+
+    /// Counts bytes that arrived.
+    pub(crate) fn record(&mut self, bytes: usize) {
+        let paid = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / MIN_RATE);
+        self.paid_until = (self.paid_until + paid).min(Instant::now() + self.max_ahead);
+    }
+
+    /// Excludes time in which the server did not read.
+    pub(crate) fn excuse(&mut self, waited: Duration) {
+        self.paid_until += waited;
+    }
+
+    /// When the client will be too slow unless more bytes arrive.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.paid_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD_START: Duration = Duration::from_secs(30);
+    const MAX_AHEAD: Duration = Duration::from_secs(100);
+
+    fn seconds_left(rate: &ArrivalRate) -> u64 {
+        (rate.deadline() - Instant::now()).as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_arrives_pays_for_time_and_a_fast_beginning_pays_for_little_of_it() {
+        let mut rate = ArrivalRate::new(HEAD_START, MAX_AHEAD);
+        assert_eq!(seconds_left(&rate), 30);
+        rate.record(10 * 1024);
+        assert_eq!(seconds_left(&rate), 40);
+        rate.record(100 * 1024 * 1024);
+        assert_eq!(seconds_left(&rate), 100, "not a day");
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(seconds_left(&rate), 40);
+        rate.excuse(Duration::from_secs(5));
+        assert_eq!(seconds_left(&rate), 45);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_steady_client_at_the_minimum_is_never_late() {
+        let mut rate = ArrivalRate::new(HEAD_START, MAX_AHEAD);
+        for _ in 0..10_000 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            rate.record(MIN_RATE as usize);
+            assert!(rate.deadline() >= Instant::now());
+        }
+    }
+}

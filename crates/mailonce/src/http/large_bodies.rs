@@ -1,0 +1,134 @@
+//! Threads for requests with large bodies.
+//!
+//! An email with attachments can be 35 MB of JSON and base64. Checking, decoding and packing it takes up to a second, in
+//! which the thread of its connection would serve none of its other connections. Such requests are handled on threads of
+//! their own, whichever route they are for. There are as many threads as cores, so
+//! large requests wait for each other and small ones do not wait for them.
+
+use axum::{
+    BoxError, Router,
+    body::{Bytes, HttpBody},
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
+use mailonce_core::problem::{Code, Problem};
+use std::{convert::Infallible, io, num::NonZero, thread};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinSet,
+};
+
+use crate::api::{self, problem::Refused};
+
+/// Bodies up to this size are handled on the connection's thread: about a millisecond of work.
+const SMALL: u64 = 128 * 1024;
+
+/// The threads. They end when this is dropped.
+#[derive(Debug)]
+pub(super) struct LargeBodies(Option<Runtime>);
+
+impl LargeBodies {
+    pub(super) fn open() -> io::Result<Self> {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let runtime =
+            Builder::new_multi_thread().worker_threads(cores).thread_name("large-body").enable_all().build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    /// Answers a request: on the current thread, or on one of these when its body is large or of unknown size.
+    pub(super) async fn answer<B>(&self, router: Router, request: Request<B>) -> Result<Response, Infallible>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let is_small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL);
+        let Some(runtime) = self.0.as_ref().filter(|_| !is_small) else {
+            return api::answer(router, request).await;
+        };
+        // Dropping the set aborts the task, so that a request still ends when its caller hangs up.
+        let mut task = JoinSet::new();
+        task.spawn_on(api::answer(router, request), runtime.handle());
+        match task.join_next().await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) | None => Ok(Refused(Problem::new(Code::Unavailable, "the server stops")).into_response()),
+        }
+    }
+}
+
+impl Drop for LargeBodies {
+    fn drop(&mut self) {
+        // Dropping a runtime blocks, which panics inside another runtime.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::{body::Body, routing::post};
+    use std::{
+        pin::Pin,
+        sync::Arc,
+        task::{Context, Poll},
+        time::Duration,
+    };
+
+    /// An empty body of which nobody knows how large it will be, as when it is sent in chunks.
+    struct Unsized;
+
+    impl HttpBody for Unsized {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+            Poll::Ready(None)
+        }
+    }
+
+    fn thread_name() -> String {
+        thread::current().name().unwrap_or_default().to_owned()
+    }
+
+    async fn handled_by(large: &LargeBodies, body: Body) -> String {
+        let router = Router::new().route("/", post(|_: Bytes| async { thread_name() }));
+        let request = Request::post("/").body(body).unwrap();
+        let answer = large.answer(router, request).await.unwrap();
+        let name = axum::body::to_bytes(answer.into_body(), 100).await.unwrap();
+        String::from_utf8(name.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn large_bodies_are_handled_apart_and_small_ones_where_they_came() {
+        let large = LargeBodies::open().unwrap();
+        let here = thread_name();
+        assert_eq!(handled_by(&large, Body::empty()).await, here);
+        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL as usize])).await, here);
+        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL as usize + 1])).await, "large-body");
+        assert_eq!(handled_by(&large, Body::new(Unsized)).await, "large-body");
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_hangs_up_ends_its_request() {
+        let large = LargeBodies::open().unwrap();
+        let running = Arc::new(());
+        let held = Arc::clone(&running);
+        let handler = move |_: Bytes| async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        };
+        let request = Request::post("/").body(Body::new(Unsized)).unwrap();
+        let answer = large.answer(Router::new().route("/", post(handler)), request);
+        assert!(tokio::time::timeout(Duration::from_millis(50), answer).await.is_err());
+        let ended = async {
+            while Arc::strong_count(&running) > 1 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the handler still runs");
+    }
+}

@@ -1,0 +1,144 @@
+//! Byte budgets for mail that is being received, in memory and on disk: one for all connections, and a share of it for
+//! each network.
+
+use std::sync::Arc;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Duration, Instant, timeout_at},
+};
+
+/// Octets per semaphore permit. A semaphore hands out at most `u32::MAX` permits at once.
+const PIECE: usize = 1024;
+
+/// A semaphore over so many octets.
+pub(super) fn octets(number: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(number.div_ceil(PIECE).clamp(1, u32::MAX as usize)))
+}
+
+/// The budget of one connection: the octets of all connections, and the share of its network.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    pub(super) total: Arc<Semaphore>,
+    /// None: the network has no limit of its own.
+    pub(super) share: Option<Arc<Semaphore>>,
+}
+
+/// Which limit was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shortage {
+    /// The network uses its whole share.
+    Share,
+    /// All networks together use everything.
+    Total,
+}
+
+/// Octets that one mail holds. Dropping the lease releases them.
+#[derive(Debug)]
+pub(super) struct Lease {
+    budget: Budget,
+    octets: usize,
+    total: Option<OwnedSemaphorePermit>,
+    share: Option<OwnedSemaphorePermit>,
+}
+
+impl Lease {
+    pub(super) fn new(budget: Budget) -> Self {
+        Self { budget, octets: 0, total: None, share: None }
+    }
+
+    /// Waits for more octets. The share is acquired first, so that a network that has used up its share does not queue
+    /// for the total and block others there.
+    pub(super) async fn grow(&mut self, octets: usize, patience: Duration) -> Result<(), Shortage> {
+        let until = Instant::now() + patience;
+        let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
+        let pieces = u32::try_from(more).unwrap_or(u32::MAX);
+        let share = match self.budget.share.clone() {
+            Some(share) => Some(acquire(share, pieces, until).await.ok_or(Shortage::Share)?),
+            None => None,
+        };
+        let total = acquire(Arc::clone(&self.budget.total), pieces, until).await.ok_or(Shortage::Total)?;
+        self.octets += octets;
+        merge(&mut self.total, Some(total));
+        merge(&mut self.share, share);
+        Ok(())
+    }
+
+    /// Releases everything above so many octets.
+    pub(super) fn shrink_to(&mut self, octets: usize) {
+        self.octets = self.octets.min(octets);
+        shrink(&mut self.total, octets.div_ceil(PIECE));
+        shrink(&mut self.share, octets.div_ceil(PIECE));
+    }
+}
+
+async fn acquire(from: Arc<Semaphore>, pieces: u32, until: Instant) -> Option<OwnedSemaphorePermit> {
+    timeout_at(until, from.acquire_many_owned(pieces)).await.ok()?.ok()
+}
+
+fn merge(held: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>) {
+    match (held, more) {
+        (Some(held), Some(more)) => held.merge(more),
+        (held, more) => *held = more.or(held.take()),
+    }
+}
+
+fn shrink(held: &mut Option<OwnedSemaphorePermit>, pieces: usize) {
+    let Some(permit) = held else { return };
+    if pieces == 0 {
+        *held = None;
+    } else if let Some(above) = permit.num_permits().checked_sub(pieces) {
+        drop(permit.split(above));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_holds_its_share_and_all_together_the_total() {
+        let total = octets(100 * PIECE);
+        let of = |share: &Arc<Semaphore>| Budget { total: Arc::clone(&total), share: Some(Arc::clone(share)) };
+        let (greedy, other) = (octets(25 * PIECE), octets(80 * PIECE));
+        let (mut first, mut second) = (Lease::new(of(&greedy)), Lease::new(of(&greedy)));
+        assert_eq!(first.grow(20 * PIECE, PATIENCE).await, Ok(()));
+        assert_eq!(second.grow(6 * PIECE, PATIENCE).await, Err(Shortage::Share), "25 in all");
+        assert_eq!((total.available_permits(), greedy.available_permits()), (80, 5), "who got nothing holds nothing");
+        let mut third = Lease::new(of(&other));
+        assert_eq!(third.grow(80 * PIECE, PATIENCE).await, Ok(()), "the rest is for others");
+        assert_eq!(second.grow(PIECE, PATIENCE).await, Err(Shortage::Total));
+        assert_eq!(greedy.available_permits(), 5);
+        first.shrink_to(10 * PIECE - 1);
+        assert_eq!((total.available_permits(), greedy.available_permits()), (10, 15));
+        first.shrink_to(50 * PIECE);
+        assert_eq!(greedy.available_permits(), 15, "nothing grows by shrinking");
+        first.shrink_to(0);
+        drop(third);
+        assert_eq!((total.available_permits(), greedy.available_permits(), other.available_permits()), (100, 25, 80));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_small_steps_cost_no_more_than_a_large_one() {
+        let budget = Budget { total: octets(10 * PIECE - 1), share: None };
+        let mut lease = Lease::new(budget);
+        for _ in 0..100 {
+            assert_eq!(lease.grow(PIECE / 10, PATIENCE).await, Ok(()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_gets_what_comes_back() {
+        let total = octets(10 * PIECE);
+        let budget = Budget { total, share: None };
+        let (mut first, mut second) = (Lease::new(budget.clone()), Lease::new(budget));
+        first.grow(10 * PIECE, PATIENCE).await.unwrap();
+        let freed = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            drop(first);
+        };
+        let (got, ()) = tokio::join!(second.grow(10 * PIECE, PATIENCE), freed);
+        assert_eq!(got, Ok(()));
+    }
+}

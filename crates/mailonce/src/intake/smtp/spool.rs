@@ -1,0 +1,144 @@
+//! The spool: where a large mail is kept while it comes in, so that a slow sender holds disk space and no memory.
+//!
+//! Each mail has an unlinked file. The kernel removes it when it is closed, also when the process is killed. Files are
+//! written and read on threads for blocking work, never on those of connections.
+
+use std::{
+    fmt,
+    fs::{File, Permissions},
+    io::{self, Read as _, Seek as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::Arc,
+};
+use tokio::sync::Semaphore;
+
+use super::budget::Lease;
+
+/// Files that are written or read at a time. A slow disk must not use up the threads that read the ledger.
+const FILES_AT_ONCE: usize = 16;
+
+/// Makes the files of the spool.
+pub trait SpoolFiles: fmt::Debug + Send + Sync {
+    /// An empty file that can be written and read, and that nobody else sees.
+    fn create(&self) -> io::Result<File>;
+}
+
+/// Files in a directory, of mode 600 and unlinked before anything is written to them.
+#[derive(Clone, Debug)]
+pub struct SpoolDir(pub PathBuf);
+
+impl SpoolFiles for SpoolDir {
+    fn create(&self) -> io::Result<File> {
+        let file = tempfile::tempfile_in(&self.0)?;
+        // `tempfile` leaves the mode to the umask.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        Ok(file)
+    }
+}
+
+/// The spool of a listener.
+#[derive(Debug)]
+pub(super) struct Spool {
+    files: Arc<dyn SpoolFiles>,
+    workers: Arc<Semaphore>,
+}
+
+impl Spool {
+    pub(super) fn new(files: Arc<dyn SpoolFiles>) -> Self {
+        Self { files, workers: Arc::new(Semaphore::new(FILES_AT_ONCE)) }
+    }
+
+    /// Creates the file of a mail. The lease counts what is written to it.
+    pub(super) async fn begin(&self, lease: Lease) -> io::Result<SpooledMail> {
+        let files = Arc::clone(&self.files);
+        let file = self.run(move || files.create()).await?;
+        Ok(SpooledMail { file, octets: 0, lease })
+    }
+
+    /// Appends bytes to a mail.
+    pub(super) async fn append(
+        &self,
+        mail: SpooledMail,
+        bytes: impl AsRef<[u8]> + Send + 'static,
+    ) -> io::Result<SpooledMail> {
+        let SpooledMail { mut file, octets, lease } = mail;
+        let added = bytes.as_ref().len();
+        let file = self.run(move || file.write_all(bytes.as_ref()).map(|()| file)).await?;
+        Ok(SpooledMail { file, octets: octets + added, lease })
+    }
+
+    /// Reads a mail back and removes it from the spool.
+    pub(super) async fn load(&self, mail: SpooledMail) -> io::Result<Vec<u8>> {
+        let SpooledMail { mut file, octets, lease } = mail;
+        let read = move || {
+            let mut bytes = Vec::with_capacity(octets);
+            file.rewind()?;
+            file.take(octets as u64).read_to_end(&mut bytes)?;
+            if bytes.len() == octets { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        };
+        let bytes = self.run(read).await;
+        drop(lease);
+        bytes
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+        let worker = Arc::clone(&self.workers).acquire_owned().await.map_err(io::Error::other)?;
+        tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(worker);
+            done
+        })
+        .await
+        .map_err(io::Error::other)?
+    }
+}
+
+/// A mail in the spool.
+#[derive(Debug)]
+pub(super) struct SpooledMail {
+    file: File,
+    octets: usize,
+    /// The mail's part of the disk budget.
+    pub(super) lease: Lease,
+}
+
+impl SpooledMail {
+    pub(super) fn octets(&self) -> usize {
+        self.octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intake::smtp::budget::{self, Budget};
+    use std::os::unix::fs::MetadataExt as _;
+
+    fn lease() -> Lease {
+        Lease::new(Budget { total: budget::octets(1024), share: None })
+    }
+
+    #[tokio::test]
+    async fn a_mail_is_read_as_it_was_written_from_a_file_that_nobody_sees() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::new(Arc::new(SpoolDir(folder.path().to_owned())));
+        let mut mail = spool.begin(lease()).await.unwrap();
+        mail = spool.append(mail, b"one ".to_vec()).await.unwrap();
+        mail = spool.append(mail, b"mail".to_vec()).await.unwrap();
+        let about = mail.file.metadata().unwrap();
+        assert_eq!((about.mode() & 0o777, about.nlink()), (0o600, 0));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(mail.octets(), 8);
+        assert_eq!(spool.load(mail).await.unwrap(), b"one mail");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_lost_its_end_is_an_error_and_no_shorter_mail() {
+        let spool = Spool::new(Arc::new(SpoolDir(std::env::temp_dir())));
+        let mail = spool.begin(lease()).await.unwrap();
+        let mail = spool.append(mail, b"one mail".to_vec()).await.unwrap();
+        mail.file.set_len(3).unwrap();
+        assert_eq!(spool.load(mail).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,108 @@
+//! Large bodies and large mails: while one is parsed, other connections are served.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    binary::{Desk, Server},
+    world::{World, incoming},
+};
+
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// One call over a connection of its own: its status, and how long it took from the last byte to the answer.
+async fn call(at: SocketAddr, head: &str, body: &[u8]) -> (u16, Duration) {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let head = format!("{head}Host: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let began = Instant::now();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), began.elapsed())
+}
+
+/// Posts a large body over many connections at once and asks `/healthz` meanwhile. The longest that each took.
+async fn longest(server: &Server, path: &str, body: &[u8]) -> (Duration, Duration) {
+    let at: SocketAddr = server.url.strip_prefix("http://").unwrap().parse().unwrap();
+    // Each thread gets connections in turn, so that all have some.
+    let clients = 2 * std::thread::available_parallelism().unwrap().get();
+    let posts: Vec<_> = (0..clients)
+        .map(|n| {
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+                 Idempotency-Key: {path}-{n}\r\n",
+                server.api_key
+            );
+            let body = body.to_vec();
+            tokio::spawn(async move { call(at, &head, &body).await })
+        })
+        .collect();
+    let mut health = Duration::ZERO;
+    while posts.iter().any(|post| !post.is_finished()) {
+        let (status, took) = call(at, "GET /healthz HTTP/1.1\r\n", b"").await;
+        assert_eq!(status, 200);
+        health = health.max(took);
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut parsing = Duration::ZERO;
+    for post in posts {
+        let (status, took) = post.await.unwrap();
+        assert!(status < 300, "{path}: {status}");
+        parsing = parsing.max(took);
+    }
+    (parsing, health)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_connections_are_served_while_large_bodies_are_parsed() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    let file = "QUJD".repeat(5 * 1024 * 1024);
+    let body = format!(
+        r#"{{"from":"agent@mailonce.test","to":["ada@example.com"],"subject":"Hi","text":"Hi","attachments":[{{"filename":"a.txt","content":"{file}"}}]}}"#
+    );
+    for path in ["/v1/emails", "/compat/resend/emails"] {
+        let (parsing, health) = longest(&server, path, body.as_bytes()).await;
+        println!("{path}: {parsing:?} for a large body, {health:?} for the health meanwhile");
+        assert!(
+            parsing > Duration::from_millis(200),
+            "{path}: nothing was held up in {parsing:?}, so nothing is shown"
+        );
+        assert!(health < parsing / 3, "{path}: waited {health:?} for bodies that took {parsing:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_tasks_run_while_a_large_mail_is_hashed_and_packed() {
+    let world = World::memory().await.with_inboxes().await;
+    world.inbox("a").await;
+    let mail =
+        incoming(&["a@agents.test"], &format!("Subject: large\n\n{}\n", "0123456789 abcdef\n".repeat(1_000_000)));
+    let ticks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&ticks);
+    let ticking = tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_millis(1)).await;
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    tokio::task::yield_now().await;
+    let before = ticks.load(Ordering::SeqCst);
+    let received = world.engine.take_mail(mail).await.unwrap();
+    let during = ticks.load(Ordering::SeqCst) - before;
+    ticking.abort();
+    assert!(received.len() == 1 && received[0].is_taken(), "{received:?}");
+    assert!(during >= 5, "the only thread was free for {during} moments");
+}
