@@ -34,7 +34,7 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-use crate::{Engine, collect::FETCHED, inbound::Fresh, pack};
+use crate::{Engine, collect::FETCHED, inbound::Fresh};
 
 /// Mails read at a time.
 const AT_ONCE: usize = 16;
@@ -254,7 +254,7 @@ impl Engine {
     }
 
     async fn read_kept(&self, Reading { delivery, raw }: Reading) {
-        match pack::unpack_raw(&raw) {
+        match self.bodies.unpack_raw(&raw) {
             Some(raw) => self.read_one(&delivery, Arc::new(raw)).await,
             None => self.end(&delivery, Settle::Dead("the kept bytes are damaged".into())).await,
         }
@@ -371,7 +371,8 @@ impl Engine {
         let began = |email: &&Email| email.head.thread.is_none() && email.head.from == inbox.address;
         let thread = answered.filter(began).map_or_else(|| self.new_id(now), |email| email.id.0);
         let team = inbox.team;
-        let Draft { head, content, names, found, .. } = drafted;
+        let Draft { mut head, content, names, found, .. } = drafted;
+        head.preview = self.bodies.preview(head.preview);
         let stopped = |(_, hard): &(String, bool)| *hard || !inbox.about.answers_soft;
         let no_answer = head.own.is_some()
             || head.automatic.as_ref().is_some_and(stopped)
@@ -383,7 +384,7 @@ impl Engine {
                 .secret
                 .mac("artifact", &[team.0.as_bytes(), value.kind.word().as_bytes(), value.value.as_bytes()]),
             found: FoundValue {
-                value: value.value.clone(),
+                value: self.bodies.pack_text(value.value.clone()),
                 masked: artifact::masked(value),
                 confidence: value.confidence,
                 reasons: value.reasons.iter().map(|reason| reason.word().to_owned()).collect(),

@@ -13,7 +13,7 @@ use mailonce_mail::return_path::Tag;
 use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, sync::Arc};
 
-use crate::{Engine, pack};
+use crate::Engine;
 
 /// A mail as an intake brings it.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl Engine {
             return Ok(Vec::new());
         }
         let permits = self.inbound.room_for(&parcels, mail.raw.len());
-        let raw: Arc<[u8]> = pack::pack_raw(&mail.raw).into();
+        let raw: Arc<[u8]> = self.bodies.pack_raw(&mail.raw).into();
         let reader = permits.is_some().then(|| self.holder.current().id);
         let arrival = Arrival { raw, reader, parcels: parcels.clone() };
         crate::failpoint!("mail-before-commit");

@@ -22,7 +22,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     Caller, Engine,
     content_guard::Window,
-    pack,
     reply::Terms,
     seen::Glimpse,
     unavailable,
@@ -363,7 +362,7 @@ impl Engine {
                 .as_ref()
                 .map(|schedule| schedule.due(now))
                 .filter(|due| *due > self.time.schedules_by()),
-            body: pack::pack(content).into(),
+            body: self.bodies.pack(content).into(),
             care: Care::default(),
         }
     }
