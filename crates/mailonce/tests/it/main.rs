@@ -70,6 +70,7 @@ mod forgetting;
 mod gone_inboxes;
 mod inbound;
 mod inboxes;
+mod kek;
 mod keys;
 mod leases;
 mod listener_checks;
