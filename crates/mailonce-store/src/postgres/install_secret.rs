@@ -23,8 +23,12 @@ const READ: &str = "SELECT plain, wrapped FROM install_secret";
 const WRITE: &str = "
     INSERT INTO install_secret (plain, wrapped) VALUES ($1, $2)
     ON CONFLICT (one) DO UPDATE SET plain = excluded.plain, wrapped = excluded.wrapped";
-/// New files without dead rows take the place of the old ones. Both tables have one row.
-const FORGET: [&str; 2] = ["VACUUM FULL install_secret", "VACUUM FULL install"];
+/// A new file without dead rows takes the place of the old one. The table has one row, which only starts read.
+const FORGET_SECRET: &str = "VACUUM FULL install_secret";
+/// The same for the table where earlier versions kept the secret.
+const FORGET_COLUMN: &str = "VACUUM FULL install";
+/// Every heartbeat reads that table, and would queue behind us while somebody else keeps it, as a dump does.
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '2s'";
 
 impl Postgres {
     /// The install secret as the ledger keeps it, without changing anything. `None` when mailonce was never there, or
@@ -49,15 +53,15 @@ impl Postgres {
                 return Err(StoreError::Unreachable(why));
             }
         }
-        let replaced = replace(&mut client, keeper).await?;
-        Ok(!replaced.1 || forget_old(&client).await)
+        let (_, is_replaced) = replace(&mut client, keeper).await?;
+        Ok(!is_replaced || forget_old(&client, &[FORGET_SECRET]).await)
     }
 }
 
 /// Opens the secret when a node starts.
 pub(super) async fn open(client: &mut Client, keeper: &dyn SecretKeeper) -> Tried<InstallSecret> {
     let (secret, is_replaced) = replace(client, keeper).await?;
-    if is_replaced && !forget_old(client).await {
+    if is_replaced && !forget_old(client, &[FORGET_SECRET, FORGET_COLUMN]).await {
         tracing::warn!("the old form of the install secret stays in dead rows until the next VACUUM FULL");
     }
     Ok(secret)
@@ -82,14 +86,19 @@ async fn replace(client: &mut Client, keeper: &dyn SecretKeeper) -> Tried<(Insta
 }
 
 /// Removes dead rows from the files of the tables. The write-ahead log, replicas and backups are out of our reach.
-async fn forget_old(client: &Client) -> bool {
-    for sql in FORGET {
-        if let Err(error) = client.batch_execute(sql).await {
-            tracing::warn!(%error, "removing the old form of the install secret");
-            return false;
+async fn forget_old(client: &Client, statements: &[&str]) -> bool {
+    let forget = async {
+        client.batch_execute(LOCK_TIMEOUT).await?;
+        for sql in statements {
+            client.batch_execute(sql).await?;
         }
-    }
-    true
+        Ok::<(), tokio_postgres::Error>(())
+    };
+    let forgotten = forget.await;
+    // The session goes back to the pool.
+    let reset = client.batch_execute("RESET lock_timeout").await;
+    let done = forgotten.and(reset);
+    done.inspect_err(|error| tracing::warn!(%error, "removing the old form of the install secret")).is_ok()
 }
 
 async fn read(client: &impl GenericClient) -> Tried<Option<StoredSecret>> {

@@ -101,7 +101,7 @@ fn meaning(ledger: &str) -> &'static str {
     match ledger {
         "wrapped" => "wrapped: without the KEK its secrets cannot be opened",
         "plain" => "plain: the install secret lies in the ledger",
-        _ => "none yet",
+        _ => "none yet, or none that this version has opened",
     }
 }
 
