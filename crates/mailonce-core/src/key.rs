@@ -154,15 +154,9 @@ impl fmt::Debug for InstallSecret {
 }
 
 impl InstallSecret {
-    /// HMAC-SHA-256 over length-prefixed parts, so that no two lists of parts give the same input.
+    /// A keyed hash under this secret.
     pub fn mac(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-        // An HMAC takes keys of any length; the error cannot happen and leads to a constant, not to a panic.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return [0; 32] };
-        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        keyed_hash(&self.0, purpose, parts)
     }
 
     /// The Message-ID of an email: unguessable, and the same again for the same key and bind number, even after
@@ -174,6 +168,17 @@ impl InstallSecret {
         };
         format!("<{}@{domain}>", base32(&mac[..17]))
     }
+}
+
+/// HMAC-SHA-256 over length-prefixed parts, so that no two lists of parts give the same input.
+pub fn keyed_hash(key: &[u8; 32], purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
+    // An HMAC takes keys of any length; the error cannot happen and leads to a constant, not to a panic.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
+    for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
 }
 
 /// Lower-case base 32 (RFC 4648 letters), without padding.

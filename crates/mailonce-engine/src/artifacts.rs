@@ -47,13 +47,20 @@ pub fn may_see(caller: &Caller, artifact: &Artifact) -> bool {
 }
 
 impl Engine {
+    /// An artifact with its value opened.
+    fn opened(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
+        let value = self.bodies.unpack_text(&artifact.found.value).map(|value| value.into_owned());
+        artifact.found.value = value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be opened"))?;
+        Ok(artifact)
+    }
+
     /// One artifact of an inbox that the caller may use.
     pub async fn artifact(&self, caller: &Caller, id: ArtifactId) -> Result<Artifact, Problem> {
         caller.need(Scope::Read)?;
         let found = self.store.artifact(caller.team.id, id).await.map_err(unavailable)?;
         let artifact = found.ok_or_else(|| missing(id))?;
         self.inbox(caller, artifact.inbox).await.map_err(|_not_theirs| missing(id))?;
-        Ok(artifact)
+        self.opened(artifact)
     }
 
     /// What was found in a message, best first.
@@ -61,7 +68,8 @@ impl Engine {
         let message = self.message(caller, id).await?;
         let mut artifacts = Vec::with_capacity(message.head.artifacts.len());
         for (_, id) in &message.head.artifacts {
-            artifacts.extend(self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?);
+            let found = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
+            artifacts.extend(found.map(|artifact| self.opened(artifact)).transpose()?);
         }
         Ok(artifacts)
     }
@@ -93,8 +101,8 @@ impl Engine {
         let taken_now = self.store.consume(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
         crate::failpoint!("after-consume");
         let (outcome, answer) = match taken_now {
-            Once::Done(Taken::First(artifact)) => ("first", Ok(artifact)),
-            Once::Done(Taken::Again(artifact)) => ("again", Ok(artifact)),
+            Once::Done(Taken::First(artifact)) => ("first", self.opened(artifact)),
+            Once::Done(Taken::Again(artifact)) => ("again", self.opened(artifact)),
             Once::Done(Taken::Gone(artifact)) => ("gone", Err(gone(&artifact))),
             Once::Done(Taken::Missing) => ("missing", Err(missing(id))),
             Once::Repeated(_) => ("again", self.artifact(caller, id).await),
@@ -168,7 +176,7 @@ impl Engine {
         match self.store.apply(caller.team.id, id, purpose, self.now()).await.map_err(unavailable)? {
             Applied::Done(artifact) => {
                 self.metrics.artifact("applied");
-                Ok(artifact)
+                self.opened(artifact)
             }
             Applied::NotYours(artifact) if artifact.consumed.is_none() => {
                 Err(Problem::new(Code::NotConsumed, "nobody has taken this artifact: consume it first"))

@@ -13,7 +13,7 @@ use mailonce_core::{
 };
 
 use crate::{
-    Asked, Caller, Engine, content_guard::likeness_of, operation, pack, records::Made, seen::Glimpse, unavailable,
+    Asked, Caller, Engine, content_guard::likeness_of, operation, records::Made, seen::Glimpse, unavailable,
     view::Sent, ways,
 };
 
@@ -108,7 +108,9 @@ impl Engine {
     /// What stands against a next version: rules as for any mail, and for an agent's key what a person decided. By whom
     /// it is to be held, if so.
     async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<HeldBy, Problem> {
-        let Some(content) = pack::unpack(body).filter(|_| email.resent_as.is_none()) else { return Ok((None, None)) };
+        let Some(content) = self.bodies.unpack(body).filter(|_| email.resent_as.is_none()) else {
+            return Ok((None, None));
+        };
         let rule = self.check_team_rules(caller.team.id, &content).await?;
         let approval = rule.as_ref().map(|_| Guard::Approval);
         if caller.need(Scope::Admin).is_ok() {
@@ -145,7 +147,7 @@ impl Engine {
     /// The envelopes of the next version: by the way the email was to take last, divided anew. The old handoffs say
     /// too much, because an email that changed its way has the envelopes of both.
     pub(crate) fn envelopes_again(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
-        let Some(content) = pack::unpack(body) else { return Vec::new() };
+        let Some(content) = self.bodies.unpack(body) else { return Vec::new() };
         let last = email.handoffs.last().map(|handoff| handoff.transport.as_str()).filter(|name| !ways::is_inner(name));
         let known = last.filter(|name| self.ways.names().contains(name));
         let way = known.unwrap_or_else(|| self.ways.first(&content, self.chance.number()));
@@ -175,7 +177,7 @@ impl Engine {
             Key::parse(&intent.key(&to)).ok()
         });
         // Who says the same without a key while it is on its way says it twice.
-        let likeness = pack::unpack(&body).map(|content| likeness_of(email.team, &content));
+        let likeness = self.bodies.unpack(&body).map(|content| likeness_of(email.team, &content));
         let name = counted_on.map_or(KeyName::Version { of: email.id }, KeyName::Given);
         head.key = Some(name.clone());
         Wish {

@@ -27,7 +27,7 @@ use std::{
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::{Engine, fault, pack, sources::AboutSource, vault::Place};
+use crate::{Engine, fault, sources::AboutSource, vault::Place};
 
 /// Mails fetched at a time: each may be large.
 const AT_ONCE: usize = 4;
@@ -218,7 +218,7 @@ impl Engine {
             Err(withheld) => return Ok(Err(Some(self.not_yet(delivery, withheld)))),
         };
         let place = DeliveryId(self.new_id(self.now()));
-        let brought = Brought { place, form, size: raw.len() as u64, raw: pack::pack_raw(&raw).into() };
+        let brought = Brought { place, form, size: raw.len() as u64, raw: self.bodies.pack_raw(&raw).into() };
         let now = self.store.bring(delivery.team, delivery.id, brought).await?;
         // Another reader was faster, or somebody settled it: theirs counts.
         let own = now.filter(|now| now.rev == delivery.rev + 1 && now.about.form == form);

@@ -101,7 +101,8 @@ impl Window {
     /// Remembers a mail that was accepted.
     pub(crate) fn note(&self, team: TeamId, content: &Content, digest: &Digest, body: &Arc<[u8]>, now: Time) {
         let pair = self.pair(team, content);
-        let small = body.len() <= KEPT_BYTES;
+        // A sealed body would have to be opened for each comparison.
+        let small = body.len() <= KEPT_BYTES && !pack::is_sealed(body);
         let likeness = Arc::new(OnceLock::new());
         if !small {
             likeness.get_or_init(|| Some(likeness_of(team, content)));
@@ -195,7 +196,7 @@ impl Engine {
         let page = self.store.emails(team, query).await?;
         for email in page.rows.iter().filter(same).take(likeness::LATEST) {
             let Some(detail) = self.store.email_detail(team, email.id).await? else { continue };
-            let Some(said) = detail.body.as_deref().and_then(pack::unpack) else { continue };
+            let Some(said) = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) else { continue };
             if likeness_of(team, &said).is_like(likeness) {
                 return Ok(Some((detail.email, said)));
             }

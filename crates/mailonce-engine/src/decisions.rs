@@ -11,7 +11,7 @@ use mailonce_core::{
     record::{Record, RecordChange},
 };
 
-use crate::{Engine, pack};
+use crate::Engine;
 
 /// How often something that raced with another change is tried anew.
 const TRIES: usize = 5;
@@ -79,12 +79,12 @@ impl Engine {
         if email.resent_as.is_some() || email.state() != EmailState::Held {
             return Ok(());
         }
-        let Some(mut content) = detail.body.as_deref().and_then(pack::unpack) else {
+        let Some(mut content) = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) else {
             tracing::error!(email = %id, "the body of a held email cannot be read; it is taken back");
             return self.take_back(team, id).await;
         };
         apply(&mut content, edit);
-        let body = pack::pack(&content);
+        let body = self.bodies.pack(&content);
         let envelopes = self.envelopes_again(&email, &body);
         let now = self.now();
         let mut wish = self.next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);

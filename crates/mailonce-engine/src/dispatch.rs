@@ -23,7 +23,6 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     Engine,
     holder::Name,
-    pack,
     signers::Unsigned,
     ways::{FAULTS, UnderWay, Way},
 };
@@ -199,7 +198,7 @@ impl Engine {
         // A sleep may lie between the lease and this, and a ledger that cannot be told will not confirm the marker either.
         drop(self.introduced().await);
         let marked_at = self.now();
-        let wire = fresh.then(|| Arc::clone(&bytes));
+        let wire = fresh.then(|| self.bodies.pack_frozen(&bytes));
         let marked = self.store.act(
             try_.email.team,
             try_.email.id,
@@ -346,7 +345,7 @@ impl Engine {
                 return false;
             }
         };
-        let Some(content) = leased.body.as_deref().and_then(pack::unpack) else { return false };
+        let Some(content) = leased.body.as_deref().and_then(|body| self.bodies.unpack(body)) else { return false };
         let Some(to) = self.ways.instead_of(way.transport.name(), &content, self.time.even()) else { return false };
         let from = way.transport.name().to_owned();
         let act = if to.capability().shape == way.capability().shape {

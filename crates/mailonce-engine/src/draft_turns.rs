@@ -22,8 +22,8 @@ use uuid::Uuid;
 
 use crate::{
     Asked, Caller, Engine,
-    drafts::{AboutDraft, Draft, missing, view},
-    operation, records, unavailable,
+    drafts::{AboutDraft, Draft, missing},
+    operation, unavailable,
 };
 
 /// How often a step that raced with another is tried anew: each time another one came through.
@@ -98,9 +98,9 @@ impl Engine {
         let key = self.key_of_turn(caller, seen)?;
         let digest = digest::of_operation("draft turn ended", &seen.id.to_string(), &[]);
         let operation = operation(caller, Some(&Asked { name: KeyName::Given(key), digest }), Vec::new(), now);
-        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, about: records::write(about)? };
+        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, about: self.draft_record(about)? };
         Ok(match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
-            Once::Done(RecordChange::Changed(record)) => TurnEnd::Ended(Box::new(view(&record)?)),
+            Once::Done(RecordChange::Changed(record)) => TurnEnd::Ended(Box::new(self.draft_view(&record)?)),
             Once::Mismatch(Bound::Email(email)) => TurnEnd::Became(email.id),
             // Somebody else ended it.
             Once::Done(RecordChange::Stale(_)) | Once::Repeated(_) | Once::Mismatch(_) => TurnEnd::Changed,

@@ -166,15 +166,24 @@ impl AboutDraft {
     }
 }
 
-pub(crate) fn view(record: &Record) -> Result<Draft, Problem> {
-    Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, about: records::read(record)? })
-}
-
 pub(crate) fn missing(id: impl std::fmt::Display) -> Problem {
     Problem::new(Code::NotFound, format!("there is no draft {id}"))
 }
 
 impl Engine {
+    /// A draft as its team sees it.
+    pub(crate) fn draft_view(&self, record: &Record) -> Result<Draft, Problem> {
+        let about = self.bodies.unpack_text(&record.about).map(|about| about.into_owned());
+        let about = about.ok_or_else(|| Problem::new(Code::Internal, "the draft cannot be opened"))?;
+        let about = records::read(&Record { about, ..record.clone() })?;
+        Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, about })
+    }
+
+    /// What the record of a draft is to say.
+    pub(crate) fn draft_record(&self, about: &AboutDraft) -> Result<String, Problem> {
+        Ok(self.bodies.pack_text(records::write(about)?))
+    }
+
     /// Makes a draft. With the same `client_id` the same one again.
     pub async fn create_draft(&self, caller: &Caller, about: &AboutDraft) -> Result<Made<Draft>, Problem> {
         caller.need(Scope::Send)?;
@@ -183,11 +192,11 @@ impl Engine {
         let (now, kind) = (self.now(), RecordKind::Draft);
         let id = self.new_id(now);
         let name = about.client_id.as_ref().map_or_else(|| id.to_string(), |client_id| format!("client {client_id}"));
-        let about = records::write(about)?;
+        let about = self.draft_record(about)?;
         let record = Record { team: caller.team.id, kind, id, name, rev: 1, created_at: now, about };
         match self.store.create_record(record, None).await.map_err(unavailable)? {
-            Once::Done(Created::Made(record)) => Ok(Made { thing: view(&record)?, first: true }),
-            Once::Done(Created::Taken(record)) => Ok(Made { thing: view(&record)?, first: false }),
+            Once::Done(Created::Made(record)) => Ok(Made { thing: self.draft_view(&record)?, first: true }),
+            Once::Done(Created::Taken(record)) => Ok(Made { thing: self.draft_view(&record)?, first: false }),
             // No key was given.
             Once::Repeated(_) | Once::Mismatch(_) => Err(missing(id)),
         }
@@ -196,7 +205,7 @@ impl Engine {
     /// One draft of an inbox that the caller may use, sent or not.
     pub async fn draft(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
         caller.need(Scope::Read)?;
-        let draft = view(&self.own_record(caller, RecordKind::Draft, id).await?)?;
+        let draft = self.draft_view(&self.own_record(caller, RecordKind::Draft, id).await?)?;
         self.inbox(caller, draft.about.inbox).await.map_err(|_not_theirs| missing(id))?;
         Ok(draft)
     }
@@ -204,7 +213,8 @@ impl Engine {
     /// Drafts of the caller's team, newest first, sent ones too.
     pub async fn drafts(&self, caller: &Caller, before: Option<Uuid>, limit: usize) -> Result<Listed<Draft>, Problem> {
         caller.need(Scope::Read)?;
-        let mut page = self.own_records(caller, RecordKind::Draft, before, limit, view).await?;
+        let mut page =
+            self.own_records(caller, RecordKind::Draft, before, limit, |record| self.draft_view(record)).await?;
         page.rows.retain(|draft| caller.covers(&[draft.about.inbox]));
         Ok(page)
     }
@@ -221,10 +231,10 @@ impl Engine {
         caller.need(Scope::Send)?;
         about.check()?;
         let (now, team, kind) = (self.now(), caller.team.id, RecordKind::Draft);
-        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, about: records::write(about)? };
+        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, about: self.draft_record(about)? };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
-            Once::Done(RecordChange::Changed(record)) => Ok((view(&record)?, false)),
+            Once::Done(RecordChange::Changed(record)) => Ok((self.draft_view(&record)?, false)),
             Once::Done(RecordChange::Stale(record)) => {
                 let detail = format!("the draft {} changed meanwhile", seen.id);
                 Err(Problem::new(Code::StaleRev, detail).with("rev", record.rev))

@@ -18,7 +18,7 @@ use crate::{
     Asked, Caller, Engine,
     change::taken,
     content_guard::likeness_of,
-    diff, fault, operation, pack,
+    diff, fault, operation,
     preview::Preview,
     records::{self, Listed, Made},
     unavailable,
@@ -182,7 +182,7 @@ impl Engine {
         let Some(email) = shown.escalation.about.email else { return Ok(shown) };
         let detail = self.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Ok(shown) };
-        let content = detail.body.as_deref().and_then(pack::unpack);
+        let content = detail.body.as_deref().and_then(|body| self.bodies.unpack(body));
         if let Some(content) = &content {
             let earlier = self.earlier_of(shown.escalation.reason, &detail.email, content).await;
             let own = |(email, _): &(Email, Vec<String>)| caller.may_see_from(&email.head.from);
@@ -224,7 +224,7 @@ impl Engine {
             let same = page.rows.into_iter().find(|other| other.head.intent == email.head.intent);
             let Some(other) = same else { continue };
             let detail = self.store.email_detail(email.team, other.id).await?;
-            let said = detail.and_then(|detail| detail.body.as_deref().and_then(pack::unpack));
+            let said = detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.bodies.unpack(body)));
             if let Some(said) = said {
                 return Ok(Some((other, said)));
             }
@@ -274,7 +274,7 @@ impl Engine {
         let escalation: Escalation = records::read(record)?;
         let Some(id) = escalation.about.email else { return Err(fault("digest", "belongs to no email")) };
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
-        let content = detail.and_then(|detail| detail.body.as_deref().and_then(pack::unpack));
+        let content = detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.bodies.unpack(body)));
         let now = content.map(|content| Preview::of(&content).digest(id));
         if now.as_deref() == Some(shown) {
             return Ok(());

@@ -18,7 +18,7 @@ use mailonce_mail::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-use crate::{Engine, pack, signers::Unsigned, ways::Way};
+use crate::{Engine, signers::Unsigned, ways::Way};
 
 /// What of an answer's head the composer writes itself.
 #[derive(Default)]
@@ -51,12 +51,13 @@ fn answer_head(email: &Email, content: &mut Content) -> AnswerHead {
 impl Engine {
     /// The bytes for a handoff's transport, and whether they were made just now.
     pub(crate) async fn frozen(&self, way: &Way, leased: &Leased) -> Result<(Arc<[u8]>, bool), Unsigned> {
-        if let Some(wire) = leased.wire.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
-            return Ok((wire.as_slice().into(), false));
-        }
         let never = |why: &str| Unsigned::Never(why.to_owned());
+        if let Some(wire) = leased.wire.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
+            let bytes = self.bodies.unpack_frozen(wire).ok_or_else(|| never("the frozen mail cannot be opened"))?;
+            return Ok((bytes.into(), false));
+        }
         let packed = leased.body.as_deref().ok_or_else(|| never("the body is no longer kept"))?;
-        let mut content = pack::unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
+        let mut content = self.bodies.unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
         let email = &leased.email;
         let message_id = self.message_id(email);
         let date = if mutant!("bytes-made-anew") { self.now() } else { email.head.created_at };

@@ -37,6 +37,7 @@ pub mod hook;
 mod hook_mail;
 mod inbound;
 pub mod inboxes;
+pub mod kek;
 pub mod keys;
 pub mod labels;
 pub mod links;
@@ -164,6 +165,8 @@ pub struct Engine {
     store: Arc<dyn Store>,
     chance: Arc<dyn Chance>,
     secret: InstallSecret,
+    /// Packs and unpacks bodies.
+    bodies: Arc<pack::Packer>,
     /// The epoch when the store was opened.
     first_epoch: u32,
     ids: Mutex<IdMaker>,
@@ -237,6 +240,7 @@ impl Engine {
         let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
         let time = Arc::new(Timekeeper::new(clock, last, install.database, reading));
         store.keep_time(Arc::clone(&time) as Keeper);
+        let bodies = Arc::new(pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies));
         let engine = Arc::new(Self {
             store,
             time,
@@ -246,6 +250,7 @@ impl Engine {
             paused: AtomicBool::new(false),
             at_work: AtWork::default(),
             doubted: Notify::new(),
+            bodies,
             chance,
             secret: install.secret,
             first_epoch: install.epoch,
@@ -394,7 +399,7 @@ pub(crate) fn fault(path: &str, message: impl Into<String>) -> Problem {
 /// What a caller is told when the store could not tell.
 pub fn unavailable(error: StoreError) -> Problem {
     match error {
-        StoreError::Unreachable(why) | StoreError::Unknown(why) => {
+        StoreError::Unreachable(why) | StoreError::Unknown(why) | StoreError::Locked(why) => {
             tracing::warn!(why, "the ledger could not answer");
             Problem::new(Code::Unavailable, "the ledger could not answer; nothing is lost")
         }

@@ -13,7 +13,7 @@ use mailonce_mail::parse;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use crate::{Caller, Engine, change, drafts::AboutDraft, messages::AttachmentBytes, pack, records, unavailable};
+use crate::{Caller, Engine, change, messages::AttachmentBytes, unavailable};
 
 /// How long a link opens, in milliseconds.
 pub const LINK_MS: i64 = 3_600_000;
@@ -116,7 +116,7 @@ impl Engine {
     async fn linked_email(&self, team: TeamId, id: EmailId, number: usize) -> Result<AttachmentBytes, Problem> {
         let detail =
             self.store.email_detail(team, id).await.map_err(unavailable)?.ok_or_else(|| change::missing(id))?;
-        let content = detail.body.as_deref().and_then(pack::unpack).ok_or_else(no_such_link)?;
+        let content = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)).ok_or_else(no_such_link)?;
         let file = content.attachments.into_iter().nth(number).ok_or_else(no_such_link)?;
         let content_type = kind_of(file.content_type.as_deref(), file.filename.as_deref());
         Ok(AttachmentBytes { filename: file.filename, content_type, bytes: file.bytes })
@@ -127,7 +127,7 @@ impl Engine {
     async fn linked_letter(&self, team: TeamId, id: EmailId) -> Result<AttachmentBytes, Problem> {
         let detail =
             self.store.email_detail(team, id).await.map_err(unavailable)?.ok_or_else(|| change::missing(id))?;
-        let mut content = detail.body.as_deref().and_then(pack::unpack).ok_or_else(no_such_link)?;
+        let mut content = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)).ok_or_else(no_such_link)?;
         let bytes = self.composed(&detail.email, &mut content, detail.email.head.created_at);
         let bytes = bytes.map_err(|error| Problem::new(Code::Internal, format!("cannot be composed: {error}")))?;
         let (filename, content_type) = (Some("message.eml".to_owned()), "message/rfc822".to_owned());
@@ -136,7 +136,7 @@ impl Engine {
 
     async fn linked_draft(&self, team: TeamId, id: Uuid, number: usize) -> Result<AttachmentBytes, Problem> {
         let record = self.store.record(team, RecordKind::Draft, id).await.map_err(unavailable)?;
-        let about: AboutDraft = records::read(&record.ok_or_else(no_such_link)?)?;
+        let about = self.draft_view(&record.ok_or_else(no_such_link)?)?.about;
         let file = about.files.into_iter().nth(number).ok_or_else(no_such_link)?;
         let bytes = STANDARD.decode(file.content).map_err(|_not_base64| no_such_link())?;
         let content_type = kind_of(file.content_type.as_deref(), file.filename.as_deref());

@@ -12,7 +12,7 @@ use mailonce_core::{
 };
 use uuid::Uuid;
 
-use crate::{Caller, Engine, change::missing, pack, seen::Glimpse, tail::EventWish, unavailable, view};
+use crate::{Caller, Engine, change::missing, seen::Glimpse, tail::EventWish, unavailable, view};
 
 /// How far the times of an email and of its id may lie apart, in milliseconds.
 const AROUND_MS: i64 = 60_000;
@@ -37,7 +37,7 @@ impl Engine {
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let own = detail.filter(|detail| caller.may_see_from(&detail.email.head.from));
         let detail = own.ok_or_else(|| missing(id))?;
-        let content = detail.body.as_deref().and_then(pack::unpack);
+        let content = detail.body.as_deref().and_then(|body| self.bodies.unpack(body));
         Ok(EmailView { detail, content })
     }
 

@@ -21,7 +21,7 @@ pub use mailonce_mail::{
     minimise::Flag,
 };
 
-use crate::{Caller, Engine, artifacts::may_see, pack, unavailable};
+use crate::{Caller, Engine, artifacts::may_see, unavailable};
 
 /// How a message is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl Engine {
 
     pub(crate) async fn bytes_of(&self, message: &Message) -> Result<Option<Vec<u8>>, Problem> {
         let packed = self.store.raw(message.team, message.id).await.map_err(unavailable)?;
-        Ok(packed.and_then(|packed| pack::unpack_raw(&packed)))
+        Ok(packed.and_then(|packed| self.bodies.unpack_raw(&packed)))
     }
 
     /// A message as it travelled. Needs the scope `secrets`.

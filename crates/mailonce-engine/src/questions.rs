@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 use crate::{
-    Caller, Engine, pack,
+    Caller, Engine,
     preview::Preview,
     records::Made,
     send::{SendRequest, name},
@@ -300,7 +300,7 @@ impl Engine {
             && let Some(detail) = self.store.email_detail(record.team, id).await?
         {
             lines.push(format!("Email:    {id}"));
-            match detail.body.as_deref().and_then(pack::unpack) {
+            match detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) {
                 Some(content) => lines.push(cut(&Preview::of(&content).shown())),
                 None => lines.push(format!("Subject:  {}", detail.email.head.subject)),
             }

@@ -34,7 +34,7 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-use crate::{Engine, collect::FETCHED, inbound::Fresh, pack};
+use crate::{Engine, collect::FETCHED, inbound::Fresh};
 
 /// Mails read at a time.
 const AT_ONCE: usize = 16;
@@ -276,7 +276,13 @@ impl Engine {
 
     async fn read_kept(&self, Reading { delivery, raw }: Reading) {
         let octets = usize::try_from(delivery.about.size).unwrap_or(usize::MAX);
-        match apart_if(octets, move || pack::unpack_raw(&raw)).await.unwrap_or_default() {
+        let bodies = Arc::clone(&self.bodies);
+        let unpacked = match apart_if(octets, move || bodies.unpack_raw(&raw)).await {
+            Ok(unpacked) => unpacked,
+            // It stays waiting, and is taken up again when its time has passed.
+            Err(error) => return tracing::error!(%error, delivery = %delivery.id, "a mail could not be unpacked"),
+        };
+        match unpacked {
             Some(raw) => self.read_one(&delivery, Arc::new(raw)).await,
             None => self.end(&delivery, Settle::Dead("the kept bytes are damaged".into())).await,
         }
@@ -393,7 +399,8 @@ impl Engine {
         let began = |email: &&Email| email.head.thread.is_none() && email.head.from == inbox.address;
         let thread = answered.filter(began).map_or_else(|| self.new_id(now), |email| email.id.0);
         let team = inbox.team;
-        let Draft { head, content, names, found, .. } = drafted;
+        let Draft { mut head, content, names, found, .. } = drafted;
+        head.preview = self.bodies.preview(head.preview);
         let stopped = |(_, hard): &(String, bool)| *hard || !inbox.about.answers_soft;
         let no_answer = head.own.is_some()
             || head.automatic.as_ref().is_some_and(stopped)
@@ -405,7 +412,7 @@ impl Engine {
                 .secret
                 .mac("artifact", &[team.0.as_bytes(), value.kind.word().as_bytes(), value.value.as_bytes()]),
             found: FoundValue {
-                value: value.value.clone(),
+                value: self.bodies.pack_text(value.value.clone()),
                 masked: artifact::masked(value),
                 confidence: value.confidence,
                 reasons: value.reasons.iter().map(|reason| reason.word().to_owned()).collect(),

@@ -14,7 +14,7 @@ use mailonce_mail::return_path::Tag;
 use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, sync::Arc};
 
-use crate::{Engine, pack, read::apart_if};
+use crate::{Engine, pack::Packer, read::apart_if};
 
 /// A mail as an intake brings it.
 #[derive(Clone, Debug)]
@@ -104,12 +104,12 @@ struct Prepared {
 }
 
 /// Hashes a mail for each of these recipients, and packs it.
-async fn prepare(mail: Incoming, recipients: Vec<String>) -> Result<Prepared, StoreError> {
+async fn prepare(mail: Incoming, recipients: Vec<String>, bodies: Arc<Packer>) -> Result<Prepared, StoreError> {
     // Each key is a hash over the whole mail.
     let octets = mail.raw.len().saturating_mul(recipients.len() + 1);
     let work = move || {
         let keys = recipients.iter().map(|recipient| delivery_key(&mail, recipient)).collect();
-        let packed = pack::pack_raw(&mail.raw).into();
+        let packed = bodies.pack_raw(&mail.raw).into();
         Prepared { mail, keys, packed }
     };
     apart_if(octets, work).await.map_err(|error| StoreError::Unreachable(format!("packing a mail: {error}")))
@@ -160,7 +160,7 @@ impl Engine {
         if recipients.is_empty() {
             return Ok(Vec::new());
         }
-        let Prepared { mail, keys, packed } = prepare(mail, recipients.clone()).await?;
+        let Prepared { mail, keys, packed } = prepare(mail, recipients.clone(), Arc::clone(&self.bodies)).await?;
         let parcels = recipients.iter().zip(places).zip(keys);
         let parcels: Vec<_> =
             parcels.map(|((recipient, place), key)| self.delivery_for(&mail, recipient, place, key, now)).collect();

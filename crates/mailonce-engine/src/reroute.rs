@@ -13,7 +13,7 @@ use mailonce_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Asked, Caller, Engine, breaker::as_json, change::taken, fault, operation, pack, unavailable};
+use crate::{Asked, Caller, Engine, breaker::as_json, change::taken, fault, operation, unavailable};
 
 /// Handoffs that one call moves, about.
 const MOVED_AT_ONCE: u64 = 5_000;
@@ -85,7 +85,9 @@ impl Engine {
         let Some(found) = self.store.leased(team, id, 0).await.map_err(unavailable)? else { return Ok((0, 0)) };
         let waiting = |email: &Email| count(email, |h| h.is_waiting() && h.transport == from);
         let open = |email: &Email| count(email, |h| h.is_open_at(from));
-        let Some(content) = found.body.as_deref().and_then(pack::unpack) else { return Ok((0, open(&found.email))) };
+        let Some(content) = found.body.as_deref().and_then(|body| self.bodies.unpack(body)) else {
+            return Ok((0, open(&found.email)));
+        };
         let act = Act::Relocate { from: from.to_owned(), envelopes: self.ways.envelopes(to, &content) };
         match self.store.act(team, id, act, None, self.now()).await.map_err(unavailable)? {
             Once::Done(Acted::Email(Verdict::Done, email)) => {

@@ -24,7 +24,6 @@ use crate::{
     Caller, Engine,
     content_guard::Window,
     control::budgets::Counted,
-    pack,
     reply::Terms,
     seen::Glimpse,
     unavailable,
@@ -374,7 +373,7 @@ impl Engine {
                 .as_ref()
                 .map(|schedule| schedule.due(now))
                 .filter(|due| *due > self.time.schedules_by()),
-            body: pack::pack(content).into(),
+            body: self.bodies.pack(content).into(),
             care: Care::default(),
         }
     }

@@ -72,6 +72,8 @@ pub struct Outside {
     pub reserved_names: Vec<String>,
     /// Asks whether senders are who they say. Nobody is asked without one.
     pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Whether bodies of mail are sealed in the ledger.
+    pub seal_bodies: bool,
 }
 
 /// Names that stand for a domain itself: those of RFC 2142, and those that certificate authorities write to before they
@@ -119,6 +121,7 @@ impl Default for Outside {
             local_domains: Vec::new(),
             reserved_names: RESERVED_NAMES.iter().map(|name| (*name).to_owned()).collect(),
             authenticator: None,
+            seal_bodies: false,
         }
     }
 }

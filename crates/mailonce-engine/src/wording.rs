@@ -16,7 +16,6 @@ use mailonce_core::{
 use crate::{
     Engine,
     messages::{Body, View, draw},
-    pack,
     read::apart,
 };
 
@@ -76,7 +75,7 @@ impl Engine {
                 }
                 email = detail.map(|detail| EmailTold {
                     message_id: self.message_id(&detail.email),
-                    content: detail.body.as_deref().and_then(pack::unpack),
+                    content: detail.body.as_deref().and_then(|body| self.bodies.unpack(body)),
                     email: detail.email,
                 });
             }
@@ -99,7 +98,7 @@ impl Engine {
     /// What a message says, its codes and links hidden. `None` when its bytes are gone or cannot be shown.
     pub(crate) async fn plain_words(&self, message: &Message) -> Result<Option<String>, StoreError> {
         let packed = self.store.raw(message.team, message.id).await?;
-        let Some(raw) = packed.and_then(|packed| pack::unpack_raw(&packed)) else { return Ok(None) };
+        let Some(raw) = packed.and_then(|packed| self.bodies.unpack_raw(&packed)) else { return Ok(None) };
         let hidden = !message.head.artifacts.is_empty();
         let drawn = apart(move || draw(&raw, View::Plain, hidden, Vec::new(), "")).await;
         Ok(match drawn {

@@ -12,6 +12,7 @@ use std::{
 use crate::{
     http::{HttpFile, HttpOptions},
     intake::smtp::{SmtpConfig, SmtpFile},
+    secrets::{SecretsConfig, SecretsFile},
 };
 
 /// The file as it is written.
@@ -29,6 +30,7 @@ struct File {
     defaults: Option<DefaultsFile>,
     clock: Option<ClockFile>,
     webhooks: Option<WebhooksFile>,
+    secrets: Option<SecretsFile>,
 }
 
 /// Webhooks to applications.
@@ -169,6 +171,8 @@ pub struct Config {
     pub dev_domains: Vec<String>,
     /// Where and how mail comes in.
     pub smtp: SmtpConfig,
+    /// How secrets are kept.
+    pub secrets: SecretsConfig,
     pub(crate) transports: Vec<TransportFile>,
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
@@ -198,6 +202,7 @@ impl Config {
             clock_trusted: clock_trusted(env("MAILONCE_CLOCK_TRUSTED"))?.or(file.clock.unwrap_or_default().trusted),
             dev_domains: Vec::new(),
             smtp: SmtpConfig::load(file.smtp.unwrap_or_default(), flags.smtp.clone(), &env)?,
+            secrets: SecretsConfig::load(file.secrets.unwrap_or_default(), &env)?,
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
             defaults: defaults(file.defaults.unwrap_or_default(), &env)?,

@@ -2,7 +2,8 @@
 //!
 //! The only room that listens: [`api`] translates HTTP to the engine's verbs and back, `dialects` does so in the words
 //! of other services, [`mcp`] gives models their tools, [`intake`] lets mail in, [`cli`] is the command line, [`serve`]
-//! wires the rooms together and [`config`] reads what an operator wants.
+//! wires the rooms together [`config`] reads what an operator wants, and
+//! [`secrets`] reads the key that encrypts the ledger's secrets.
 
 pub mod api;
 mod arrival_rate;
@@ -16,6 +17,7 @@ pub mod intake;
 mod lanes;
 pub mod mcp;
 pub mod outside;
+pub mod secrets;
 pub mod serve;
 mod stall;
 mod system;

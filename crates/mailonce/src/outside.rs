@@ -83,6 +83,7 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
         fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
         notify: Arc::new(webhooks(config)?),
         wording: Arc::new(crate::dialects::Wordings),
+        seal_bodies: config.secrets.seal_bodies,
     })
 }
 

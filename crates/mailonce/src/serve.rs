@@ -5,7 +5,7 @@ use mailonce_core::{
     port::store::{Recovered, Store, StoreError},
     team::{AboutApiKey, Scope},
 };
-use mailonce_engine::Engine;
+use mailonce_engine::{Engine, kek::Unlock};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use std::{
     fs::File,
@@ -28,7 +28,7 @@ use crate::{
     http::{FailureLimit, HttpListener, read_certificate},
     intake::{FrontDesk, smtp},
     lanes::Lanes,
-    system::{SystemChance, fresh_secret},
+    system::{SystemChance, wall_time},
     tls::Tls,
 };
 
@@ -37,11 +37,13 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often we look whether the ledger can still be trusted.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Opens the ledger that the configuration names.
+/// Opens the ledger that the configuration names, with the KEK that it names.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let kek = config.secrets.read_kek().await?;
+    let unlock = Unlock { kek: kek.as_ref(), chance: &SystemChance, now: wall_time() };
     let store: Arc<dyn Store> = match &config.store {
-        StoreAt::Sqlite => Arc::new(Sqlite::open(&config.data, fresh_secret())?),
-        StoreAt::Postgres(url) => Arc::new(Postgres::open(url, fresh_secret()).await?),
+        StoreAt::Sqlite => Arc::new(Sqlite::open(&config.data, unlock)?),
+        StoreAt::Postgres(url) => Arc::new(Postgres::open(url, unlock).await?),
     };
     Ok(store)
 }

@@ -1,7 +1,10 @@
-//! The machine's own randomness, behind the engine's port.
+//! The machine's own randomness, behind the engine's port, and its wall clock for what no engine runs.
 
-use mailonce_core::port::Chance;
-use std::cell::RefCell;
+use mailonce_core::{port::Chance, time::Time};
+use std::{
+    cell::RefCell,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// The operating system's randomness.
 #[derive(Debug)]
@@ -49,6 +52,11 @@ fn from_system(bytes: &mut [u8]) {
         tracing::error!(%error, "the operating system gives no randomness");
         std::process::abort();
     }
+}
+
+/// Now, by the wall clock as it is.
+pub(crate) fn wall_time() -> Time {
+    Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64))
 }
 
 /// A short name that nobody else has, of twelve hexadecimal digits.

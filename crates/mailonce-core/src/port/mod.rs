@@ -4,6 +4,7 @@ pub mod arrivals;
 pub mod authenticate;
 pub mod collect;
 pub mod conversations;
+pub mod install_secret;
 pub mod net;
 pub mod notices;
 pub mod notify;

@@ -41,6 +41,9 @@ pub enum StoreError {
     /// An invariant is broken, or the disk cannot be trusted: stop.
     #[error("the ledger cannot be trusted: {0}")]
     Corrupt(String),
+    /// The key encryption key is missing or is another one. Only opening a ledger answers this.
+    #[error("{0}")]
+    Locked(String),
 }
 
 /// What a store answers with.

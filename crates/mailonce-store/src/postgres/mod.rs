@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `connect`, `schema` | sessions, TLS, migrations |
+//! | `connect`, `schema`, `install_secret` | sessions, TLS, migrations, the secret of the installation |
 //! | `lanes`, `accept` | accepts that arrive together travel together |
 //! | `gate` | other calls that travel together: arrivals, filings, acts |
 //! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
@@ -31,6 +31,7 @@ mod events;
 mod gate;
 mod ground;
 mod handoff;
+mod install_secret;
 mod lanes;
 mod look;
 mod meter;
@@ -54,7 +55,8 @@ use mailonce_core::{
     email::Email,
     event::Event,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
-    key::KeyHash,
+    key::{InstallSecret, KeyHash},
+    port::install_secret::SecretKeeper,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, DatabaseClock, EmailDetail,
         EmailQuery, EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish,
@@ -112,6 +114,7 @@ pub type ClockSource = Box<dyn Fn() -> DatabaseClock + Send + Sync>;
 /// What the tasks of one store share.
 struct Ledger {
     link: Link,
+    secret: InstallSecret,
     lanes: Lanes,
     looks: mpsc::UnboundedSender<Look>,
     meter: Meter,
@@ -138,9 +141,9 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Opens a ledger and brings its tables up to date. The secret is used when the installation is new.
-    pub async fn open(url: &str, secret_if_new: [u8; 32]) -> Result<Self> {
-        Self::open_with(url, secret_if_new, Options::default()).await
+    /// Opens a ledger and brings its tables up to date. The keeper opens the install secret, or makes the first one.
+    pub async fn open(url: &str, keeper: impl SecretKeeper) -> Result<Self> {
+        Self::open_with(url, keeper, Options::default()).await
     }
 
     /// Reads `source` in the place of the server's clock from now on: for tests that move the time themselves.
@@ -149,15 +152,17 @@ impl Postgres {
     }
 
     /// The same as [`Self::open`], with a say in how many sessions there are.
-    pub async fn open_with(url: &str, secret_if_new: [u8; 32], options: Options) -> Result<Self> {
+    pub async fn open_with(url: &str, keeper: impl SecretKeeper, options: Options) -> Result<Self> {
         let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
         let mut client = link.client().await?;
-        schema::migrate(&mut client, secret_if_new).await?;
+        schema::migrate(&mut client).await?;
+        let secret = install_secret::open(&mut client, &keeper).await?;
         link.server.begin(&client).await?;
         drop(client);
         let (looks, asked) = mpsc::unbounded_channel();
         let ledger = Arc::new(Ledger {
             link,
+            secret,
             lanes: Lanes::default(),
             looks,
             meter: Meter::default(),

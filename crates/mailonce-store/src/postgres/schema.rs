@@ -17,11 +17,12 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0006_notices.sql"),
     include_str!("../../migrations/postgres/0007_history.sql"),
     include_str!("../../migrations/postgres/0008_transports.sql"),
-    include_str!("../../migrations/postgres/0009_budgets.sql"),
+    include_str!("../../migrations/postgres/0009_install_secret.sql"),
+    include_str!("../../migrations/postgres/0010_budgets.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(7883366245)";
+pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7883366245)";
 pub(super) const NAMESPACE: &str = "
     CREATE SCHEMA IF NOT EXISTS mailonce;
     CREATE TABLE IF NOT EXISTS mailonce.schema (
@@ -31,7 +32,7 @@ pub(super) const NAMESPACE: &str = "
 const EXISTS: &str = "SELECT to_regclass('mailonce.schema') IS NOT NULL";
 const VERSION: &str = "SELECT coalesce(max(version), 0) FROM mailonce.schema";
 const APPLIED: &str = "INSERT INTO mailonce.schema (version) VALUES ($1)";
-const INSTALL: &str = "INSERT INTO install (secret) VALUES ($1) ON CONFLICT DO NOTHING";
+const INSTALL: &str = "INSERT INTO install DEFAULT VALUES ON CONFLICT DO NOTHING";
 
 /// The version this binary writes.
 pub(super) const CURRENT: u32 = MIGRATIONS.len() as u32;
@@ -45,8 +46,8 @@ pub(super) async fn version(client: &Client) -> Tried<Option<u32>> {
     Ok(Some(version as u32))
 }
 
-/// Brings the tables up to date. The secret is used when the installation is new.
-pub(super) async fn migrate(client: &mut Client, secret: [u8; 32]) -> Tried<()> {
+/// Brings the tables up to date.
+pub(super) async fn migrate(client: &mut Client) -> Tried<()> {
     let found = version(client).await?;
     if found == Some(CURRENT) {
         return Ok(());
@@ -64,7 +65,7 @@ pub(super) async fn migrate(client: &mut Client, secret: [u8; 32]) -> Tried<()> 
         mailonce_core::failpoint!("postgres-migrating");
         tracing::info!(version = number, "the ledger's tables were brought up to date");
     }
-    tx.execute(INSTALL, &[&secret.as_slice()]).await?;
+    tx.execute(INSTALL, &[]).await?;
     tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
     mailonce_core::failpoint!("postgres-migrated");
     Ok(())

@@ -3,7 +3,6 @@
 use mailonce_core::{
     event::{Kind, NewEvent},
     id::{EmailId, TeamId, ordered_bits},
-    key::InstallSecret,
     limits,
     port::store::{DatabaseClock, Health, Install, Suppressed, SuppressedCall, Swept},
     time::Time,
@@ -40,7 +39,7 @@ macro_rules! database_clock {
 }
 pub(super) use database_clock;
 
-const INSTALL: &str = "SELECT secret, epoch, last_id, seen_at FROM install";
+const INSTALL: &str = "SELECT epoch, last_id, seen_at FROM install";
 const CLOCK: &str = concat!("SELECT ", database_clock!());
 /// The highest id of each team in a table, by hopping from team to team in the index.
 macro_rules! highest {
@@ -153,18 +152,17 @@ impl Ledger {
         let client = self.link.client().await?;
         let rows = ask(&client, INSTALL, &[]).await?;
         let row = rows.first().ok_or_else(|| Trouble::unreadable("the installation"))?;
-        let secret: &[u8] = row.try_get(0)?;
-        let mut last_id: i64 = row.try_get(2)?;
+        let mut last_id: i64 = row.try_get(1)?;
         for sql in HIGHEST {
             for row in ask(&client, sql, &[]).await? {
                 last_id = last_id.max(row.try_get::<_, Option<Uuid>>(0)?.map_or(0, ordered_bits));
             }
         }
         Ok(Install {
-            secret: InstallSecret(secret.try_into().map_err(|_short| Trouble::unreadable("the install secret"))?),
-            epoch: row.try_get::<_, i32>(1)? as u32,
+            secret: self.secret.clone(),
+            epoch: row.try_get::<_, i32>(0)? as u32,
             last_id,
-            seen_at: row.try_get::<_, Option<i64>>(3)?.map(Time),
+            seen_at: row.try_get::<_, Option<i64>>(2)?.map(Time),
             database: ask(&client, CLOCK, &[]).await?.first().map(|row| self.read_clock(row, 0)).transpose()?,
         })
     }

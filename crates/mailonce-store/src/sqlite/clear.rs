@@ -180,7 +180,7 @@ mod tests {
     async fn sweeps_leave_nothing_of_conversations_that_nobody_can_see() {
         let home = tempfile::tempdir().unwrap();
         let (path, now) = (home.path().join("ledger.db"), Time(1_731_628_800_000));
-        fill(&schema::open_writer(&path, [7; 32]).unwrap(), now);
+        fill(&schema::open_writer(&path, &[7; 32]).unwrap().0, now);
         let store = Sqlite::open(home.path(), [7; 32]).unwrap();
         store.sweep(2, now).await.unwrap();
         let conn = schema::open_reader(&path).unwrap();

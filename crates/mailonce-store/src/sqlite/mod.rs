@@ -17,6 +17,7 @@ mod file;
 mod fresh;
 mod handoff;
 mod inbox;
+mod install_secret;
 mod ledger;
 mod likeness;
 mod look;
@@ -44,6 +45,7 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
     limits,
+    port::install_secret::SecretKeeper,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
         EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once,
@@ -96,6 +98,7 @@ const COUNT_SHARE: u32 = 500;
 /// The embedded engine.
 pub struct Sqlite {
     path: PathBuf,
+    secret: InstallSecret,
     writer: Arc<Writer>,
     teams: TeamNumbers,
     listeners: Arc<Listeners>,
@@ -120,10 +123,10 @@ pub struct Sqlite {
 impl Sqlite {
     /// Opens the ledger in a data directory, making both when they do not exist. Refuses a directory that another
     /// process holds, a newer schema, and settings that are not durable.
-    pub fn open(directory: &Path, secret_if_new: [u8; 32]) -> Result<Self> {
+    pub fn open(directory: &Path, keeper: impl SecretKeeper) -> Result<Self> {
         let lock = DirectoryLock::take(directory)?;
         let path = directory.join("ledger.db");
-        let conn = schema::open_writer(&path, secret_if_new)?;
+        let (conn, secret) = schema::open_writer(&path, &keeper)?;
         let teams: TeamNumbers = Arc::default();
         for (id, number) in team::numbers(&conn)? {
             teams.write().unwrap_or_else(PoisonError::into_inner).add(id, number);
@@ -136,6 +139,7 @@ impl Sqlite {
         let closing = Arc::new(AtomicBool::new(false));
         let store = Self {
             path,
+            secret,
             writer: Arc::clone(&writer),
             teams,
             listeners,
@@ -582,15 +586,16 @@ impl Store for Sqlite {
     }
 
     async fn install(&self) -> Result<Install> {
+        let secret = self.secret.clone();
         self.look(|conn| {
-            let sql = "SELECT secret, epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)), seen_at \
+            let sql = "SELECT epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)), seen_at \
                  FROM install";
             let install = conn.query_row(sql, [], |row| {
                 Ok(Install {
-                    secret: InstallSecret(row.get(0)?),
-                    epoch: row.get(1)?,
-                    last_id: row.get(2)?,
-                    seen_at: row.get::<_, Option<i64>>(3)?.map(Time),
+                    secret,
+                    epoch: row.get(0)?,
+                    last_id: row.get(1)?,
+                    seen_at: row.get::<_, Option<i64>>(2)?.map(Time),
                     database: None,
                 })
             });

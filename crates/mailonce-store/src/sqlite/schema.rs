@@ -1,11 +1,19 @@
 //! Opening the file: its lock, its settings and its migrations.
 
-use mailonce_core::port::store::{Result, StoreError};
+use mailonce_core::{
+    key::InstallSecret,
+    port::{
+        install_secret::SecretKeeper,
+        store::{Result, StoreError},
+    },
+};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
+use super::install_secret;
+
 /// Migrations in order. A landed one never changes.
-const MIGRATIONS: [&str; 8] = [
+pub(super) const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -13,7 +21,8 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0005_arrivals.sql"),
     include_str!("../../migrations/sqlite/0006_conversations.sql"),
     include_str!("../../migrations/sqlite/0007_notices.sql"),
-    include_str!("../../migrations/sqlite/0008_budgets.sql"),
+    include_str!("../../migrations/sqlite/0008_install_secret.sql"),
+    include_str!("../../migrations/sqlite/0009_budgets.sql"),
 ];
 
 /// The schema this binary writes.
@@ -48,21 +57,36 @@ impl DirectoryLock {
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 const READER_CACHE_KIB: i64 = 8 * 1024;
 
-/// The connection that writes: creates the file, brings it up to date and asserts its durability.
-pub(super) fn open_writer(path: &Path, secret_if_new: [u8; 32]) -> Result<Connection> {
+/// Held by a process that writes to the log while the directory's owner may be starting: [`renew_log`] copies bytes of
+/// the log past SQLite's own locks, and would undo a commit that another process makes meanwhile.
+pub(super) struct LogLock(#[expect(dead_code, reason = "the lock ends when the folder is closed")] File);
+
+impl LogLock {
+    /// Takes the lock, and waits for whoever has it.
+    pub(super) fn take(directory: &Path) -> Result<Self> {
+        let trouble = |error: io::Error| unreachable(&format!("{}: {error}", directory.display()));
+        let folder = File::open(directory).map_err(trouble)?;
+        rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).map_err(|error| trouble(error.into()))?;
+        Ok(Self(folder))
+    }
+}
+
+/// The connection that writes, and the install secret: creates the file, brings it up to date and asserts its durability.
+pub(super) fn open_writer(path: &Path, keeper: &dyn SecretKeeper) -> Result<(Connection, InstallSecret)> {
     own_alone(path)?;
-    renew_log(path)?;
+    {
+        let _lock = LogLock::take(path.parent().unwrap_or(Path::new(".")))?;
+        renew_log(path)?;
+    }
     let mut conn = Connection::open(path).map_err(told)?;
     conn.execute_batch("PRAGMA page_size = 8192").map_err(told)?;
     settle(&conn, WRITER_CACHE_KIB)?;
     assert_durable(&conn)?;
     migrate(&mut conn)?;
-    conn.execute(
-        "INSERT OR IGNORE INTO install (one, secret, epoch, last_id) VALUES (1, ?1, 1, 0)",
-        [secret_if_new.as_slice()],
-    )
-    .map_err(told)?;
-    Ok(conn)
+    conn.execute("INSERT OR IGNORE INTO install (one, epoch, last_id) VALUES (1, 1, 0)", []).map_err(told)?;
+    let secret = install_secret::open(&mut conn, keeper)?;
+    install_secret::forget_plain(&conn)?;
+    Ok((conn, secret))
 }
 
 /// Everybody's mail lies here: makes the file readable by its owner alone before anything is in it. SQLite gives
@@ -164,6 +188,8 @@ fn migrate(conn: &mut Connection) -> Result<()> {
             "the ledger has schema {found} and this binary knows only {SCHEMA}: run a newer mailonce"
         )));
     }
+    // What a migration drops may be a secret.
+    conn.execute_batch("PRAGMA secure_delete = ON").map_err(told)?;
     for (number, sql) in (1_i64..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
         let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(told)?;
         tx.execute_batch(sql).map_err(told)?;
@@ -263,7 +289,7 @@ mod tests {
     fn half_rows_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
-        let conn = open_writer(&path, [7; 32]).unwrap();
+        let (conn, _) = open_writer(&path, &[7; 32]).unwrap();
         assert_eq!(faults(&path).unwrap(), [""; 0]);
         let email =
             "INSERT INTO emails (email, team, tail, rev, bind, ttl, digest, head) VALUES (1, 1, 1, 1, 1, 1, x'', '')";
@@ -276,7 +302,7 @@ mod tests {
     fn nothing_is_planned_twice() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
-        let writer = open_writer(&path, [7; 32]).unwrap();
+        let (writer, _) = open_writer(&path, &[7; 32]).unwrap();
         for conn in [writer, open_checkpointer(&path).unwrap(), open_reader(&path).unwrap()] {
             let mut statement = conn.prepare("SELECT email FROM emails ORDER BY email LIMIT ?1").unwrap();
             for limit in 1..4 {
@@ -316,7 +342,7 @@ mod tests {
         let robot = r#"{"subject":"Away","automatic":["auto-submitted",true]}"#;
         let own = r#"{"subject":"Copy","own":"own_address"}"#;
         before_threads(&path, &[(2, 7, 20, re), (1, 7, 10, hello), (3, 7, 30, robot), (4, 8, 40, own), (5, 7, 50, re)]);
-        let conn = open_writer(&path, [7; 32]).unwrap();
+        let (conn, _) = open_writer(&path, &[7; 32]).unwrap();
         assert_eq!(faults(&path).unwrap(), [""; 0]);
         let thread = |id: u8| {
             let sql = "SELECT team, inbox, rev, latest_at, about FROM threads WHERE thread = ?1";

@@ -5,7 +5,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use mailonce_core::time::Time;
+use mailonce_core::{port::install_secret::StoredSecret, time::Time};
 use mailonce_store::sqlite::{Contents, Sqlite};
 use serde_json::json;
 use std::{
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     config::{Config, Flags, StoreAt},
     serve,
+    system::wall_time,
 };
 
 /// What to copy, and where to.
@@ -60,14 +61,19 @@ pub(super) async fn backup(out: &Out, args: BackupArgs) -> anyhow::Result<ExitCo
         let detail = format!("there is no ledger in {}", config.data.display());
         return Err(Trouble::new("no_ledger", detail, "name the data directory of the server with --data").into());
     }
-    let (data, file) = (config.data, args.file.clone());
+    let (data, file) = (config.data.clone(), args.file.clone());
     // The copy holds all that was acknowledged by now.
-    let as_of = Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64));
+    let as_of = wall_time();
     let contents = long_work("copying the ledger", move || Sqlite::copy(&data, &file)).await?;
     let bytes = std::fs::metadata(&args.file).with_context(|| args.file.display().to_string())?.len();
     show(out, &args.file, &contents, &[("as_of", json!(as_of.to_string())), ("bytes", json!(bytes))]);
     if !out.is_json() {
-        say("It holds everybody's mail and the secret of this installation: keep it as safe as the ledger.");
+        say(match Sqlite::stored_secret(&config.data)? {
+            Some(StoredSecret::Wrapped(_)) => {
+                "It holds everybody's mail, and secrets that only the KEK opens: keep the KEK too, but in another place."
+            }
+            _ => "It holds everybody's mail and the secret of this installation: keep it as safe as the ledger.",
+        });
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,9 +14,10 @@ mod inbox;
 mod key;
 mod mcp;
 pub(crate) mod out;
-mod private_file;
+pub(crate) mod private_file;
 mod progress;
 mod prove;
+mod secrets;
 mod send;
 mod shell;
 mod simulate;
@@ -137,6 +138,9 @@ enum Verb {
     Backup(copy::BackupArgs),
     /// Put a copy of the ledger in place
     Restore(copy::RestoreArgs),
+    /// Look after the key that encrypts the ledger's secrets
+    #[command(subcommand)]
+    Secrets(secrets::SecretsVerb),
     /// Print the OpenAPI document
     Openapi,
     /// Bring the ledger's schema up to date
@@ -264,6 +268,7 @@ async fn run(cli: Cli) -> ExitCode {
         Verb::Bench(args) => bench::bench(&out, args).await,
         Verb::Backup(args) => copy::backup(&out, args).await,
         Verb::Restore(args) => copy::restore(&out, args).await,
+        Verb::Secrets(verb) => secrets::secrets(&out, verb).await,
         Verb::Openapi => {
             out.raw(&crate::api::openapi_json());
             Ok(ExitCode::SUCCESS)

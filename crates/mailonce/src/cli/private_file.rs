@@ -3,10 +3,10 @@
 //! A folder that somebody else prepared, such as a checked-out repository, may hold a file of the same name. Version
 //! control and archives leave such files readable to others, or as links; both are refused.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail};
 use rustix::{fs::OFlags, process::geteuid};
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{ErrorKind, Read as _, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::Path,
@@ -25,12 +25,23 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
     let about = file.metadata().with_context(|| format!("reading {}", path.display()))?;
-    ensure!(about.is_file(), foreign(path, "it is no file"));
-    ensure!(about.uid() == geteuid().as_raw(), foreign(path, "it belongs to another user"));
-    ensure!(about.mode() & 0o077 == 0, foreign(path, "others can read or write it"));
+    if let Some(why) = exposure(&about) {
+        bail!(foreign(path, why));
+    }
     let mut text = String::new();
     file.read_to_string(&mut text).with_context(|| format!("reading {}", path.display()))?;
     Ok(Some(text))
+}
+
+/// Why a file is not this user's alone.
+pub(crate) fn exposure(about: &Metadata) -> Option<&'static str> {
+    if !about.is_file() {
+        Some("it is no file")
+    } else if about.uid() != geteuid().as_raw() {
+        Some("it belongs to another user")
+    } else {
+        (about.mode() & 0o077 != 0).then_some("others can read or write it")
+    }
 }
 
 /// Writes a file that its owner alone can read. It takes the place of whatever has the name, links included.

@@ -4,6 +4,7 @@ use mailonce_core::{port::store::StoreError, problem::Problem};
 use serde_json::{Value, json};
 
 use super::{Usage, client::Told, exit, out};
+use crate::secrets::{UNLOCK_HINT, is_locked};
 
 /// What to do about a key that the server does not know.
 const WRONG_KEY: &str = "set MAILONCE_API_KEY (or --api-key) to a key of this server that is neither revoked nor expired; \
@@ -79,6 +80,9 @@ impl Trouble {
         }
         if error.is::<Usage>() {
             return Self { exit: exit::USAGE, ..Self::new("usage", whole, USAGE) };
+        }
+        if is_locked(error) {
+            return Self::new("kek", whole, UNLOCK_HINT);
         }
         if error.chain().any(<dyn std::error::Error>::is::<StoreError>) {
             if whole.contains("another process") {

@@ -29,6 +29,7 @@ async fn every_verb_prints_what_it_printed_before() {
     let mut album = Album::new();
     without_a_server(&mut album).await;
     on_the_ledger(&mut album).await;
+    locking(&mut album).await;
     let desk = Desk::new();
     let other = desk.run(&["team", "create", "others"]).await.exits(0).json()["api_key"].as_str().unwrap().to_owned();
     let server = desk.dev(&[]).await;
@@ -98,6 +99,21 @@ async fn on_the_ledger(album: &mut Album) {
     album.take(&desk, "team create", &["team", "create", "sales"], usual).await;
     album.take(&desk, "team list", &["team", "list"], usual).await;
     album.take(&desk, "doctor", &["doctor", "--offline"], How { env: &[("COLUMNS", "60")], ..usual }).await;
+}
+
+/// A ledger that a key encryption key wraps.
+async fn locking(album: &mut Album) {
+    let desk = Desk::new();
+    let (usual, old, new) = (How::default(), "01".repeat(32), "02".repeat(32));
+    let env = [("MAILONCE_SECRETS_KEK_ENV", "KEK"), ("KEK", old.as_str()), ("NEW_KEK", new.as_str())];
+    let keyed = How { env: &env, ..usual };
+    let (status, rotate) = (["secrets", "status"], ["secrets", "rotate-kek", "--new-kek-env", "NEW_KEK"]);
+    album.take(&desk, "secrets status", &status, usual).await.exits(0);
+    album.take(&desk, "secrets rotate-kek", &rotate, usual).await.exits(5);
+    desk.run_with(&["migrate"], &env).await.exits(0);
+    album.take(&desk, "secrets status", &status, keyed).await.exits(0);
+    album.take(&desk, "secrets rotate-kek", &rotate, keyed).await.exits(0);
+    album.take(&desk, "secrets status", &status, keyed).await.exits(5);
 }
 
 async fn sending(album: &mut Album, desk: &Desk) {

@@ -147,6 +147,12 @@ impl Server {
 
     /// One call over a plain socket. The status and the JSON of the answer.
     pub(crate) async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+        let (status, text) = self.fetch(method, path, headers, body).await;
+        (status, serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    /// The same with the answer as it is.
+    pub(crate) async fn fetch(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
         let address = self.url.strip_prefix("http://").unwrap();
         let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
         let length = body.len();
@@ -158,8 +164,7 @@ impl Server {
         let mut answer = String::new();
         tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
-        (status, serde_json::from_str(body).unwrap_or_default())
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 }
 

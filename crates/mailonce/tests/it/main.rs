@@ -71,6 +71,7 @@ mod forgetting;
 mod gone_inboxes;
 mod inbound;
 mod inboxes;
+mod kek;
 mod keys;
 mod large_bodies;
 mod leases;

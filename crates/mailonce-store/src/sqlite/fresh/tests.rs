@@ -14,7 +14,7 @@ fn key(n: u64) -> KeyHash {
 
 fn ledger() -> (tempfile::TempDir, Connection) {
     let home = tempfile::tempdir().unwrap();
-    let conn = schema::open_writer(&home.path().join("ledger.db"), [7; 32]).unwrap();
+    let (conn, _) = schema::open_writer(&home.path().join("ledger.db"), &[7; 32]).unwrap();
     (home, conn)
 }
 

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `machine` | files and their modes, the disk, the clock |
 //! | `ledger` | the schema and its durability, or the server that has it |
+//! | `secrets` | the key that encrypts the ledger's secrets |
 //! | `ways` | transports, as far as their log-in |
 //! | `names` | the DNS records of domains that send and receive |
 
 mod ledger;
 mod machine;
 mod names;
+mod secrets;
 mod ways;
 
 use clap::Args;
@@ -94,7 +96,9 @@ pub(super) async fn doctor(out: &Out, args: &DoctorArgs) -> anyhow::Result<ExitC
     let mut checks = vec![configuration(args, &config)];
     checks.push(machine::permissions(&config, args.flags.config.as_deref()));
     checks.push(machine::disk(&config.data));
-    let ledger = ledger::look(&config).await;
+    let (check, opens) = secrets::look(&config).await;
+    checks.extend(check);
+    let ledger = if opens { ledger::look(&config).await } else { ledger::Ledger::default() };
     checks.push(machine::clock(ledger.seen_at, args.offline));
     checks.extend(ledger.checks);
     checks.extend(ways::transports(&config, args.offline).await);
