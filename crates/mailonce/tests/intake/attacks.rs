@@ -4,10 +4,14 @@ use crate::{
     binary::{Desk, Server},
     world::{Client, PATIENCE},
 };
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::MetadataExt as _,
+    time::Duration,
+};
 use tokio::{
     net::{TcpSocket, TcpStream},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 const MIB: usize = 1024 * 1024;
@@ -37,7 +41,7 @@ async fn sizes(server: &Server, count: usize) -> Vec<u64> {
             if rows.len() >= count {
                 return rows.iter().map(|row| row["size"].as_u64().unwrap_or_else(|| panic!("{row}"))).collect();
             }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(100)).await;
         }
     };
     timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("{count} mails do not become messages"))
@@ -65,6 +69,28 @@ fn text(name: &str, octets: usize) -> String {
     format!("{head}{body}{rest}\r\n")
 }
 
+/// Octets of the unlinked files in the data directory that the server has open. Nobody else may read them.
+fn spooled(server: &Server, desk: &Desk) -> u64 {
+    let data = desk.data().canonicalize().unwrap();
+    let files = std::fs::read_dir(server.proc_dir().join("fd")).unwrap().filter_map(|entry| {
+        // A descriptor may be closed in between.
+        let path = entry.ok()?.path();
+        let (at, about) = (std::fs::read_link(&path).ok()?, std::fs::metadata(&path).ok()?);
+        (at.starts_with(&data) && about.is_file() && about.nlink() == 0).then_some(about)
+    });
+    files.inspect(|about| assert_eq!(about.mode() & 0o777, 0o600)).map(|about| about.len()).sum()
+}
+
+/// Waits until the spool has this mail, except for the last octets, which stay in memory.
+async fn until_spooled(server: &Server, desk: &Desk, octets: usize) {
+    let arrived = async {
+        while spooled(server, desk) < octets as u64 - 128 * 1024 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, arrived).await.expect("the mail does not go to the spool");
+}
+
 /// Delivers a mail and returns its answer.
 async fn deliver(server: &Server, from: Ipv4Addr, text: &str) -> String {
     let (mut client, answer) = in_data(server, from).await;
@@ -83,6 +109,7 @@ async fn eight_slow_large_mails_keep_nobody_out_and_are_taken_in_the_end() {
         client.say(text(&format!("slow-{n}"), 3 * MIB)).await;
         slow.push(client);
     }
+    until_spooled(&server, &desk, 8 * 3 * MIB - 8 * 64 * 1024).await;
     let (mut victim, answer) = in_data(&server, VICTIM).await;
     assert!(answer.starts_with("354"), "{answer}");
     let answer = victim.ask(format!("{}.\r\n", text("honest", 2 * MIB))).await;
@@ -95,8 +122,7 @@ async fn eight_slow_large_mails_keep_nobody_out_and_are_taken_in_the_end() {
     sizes.sort_unstable();
     let expected: Vec<u64> = [vec![2 * MIB as u64], vec![3 * MIB as u64; 8]].concat();
     assert_eq!(sizes, expected, "every mail is whole");
-    let left: Vec<_> = std::fs::read_dir(desk.data()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| !name.to_string_lossy().contains("tmp")), "the spool has no names: {left:?}");
+    assert_eq!(spooled(&server, &desk), 0, "the spool is empty again");
 }
 
 #[tokio::test]
@@ -108,6 +134,7 @@ async fn one_address_gets_a_quarter_of_the_spool_and_others_the_rest() {
     let (mut held, answer) = in_data(&server, ATTACKER).await;
     assert!(answer.starts_with("354"), "{answer}");
     held.say(text("held", 3 * MIB)).await;
+    until_spooled(&server, &desk, 3 * MIB).await;
     let refused = deliver(&server, ATTACKER, &text("second", 3 * MIB)).await;
     assert!(refused.starts_with("452 4.7.0"), "{refused}");
     let taken = deliver(&server, VICTIM, &text("honest", 3 * MIB)).await;

@@ -139,9 +139,14 @@ impl Server {
         self.child.kill().await.unwrap();
     }
 
+    /// Where the kernel describes the process.
+    pub(crate) fn proc_dir(&self) -> PathBuf {
+        format!("/proc/{}", self.child.id().unwrap()).into()
+    }
+
     /// Resident octets.
     pub(crate) fn resident(&self) -> usize {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id().unwrap())).unwrap();
+        let statm = std::fs::read_to_string(self.proc_dir().join("statm")).unwrap();
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
     }
 
