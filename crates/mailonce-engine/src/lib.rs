@@ -236,17 +236,16 @@ impl Engine {
         let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
         let time = Arc::new(Timekeeper::new(clock, last, install.database, reading));
         store.keep_time(Arc::clone(&time) as Keeper);
-        let bodies = pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies);
         let engine = Arc::new(Self {
             store,
             time,
             holder: Holder::new(&*chance),
             ways: Ways::new(&transports, outside.routing.clone(), Arc::clone(&inbound.inbox_domains)),
+            bodies: pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies),
             outside,
             paused: AtomicBool::new(false),
             at_work: AtWork::default(),
             doubted: Notify::new(),
-            bodies,
             chance,
             secret: install.secret,
             first_epoch: install.epoch,
