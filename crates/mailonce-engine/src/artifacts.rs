@@ -10,6 +10,7 @@ use mailonce_core::{
     time::Time,
     watch::{Spent, Watch},
 };
+use std::borrow::Cow;
 use uuid::Uuid;
 
 use crate::{Asked, Caller, Engine, change::taken, operation, records::Made, unavailable};
@@ -49,7 +50,7 @@ pub fn may_see(caller: &Caller, artifact: &Artifact) -> bool {
 impl Engine {
     /// An artifact with its value opened.
     fn opened(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
-        let value = self.bodies.unpack_text(&artifact.found.value).map(|value| value.into_owned());
+        let value = self.bodies.unpack_text(&artifact.found.value).map(Cow::into_owned);
         artifact.found.value = value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be opened"))?;
         Ok(artifact)
     }

@@ -11,6 +11,7 @@ use mailonce_core::{
     time::Time,
 };
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use uuid::Uuid;
 
 use crate::{
@@ -173,7 +174,7 @@ pub(crate) fn missing(id: impl std::fmt::Display) -> Problem {
 impl Engine {
     /// A draft as its team sees it.
     pub(crate) fn draft_view(&self, record: &Record) -> Result<Draft, Problem> {
-        let about = self.bodies.unpack_text(&record.about).map(|about| about.into_owned());
+        let about = self.bodies.unpack_text(&record.about).map(Cow::into_owned);
         let about = about.ok_or_else(|| Problem::new(Code::Internal, "the draft cannot be opened"))?;
         let about = records::read(&Record { about, ..record.clone() })?;
         Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, about })

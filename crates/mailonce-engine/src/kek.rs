@@ -64,9 +64,10 @@ impl Kek {
         chance.fill(&mut nonce);
         let mut wrapped = WrappedSecret { version: 1, kek: self.fingerprint(), since: now, sealed: String::new() };
         let payload = Payload { msg: &secret.0, aad: &wrapped.associated_data() };
-        let sealed = XChaCha20Poly1305::new(&self.0.into()).encrypt(&nonce.into(), payload).map_err(|_| failed())?;
+        let sealed =
+            XChaCha20Poly1305::new(&self.0.into()).encrypt(&nonce.into(), payload).map_err(|_aead| failed())?;
         wrapped.sealed = STANDARD.encode([nonce.as_slice(), &sealed].concat());
-        Ok(StoredSecret::Wrapped(serde_json::to_string(&wrapped).map_err(|_| failed())?))
+        Ok(StoredSecret::Wrapped(serde_json::to_string(&wrapped).map_err(|_json| failed())?))
     }
 
     /// `None` when another key wrapped it, or it is damaged.

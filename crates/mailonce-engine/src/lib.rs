@@ -100,7 +100,6 @@ use mailonce_core::{
         store::{Keeper, Operation, Store, StoreError, SuppressedCall, SuppressedReason, Watcher},
     },
     problem::{Code, FieldError, Problem},
-    record::RecordKind,
     team::{ApiKey, Scope, Team},
     time::Time,
 };
@@ -111,7 +110,7 @@ use std::sync::{
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
-use control::record_cache::RecordCache;
+use control::record_cache::RecordCaches;
 use doubts::AtWork;
 use holder::Holder;
 use metrics::Metrics;
@@ -196,9 +195,7 @@ pub struct Engine {
     hooks: hook::HookMemory,
     desks: collect::Desks,
     inbound: inbound::Inbound,
-    rule_cache: RecordCache<mailonce_core::rule::Rule>,
-    list_cache: RecordCache<mailonce_core::list::ListEntry>,
-    budget_cache: RecordCache<control::budgets::NamedBudget>,
+    caches: RecordCaches,
     /// The ends of the event logs that somebody follows.
     tails: tail::Tails,
     email_names: mailbox::EmailNames,
@@ -240,17 +237,16 @@ impl Engine {
         let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
         let time = Arc::new(Timekeeper::new(clock, last, install.database, reading));
         store.keep_time(Arc::clone(&time) as Keeper);
-        let bodies = Arc::new(pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies));
         let engine = Arc::new(Self {
             store,
             time,
             holder: Holder::new(&*chance),
             ways: Ways::new(&transports, outside.routing.clone(), Arc::clone(&inbound.inbox_domains)),
+            bodies: Arc::new(pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies)),
             outside,
             paused: AtomicBool::new(false),
             at_work: AtWork::default(),
             doubted: Notify::new(),
-            bodies,
             chance,
             secret: install.secret,
             first_epoch: install.epoch,
@@ -266,9 +262,7 @@ impl Engine {
             hooks: hook::HookMemory::default(),
             desks: collect::Desks::default(),
             inbound,
-            rule_cache: RecordCache::new(RecordKind::Rule, mailonce_core::rule::RULES),
-            list_cache: RecordCache::new(RecordKind::ListEntry, lists::ENTRIES),
-            budget_cache: RecordCache::new(RecordKind::Budget, mailonce_core::control::budget::BUDGETS),
+            caches: RecordCaches::default(),
             tails: tail::Tails::default(),
             email_names: mailbox::EmailNames::default(),
             news: Notify::new(),

@@ -68,7 +68,7 @@ impl Engine {
         let id = self.new_id(now);
         let record = Record { team, kind, id, name, rev: 1, created_at: now, about: records::write(&about)? };
         let made = self.store.create_record(record, None).await.map_err(unavailable)?;
-        self.list_cache.forget(team);
+        self.caches.lists.forget(team);
         match made {
             Once::Done(Created::Made(_)) => Ok(Made { thing: about, first: true }),
             Once::Done(Created::Taken(record)) => Ok(Made { thing: records::read(&record)?, first: false }),
@@ -107,14 +107,14 @@ impl Engine {
         need_inbox_of(caller, list)?;
         let record = self.entry_record(caller, list, entry).await?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::ListEntry, record.id).await;
-        self.list_cache.forget(caller.team.id);
+        self.caches.lists.forget(caller.team.id);
         records::read(&removed.map_err(unavailable)?.ok_or_else(|| missing(entry))?)
     }
 
     /// Everybody on the lists of a team.
     async fn lists_of(&self, team: TeamId) -> Result<Arc<[ListEntry]>, StoreError> {
         let read = |record: Record| serde_json::from_str(&record.about);
-        self.cached_records(&self.list_cache, team, read, |_| {}).await
+        self.cached_records(&self.caches.lists, team, read, |_| {}).await
     }
 
     /// Whether a list stops mail that came in.

@@ -76,7 +76,7 @@ impl Engine {
             Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about: records::write(about)? };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let made = self.store.create_record(record, operation).await.map_err(unavailable)?;
-        self.rule_cache.forget(team);
+        self.caches.rules.forget(team);
         match made {
             Once::Done(Created::Made(record)) => Ok(Made { thing: view(&record)?, first: true }),
             Once::Done(Created::Taken(record)) => {
@@ -131,7 +131,7 @@ impl Engine {
         let (team, kind) = (caller.team.id, RecordKind::Rule);
         let edit = RecordEdit { team, kind, id, rev, about: records::write(about)? };
         let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
-        self.rule_cache.forget(team);
+        self.caches.rules.forget(team);
         match changed {
             Once::Done(RecordChange::Changed(record)) => view(&record),
             Once::Done(RecordChange::Stale(record)) => {
@@ -150,7 +150,7 @@ impl Engine {
         caller.need_whole_team()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
         let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
-        self.rule_cache.forget(team);
+        self.caches.rules.forget(team);
         view(&removed.ok_or_else(|| records::missing(kind, &id.to_string()))?)
     }
 
@@ -160,7 +160,7 @@ impl Engine {
             let about = serde_json::from_str(&record.about)?;
             Ok(Rule { id: record.id, name: record.name, about })
         };
-        self.cached_records(&self.rule_cache, team, read, |rules| rule::sort(rules)).await
+        self.cached_records(&self.caches.rules, team, read, |rules| rule::sort(rules)).await
     }
 
     /// Whether a rule refuses mail from this sender before it is taken.

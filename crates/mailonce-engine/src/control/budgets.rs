@@ -91,7 +91,7 @@ impl Engine {
         let record = Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let made = self.store.create_record(record, operation).await.map_err(unavailable)?;
-        self.budget_cache.forget(team);
+        self.caches.budgets.forget(team);
         let (record, first) = match made {
             Once::Done(Created::Made(record)) => (record, true),
             Once::Done(Created::Taken(record)) => {
@@ -159,7 +159,7 @@ impl Engine {
         let mut edit = record.edit(records::write(&budget)?);
         edit.rev = rev;
         let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
-        self.budget_cache.forget(team);
+        self.caches.budgets.forget(team);
         match changed {
             Once::Done(RecordChange::Changed(record)) => self.budget_view(record).await,
             Once::Done(RecordChange::Stale(record)) => {
@@ -179,7 +179,7 @@ impl Engine {
         caller.need_whole_team()?;
         let (team, kind) = (caller.team.id, RecordKind::Budget);
         let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
-        self.budget_cache.forget(team);
+        self.caches.budgets.forget(team);
         self.budget_view(removed.ok_or_else(|| records::missing(kind, &id.to_string()))?).await
     }
 
@@ -212,7 +212,7 @@ impl Engine {
             let budget = serde_json::from_str(&record.about)?;
             Ok(NamedBudget { id: record.id, name: record.name, budget })
         };
-        self.cached_records(&self.budget_cache, team, read, |_| {}).await
+        self.cached_records(&self.caches.budgets, team, read, |_| {}).await
     }
 
     /// What an email counts for in the budgets of its team, its inbox and its API key.

@@ -1,21 +1,41 @@
 //! The rules, lists and budgets of teams, cached: every send asks for them.
 
 use mailonce_core::{
+    control::budget::BUDGETS,
     id::TeamId,
+    list::ListEntry,
     port::store::StoreError,
     record::{Record, RecordKind},
+    rule::{RULES, Rule},
 };
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::Engine;
+use crate::{Engine, control::budgets::NamedBudget, lists::ENTRIES};
 
 /// How long a node may use what another node has changed meanwhile, in milliseconds.
 const SHARED_MS: i64 = 2_000;
 /// Teams in one cache.
 const TEAMS: usize = 10_000;
+
+/// What a send asks for.
+pub(crate) struct RecordCaches {
+    pub(crate) rules: RecordCache<Rule>,
+    pub(crate) lists: RecordCache<ListEntry>,
+    pub(crate) budgets: RecordCache<NamedBudget>,
+}
+
+impl Default for RecordCaches {
+    fn default() -> Self {
+        Self {
+            rules: RecordCache::new(RecordKind::Rule, RULES),
+            lists: RecordCache::new(RecordKind::ListEntry, ENTRIES),
+            budgets: RecordCache::new(RecordKind::Budget, BUDGETS),
+        }
+    }
+}
 
 /// Records of one kind, by team.
 pub(crate) struct RecordCache<T> {
@@ -33,7 +53,7 @@ struct State<T> {
 }
 
 impl<T> RecordCache<T> {
-    pub(crate) fn new(kind: RecordKind, max: usize) -> Self {
+    fn new(kind: RecordKind, max: usize) -> Self {
         Self { kind, max, state: Mutex::new(State { teams: HashMap::new(), changes: 0 }) }
     }
 

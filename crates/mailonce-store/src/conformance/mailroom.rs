@@ -251,6 +251,7 @@ fn watch(team: TeamId, inbox: InboxId, budget: u8, now: Time) -> Watch {
         deadline: now.plus(HOUR),
         budget: budget.into(),
         spent: 0,
+        require_auth: false,
     }
 }
 

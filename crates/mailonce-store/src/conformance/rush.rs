@@ -139,6 +139,7 @@ pub(super) async fn of_32_spenders_only_as_many_as_the_budget_spend(store: Ledge
         deadline: T0.plus(MINUTE),
         budget: 3,
         spent: 0,
+        require_auth: false,
     };
     let begun = store.create_watch(watch.clone(), None).await.unwrap();
     assert!(matches!(begun, Once::Done(Some(_))));

@@ -77,7 +77,7 @@ impl Ledger {
         let Some(database) = &self.database else { return files_hold(&self.desk.data(), part) };
         let client = connect(&database.url).await;
         let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'mailonce'";
-        let hex: String = part.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(part);
         let text = String::from_utf8_lossy(part).into_owned();
         for table in client.query(tables, &[]).await.unwrap() {
             let sql = format!("SELECT t::text FROM mailonce.{} t", table.get::<_, &str>(0));
@@ -103,6 +103,11 @@ impl Ledger {
         let ran = self.run(&["doctor", "--offline", "--plain"], env).await.exits(5);
         assert!(ran.out.contains(words), "{}", ran.out);
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 fn files_hold(folder: &Path, part: &[u8]) -> bool {
