@@ -318,6 +318,10 @@ async fn a_rotation_that_is_killed_leaves_the_old_kek_or_the_new_one() {
         now = usize::from(opens[1]);
     }
     println!("{rotated} of 24 rotations came through");
+    let words = ["secrets", "rotate-kek", "--new-kek-file", &keks[1 - now]];
+    ledger.run(&words, &[(FILE, &keks[now])]).await.exits(0);
+    now = 1 - now;
+    ledger.run(&["secrets", "status"], &[(FILE, &keks[now])]).await.exits(0);
     let inbox = furnish(&ledger, &server).await;
     deliver(&ledger, &server, &inbox, "after all of them").await;
     server.terminate().await;
