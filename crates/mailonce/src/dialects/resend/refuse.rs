@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_problem_has_a_status_and_a_name_of_the_dialect() {
-        const NAMES: [&str; 17] = [
+        const NAMES: [&str; 18] = [
             "invalid_idempotency_key",
             "invalid_idempotent_request",
             "validation_error",
@@ -147,6 +147,7 @@ mod tests {
             "method_not_allowed",
             "resource_locked",
             "rate_limit_exceeded",
+            "daily_quota_exceeded",
             "application_error",
             "service_unavailable",
             "concurrent_idempotent_requests",
