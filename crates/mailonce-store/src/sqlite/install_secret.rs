@@ -123,7 +123,7 @@ mod tests {
     use crate::sqlite::schema::{MIGRATIONS, open_writer};
     use mailonce_core::port::{install_secret::OpenedSecret, store::Store as _};
 
-    const SECRET: [u8; 32] = *b"an install secret of 32 bytes ok";
+    const SECRET: [u8; 32] = *b"k7#Qz!m2Lw@9vT$4xR^8pN&6sB*3hJ(5";
 
     /// Wraps by name: the stored form holds nothing of the secret.
     struct Names(&'static str);
@@ -139,6 +139,11 @@ mod tests {
     fn holds(directory: &Path, part: &[u8]) -> bool {
         let files = std::fs::read_dir(directory).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
         files.into_iter().any(|bytes| bytes.windows(part.len()).any(|window| window == part))
+    }
+
+    /// Whether any eight bytes of the secret are there: a shorter row overwrites only the end of the old one.
+    fn holds_secret(directory: &Path) -> bool {
+        SECRET.chunks(8).any(|part| holds(directory, part))
     }
 
     /// A ledger as it was before the secret had a table: its row changed often, and each change left a copy.
@@ -162,10 +167,10 @@ mod tests {
         let store = Sqlite::open(folder.path(), [9; 32]).unwrap();
         assert_eq!(store.install().await.unwrap().secret.0, SECRET);
         store.close().await;
-        assert!(holds(folder.path(), &SECRET), "the search finds what is there");
+        assert!(holds_secret(folder.path()), "the search finds what is there");
         drop(store);
         let store = Sqlite::open(folder.path(), Names("the first wrapping")).unwrap();
-        assert!(!holds(folder.path(), &SECRET));
+        assert!(!holds_secret(folder.path()));
         assert!(Sqlite::replace_secret(folder.path(), &Names("the second wrapping")).unwrap());
         assert!(!holds(folder.path(), b"the first wrapping") && holds(folder.path(), b"the second wrapping"));
         store.health().await.unwrap();
@@ -178,11 +183,11 @@ mod tests {
         let path = folder.path().join("ledger.db");
         let (mut conn, _) = open_writer(&path, &SECRET).unwrap();
         open(&mut conn, &Names("wrapped")).unwrap();
-        assert!(holds(folder.path(), &SECRET), "the log has it");
+        assert!(holds_secret(folder.path()), "the log has it");
         // A connection that is never closed leaves its log, as a process that was killed does.
         std::mem::forget(conn);
         open_writer(&path, &Names("wrapped")).unwrap();
-        assert!(!holds(folder.path(), &SECRET));
+        assert!(!holds_secret(folder.path()));
     }
 
     #[test]
