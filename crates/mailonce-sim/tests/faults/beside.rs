@@ -42,5 +42,10 @@ pub(crate) fn play(path: &str) {
     });
     let own = playing.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
     let scene = own.unwrap_or_else(|| panic!("there is no scene {path}"));
-    scene.join().unwrap_or_else(|why| resume_unwind(why));
+    scene.join().unwrap_or_else(|why| {
+        // The scene's own output belongs to the test that started all scenes, and is lost when that one passes.
+        let text = why.downcast_ref::<String>().map(String::as_str).or(why.downcast_ref::<&str>().copied());
+        eprintln!("{path}: {}", text.unwrap_or("the scene panicked without a text"));
+        resume_unwind(why)
+    });
 }
