@@ -86,7 +86,7 @@ impl Engine {
         wish.head.held_by = rule;
         wish.head.reason = reason;
         wish.head.call = caller.call.clone();
-        wish.care.charges = self.charges_of(caller, &wish).await?;
+        wish.care.charges = self.charges(caller, &wish).await?;
         match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
             Once::Done(Resend::First(email)) => {
                 self.ways.wake();

@@ -1,14 +1,15 @@
 //! What domains, suppressions and sources have in common: records that are read, paged and repeated alike.
 
 use mailonce_core::{
-    port::store::Bound,
+    id::TeamId,
+    port::store::{Bound, Once},
     problem::{Code, Problem},
-    record::{Record, RecordKind},
+    record::{Created, Record, RecordKind},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::{Asked, Caller, Engine, change::taken, unavailable};
+use crate::{Asked, Caller, Engine, change::taken, operation, unavailable};
 
 /// A page of things, newest first.
 #[derive(Clone, Debug)]
@@ -64,6 +65,33 @@ impl Engine {
             None => Ok(false),
             Some(Bound::Operation { digest }) if digest == asked.digest => Ok(true),
             Some(other) => Err(taken(&other)),
+        }
+    }
+
+    /// Creates a record whose name must be free, or finds the one that a repeat of the call created. `changed` is called
+    /// before the answer is known to be good: a commit whose answer was lost may stand.
+    pub(crate) async fn create_named(
+        &self,
+        caller: &Caller,
+        (kind, name, about): (RecordKind, String, String),
+        asked: Option<&Asked>,
+        changed: impl FnOnce(TeamId),
+    ) -> Result<Made<Record>, Problem> {
+        let (team, now) = (caller.team.id, self.now());
+        let record = Record { team, kind, id: self.new_id(now), name: name.clone(), rev: 1, created_at: now, about };
+        let created = self.store.create_record(record, operation(caller, asked, Vec::new(), now)).await;
+        changed(team);
+        match created.map_err(unavailable)? {
+            Once::Done(Created::Made(record)) => Ok(Made { thing: record, first: true }),
+            Once::Done(Created::Taken(record)) => {
+                let detail = format!("there is a {} named {} already", kind.word(), record.name);
+                Err(Problem::field(Code::NameTaken, "name", detail).with("id", record.id.to_string()))
+            }
+            Once::Repeated(_) => {
+                let found = self.store.record_named(team, kind, &name).await.map_err(unavailable)?;
+                Ok(Made { thing: found.ok_or_else(|| missing(kind, &name))?, first: false })
+            }
+            Once::Mismatch(bound) => Err(taken(&bound)),
         }
     }
 

@@ -12,7 +12,7 @@ use mailonce_core::{
         store::{Once, StoreError},
     },
     problem::{Code, Problem},
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
+    record::{Record, RecordChange, RecordEdit, RecordKind},
     rule::{self, AboutRule, ActionKind, Direction, Evaluated, Facts, Rule, RuleName, SenderProof},
     team::Scope,
     time::Time,
@@ -23,8 +23,6 @@ use uuid::Uuid;
 
 use crate::{
     Asked, Caller, Engine,
-    change::taken,
-    operation,
     records::{self, Listed, Made},
     unavailable,
 };
@@ -66,29 +64,14 @@ impl Engine {
         caller.need(Scope::Admin)?;
         caller.need_whole_team()?;
         about.check()?;
-        let (team, now) = (caller.team.id, self.now());
+        let team = caller.team.id;
         let again = self.was_asked(caller, asked.as_ref()).await?;
         if !again && self.rules_of(team).await.map_err(unavailable)?.len() >= rule::RULES {
             return Err(Problem::new(Code::InvalidField, format!("a team has at most {} rules", rule::RULES)));
         }
-        let (kind, id) = (RecordKind::Rule, self.new_id(now));
-        let record =
-            Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about: records::write(about)? };
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        let made = self.store.create_record(record, operation).await.map_err(unavailable)?;
-        self.caches.rules.forget(team);
-        match made {
-            Once::Done(Created::Made(record)) => Ok(Made { thing: view(&record)?, first: true }),
-            Once::Done(Created::Taken(record)) => {
-                let detail = format!("there is a rule named {} already", record.name);
-                Err(Problem::field(Code::NameTaken, "name", detail).with("id", record.id.to_string()))
-            }
-            Once::Repeated(_) => {
-                let found = self.store.record_named(team, kind, &name).await.map_err(unavailable)?;
-                Ok(Made { thing: view(&found.ok_or_else(|| records::missing(kind, &name))?)?, first: false })
-            }
-            Once::Mismatch(bound) => Err(taken(&bound)),
-        }
+        let new = (RecordKind::Rule, name, records::write(about)?);
+        let made = self.create_named(caller, new, asked.as_ref(), |team| self.caches.rules.forget(team)).await?;
+        Ok(Made { thing: view(&made.thing)?, first: made.first })
     }
 
     /// The caller's rules, newest first.

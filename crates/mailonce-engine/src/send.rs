@@ -3,7 +3,6 @@
 use mailonce_core::{
     address::Mailbox,
     content::Content,
-    control::budget::Charge,
     digest::{Digest, Field},
     email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
     id::{EmailId, MessageId},
@@ -23,7 +22,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     Caller, Engine,
     content_guard::Window,
-    control::budgets::Counted,
     reply::Terms,
     seen::Glimpse,
     unavailable,
@@ -165,15 +163,8 @@ impl Engine {
         let mut wish = Box::new(self.wish(caller, named, now));
         wish.head.held_by = rule;
         wish.care = self.care(caller, named, (hold, None), now).await?;
-        wish.care.charges = self.charges_of(caller, &wish).await?;
+        wish.care.charges = self.charges(caller, &wish).await?;
         Ok(wish)
-    }
-
-    /// What an email counts for in budgets.
-    pub(crate) async fn charges_of(&self, caller: &Caller, wish: &Wish) -> Result<Vec<Charge>, Problem> {
-        let head = &wish.head;
-        let recipients = head.to.len() + head.cc.len() + head.bcc.len();
-        self.charges((wish.team, caller.key.id), &Counted { from: &head.from, recipients, due: wish.due }).await
     }
 
     /// The answer that the key is bound to, or else the problem.
@@ -503,7 +494,7 @@ impl Engine {
             wish.head.held_by = held.remove(index);
             let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
             wish.care = self.care(caller, item, (hold, Some(&beside)), now).await?;
-            wish.care.charges = self.charges_of(caller, &wish).await?;
+            wish.care.charges = self.charges(caller, &wish).await?;
             beside.note(caller.team.id, &item.request.content, &item.digest, &wish.body, now);
             wishes.push(wish);
         }

@@ -138,7 +138,7 @@ impl Charge {
 
 /// The first budget that an email would exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exceeded {
+pub struct Overrun {
     /// What the email would have counted for.
     pub charge: Charge,
     /// What was used before it.
@@ -170,10 +170,10 @@ impl Usage {
     }
 
     /// The first of an email's budgets that it would exceed.
-    pub fn exceeded(&self, charges: &[Charge]) -> Option<Exceeded> {
+    pub fn exceeded(&self, charges: &[Charge]) -> Option<Overrun> {
         let over = |charge: &&Charge| self.used(charge.counter()).saturating_add(charge.amount) > charge.limit;
         let charge = charges.iter().find(over)?;
-        Some(Exceeded { charge: charge.clone(), used: self.used(charge.counter()) })
+        Some(Overrun { charge: charge.clone(), used: self.used(charge.counter()) })
     }
 
     /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` leaves out
@@ -181,7 +181,7 @@ impl Usage {
     pub fn exceeded_by_batch<'a>(
         mut self,
         items: impl Iterator<Item = (usize, Option<KeyHash>, &'a [Charge])>,
-    ) -> Option<(usize, Exceeded)> {
+    ) -> Option<(usize, Overrun)> {
         let mut keys = BTreeSet::new();
         for (index, key, charges) in items {
             if key.is_some_and(|key| !keys.insert(key)) {

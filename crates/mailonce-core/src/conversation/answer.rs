@@ -8,7 +8,7 @@ use super::{
     turn::{ANSWERS, Slot},
 };
 use crate::{
-    control::budget::Exceeded,
+    control::budget::Overrun,
     email::{Email, EmailState, Guard},
     event::{Kind, NewEvent},
     id::{EmailId, MessageId},
@@ -132,7 +132,7 @@ pub enum Answered {
     /// A guard refuses it. For [`Guard::NewerMessage`] the message that was not seen.
     Refused(Guard, Option<MessageId>, Message, Thread),
     /// It would exceed a budget. Nothing was written.
-    OverBudget(Exceeded),
+    OverBudget(Overrun),
     /// No such message in this team.
     Missing,
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     call::CallMark,
-    control::budget::{Charge, Counter, Exceeded},
+    control::budget::{Charge, Counter, Overrun},
     conversation::likeness::Likeness,
     digest::Digest,
     dispatch::{Act, Verdict},
@@ -195,7 +195,7 @@ pub enum Accept {
     /// Its key was bound before. Whether the digests agree is for the engine to say.
     Bound(Bound),
     /// It would exceed a budget. Nothing was written, and its key stays free.
-    OverBudget(Exceeded),
+    OverBudget(Overrun),
 }
 
 /// What a key is bound to.
@@ -248,7 +248,7 @@ pub enum AcceptBatch {
     /// The key of this item is bound to something that means something else. Nothing was written.
     Contradiction(usize, Bound),
     /// The batch is strict, and this item would exceed a budget. Nothing was written.
-    OverBudget(usize, Exceeded),
+    OverBudget(usize, Overrun),
 }
 
 /// A repeatable call that is not a send.
@@ -322,7 +322,7 @@ pub enum Resend {
     /// Why it was refused.
     Refused(Refusal, Email),
     /// The new version would exceed a budget. Nothing was written.
-    OverBudget(Exceeded),
+    OverBudget(Overrun),
     /// No such email in this team.
     Missing,
 }

@@ -4,12 +4,12 @@
 //! does not.
 
 use mailonce_core::{
-    control::budget::{BUDGETS, Budget, BudgetScope, Charge, Counter, Exceeded, MAX_LIMIT, Measure},
-    id::{ApiKeyId, InboxId, TeamId},
+    control::budget::{BUDGETS, Budget, BudgetScope, Charge, Counter, MAX_LIMIT, Measure, Overrun},
+    id::{InboxId, TeamId},
     inbox,
-    port::store::{Once, StoreError},
+    port::store::{Once, StoreError, Wish},
     problem::{Code, Problem},
-    record::{Created, Record, RecordChange, RecordKind},
+    record::{Record, RecordChange, RecordKind},
     team::Scope,
     time::Time,
 };
@@ -18,9 +18,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::{
-    Asked, Caller, Engine,
-    change::taken,
-    fault, operation,
+    Asked, Caller, Engine, fault,
     records::{self, Listed, Made},
     unavailable,
 };
@@ -51,16 +49,6 @@ pub(crate) struct NamedBudget {
     budget: Budget,
 }
 
-/// What an email is counted by.
-pub(crate) struct Counted<'a> {
-    /// Its sender, folded.
-    pub(crate) from: &'a str,
-    /// How many it is for.
-    pub(crate) recipients: usize,
-    /// When it is due, if that is later.
-    pub(crate) due: Option<Time>,
-}
-
 fn check(budget: &Budget) -> Result<(), Problem> {
     if budget.limit > MAX_LIMIT {
         return Err(fault("limit", format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
@@ -80,31 +68,16 @@ impl Engine {
         caller.need(Scope::Admin)?;
         caller.need_whole_team()?;
         check(budget)?;
-        let (team, kind, now) = (caller.team.id, RecordKind::Budget, self.now());
+        let team = caller.team.id;
         if !self.was_asked(caller, asked.as_ref()).await? {
             self.check_budget_scope(team, &budget.scope).await?;
             if self.budgets_of(team).await.map_err(unavailable)?.len() >= BUDGETS {
                 return Err(fault("name", format!("is one too many: a team has at most {BUDGETS} budgets")));
             }
         }
-        let (id, about) = (self.new_id(now), records::write(budget)?);
-        let record = Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, about };
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        let made = self.store.create_record(record, operation).await.map_err(unavailable)?;
-        self.caches.budgets.forget(team);
-        let (record, first) = match made {
-            Once::Done(Created::Made(record)) => (record, true),
-            Once::Done(Created::Taken(record)) => {
-                let detail = format!("there is a budget named {} already", record.name);
-                return Err(Problem::field(Code::NameTaken, "name", detail).with("id", record.id.to_string()));
-            }
-            Once::Repeated(_) => {
-                let found = self.store.record_named(team, kind, &name).await.map_err(unavailable)?;
-                (found.ok_or_else(|| records::missing(kind, &name))?, false)
-            }
-            Once::Mismatch(bound) => return Err(taken(&bound)),
-        };
-        Ok(Made { thing: self.budget_view(record).await?, first })
+        let new = (RecordKind::Budget, name, records::write(budget)?);
+        let made = self.create_named(caller, new, asked.as_ref(), |team| self.caches.budgets.forget(team)).await?;
+        Ok(Made { thing: self.budget_view(made.thing).await?, first: made.first })
     }
 
     /// Refuses a scope that names nothing of the team.
@@ -158,9 +131,9 @@ impl Engine {
         check(&budget)?;
         let mut edit = record.edit(records::write(&budget)?);
         edit.rev = rev;
-        let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
+        let changed = self.store.change_record(edit, None, self.now()).await;
         self.caches.budgets.forget(team);
-        match changed {
+        match changed.map_err(unavailable)? {
             Once::Done(RecordChange::Changed(record)) => self.budget_view(record).await,
             Once::Done(RecordChange::Stale(record)) => {
                 let detail = format!("the budget {} changed since rev {rev}; it is at rev {}", record.name, record.rev);
@@ -178,9 +151,9 @@ impl Engine {
         caller.need(Scope::Admin)?;
         caller.need_whole_team()?;
         let (team, kind) = (caller.team.id, RecordKind::Budget);
-        let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
+        let removed = self.store.remove_record(team, kind, id).await;
         self.caches.budgets.forget(team);
-        self.budget_view(removed.ok_or_else(|| records::missing(kind, &id.to_string()))?).await
+        self.budget_view(removed.map_err(unavailable)?.ok_or_else(|| records::missing(kind, &id.to_string()))?).await
     }
 
     async fn budget_view(&self, record: Record) -> Result<BudgetView, Problem> {
@@ -215,24 +188,22 @@ impl Engine {
         self.cached_records(&self.caches.budgets, team, read, |_| {}).await
     }
 
-    /// What an email counts for in the budgets of its team, its inbox and its API key.
-    pub(crate) async fn charges(
-        &self,
-        (team, key): (TeamId, ApiKeyId),
-        email: &Counted<'_>,
-    ) -> Result<Vec<Charge>, Problem> {
-        let budgets = self.budgets_of(team).await.map_err(unavailable)?;
+    /// What an email of this caller counts for in the budgets of its team, its inbox and its API key.
+    pub(crate) async fn charges(&self, caller: &Caller, email: &Wish) -> Result<Vec<Charge>, Problem> {
+        let budgets = self.budgets_of(email.team).await.map_err(unavailable)?;
         let enabled = || budgets.iter().filter(|named| named.budget.enabled);
         let by_inbox = enabled().any(|named| matches!(named.budget.scope, BudgetScope::Inbox(_)));
-        let inbox = if by_inbox { self.inbox_of_sender(team, email.from).await.map_err(unavailable)? } else { None };
+        let sender = self.inbox_of_sender(email.team, &email.head.from);
+        let inbox = if by_inbox { sender.await.map_err(unavailable)? } else { None };
         let applies = |named: &&NamedBudget| match &named.budget.scope {
             BudgetScope::Team => true,
             BudgetScope::Inbox(id) => inbox == Some(*id),
-            BudgetScope::ApiKey(id) => *id == key,
+            BudgetScope::ApiKey(id) => *id == caller.key.id,
         };
         // The earlier clock decides: a node that is ahead must not begin a new period early.
         let due = email.due.unwrap_or_else(|| self.time.schedules_by());
-        let charge = |named: &NamedBudget| named.budget.charge(named.id, email.recipients, due);
+        let recipients = email.head.to.len() + email.head.cc.len() + email.head.bcc.len();
+        let charge = |named: &NamedBudget| named.budget.charge(named.id, recipients, due);
         Ok(enabled().filter(applies).map(charge).collect())
     }
 
@@ -243,11 +214,12 @@ impl Engine {
     }
 
     /// The refusal of an email that would exceed a budget.
-    pub(crate) async fn quota_exceeded(&self, team: TeamId, exceeded: &Exceeded) -> Problem {
-        let Exceeded { charge, used } = exceeded;
+    pub(crate) async fn quota_exceeded(&self, team: TeamId, exceeded: &Overrun) -> Problem {
+        let Overrun { charge, used } = exceeded;
+        // The refusal stands without the budget's name, should the ledger be unavailable by now.
         let budgets = self.budgets_of(team).await.unwrap_or_default();
         let named = budgets.iter().find(|named| named.id == charge.budget);
-        let name = named.map_or("", |named| named.name.as_str());
+        let name = named.map_or_else(|| charge.budget.to_string(), |named| named.name.clone());
         let counted = named.map_or(Measure::Mails, |named| named.budget.measure).word();
         let per = named.map_or("period", |named| named.budget.per.word());
         let (limit, amount) = (charge.limit, charge.amount);

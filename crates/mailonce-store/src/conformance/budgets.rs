@@ -1,7 +1,7 @@
 //! Promises about budgets: only so many mails or recipients in a period, counted with the email itself.
 
 use mailonce_core::{
-    control::budget::{Charge, Exceeded, KEPT_MS},
+    control::budget::{Charge, KEPT_MS, Overrun},
     conversation::answer::Answered,
     email::{EmailState, Guard},
     id::TeamId,
@@ -32,7 +32,7 @@ async fn used(store: &Ledger, team: TeamId, charge: &Charge) -> u64 {
     store.budget_usage(team, vec![charge.counter()]).await.unwrap()[0]
 }
 
-fn refusal(answer: Accept) -> Exceeded {
+fn refusal(answer: Accept) -> Overrun {
     match answer {
         Accept::OverBudget(exceeded) => exceeded,
         other => panic!("{other:?}"),

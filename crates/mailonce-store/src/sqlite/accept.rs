@@ -4,7 +4,7 @@
 //! the email. Everything else goes the long way through [`decide`].
 
 use mailonce_core::{
-    control::budget::{Charge, Exceeded, Usage},
+    control::budget::{Charge, Overrun, Usage},
     conversation::likeness::Likeness,
     email::{Email, EmailState, Guard, Refusal},
     id::{self, TeamId},
@@ -104,7 +104,7 @@ pub(super) enum Said {
     /// Its key was bound before.
     Bound(Bound),
     /// It would exceed a budget.
-    OverBudget(Exceeded),
+    OverBudget(Overrun),
 }
 
 impl Prepared {
@@ -147,7 +147,7 @@ pub(super) fn accept(ledger: &mut Ledger<'_>, prepared: &mut Prepared, now: Time
 }
 
 /// The budget that an email would exceed, unless its key is bound: a retry is never refused. Most count in none.
-fn over_budget(ledger: &Ledger<'_>, team: i64, prepared: &Prepared, now: Time) -> Result<Option<Exceeded>> {
+fn over_budget(ledger: &Ledger<'_>, team: i64, prepared: &Prepared, now: Time) -> Result<Option<Overrun>> {
     if prepared.charges.is_empty() {
         return Ok(None);
     }
@@ -339,7 +339,7 @@ pub(super) fn accept_batch(
 }
 
 /// The item that would exceed a budget, together with the items before it.
-fn batch_over_budget(ledger: &Ledger<'_>, items: &[Prepared], now: Time) -> Result<Option<(usize, Exceeded)>> {
+fn batch_over_budget(ledger: &Ledger<'_>, items: &[Prepared], now: Time) -> Result<Option<(usize, Overrun)>> {
     let (mut usage, mut new) = (Usage::default(), Vec::new());
     for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.charges.is_empty()) {
         let team = ledger.team_number(item.email.team).ok_or_else(|| no_team(item.email.team))?;
@@ -369,7 +369,7 @@ pub(super) enum SaidBatch {
     /// The key of this item is bound to something that means something else.
     Contradiction(usize, Bound),
     /// This item would exceed a budget.
-    OverBudget(usize, Exceeded),
+    OverBudget(usize, Overrun),
 }
 
 /// The answer to an operation whose key is bound already. `None` when it is free.

@@ -5,13 +5,15 @@
 
 use crate::args::Args;
 use crate::mails;
-use crate::results::{Sample, millis};
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::results::Sample;
+use anyhow::{Context as _, Result, ensure};
 use mailonce_sim::load::Histogram;
+use mailonce_sim::rig::chance::Chance;
 use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::rig::http;
 use mailonce_sim::rig::server::{API_KEY, Setup};
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +33,6 @@ const HOSTILE: usize = 1_000;
 const SENT: f64 = 0.9;
 /// How long the attacker waits for an answer before it goes on.
 const ATTACKER_WAITS: Duration = Duration::from_millis(200);
-/// How long an honest caller waits for its answer.
-const CALLER_WAITS: Duration = Duration::from_secs(30);
 
 /// One figure: honest sends, with an attack beside them or without.
 #[derive(Clone, Copy)]
@@ -70,14 +70,7 @@ impl Attack<'_> {
         ensure!(!self.attacked || rate >= SENT * HOSTILE as f64, "only {rate:.0} hostile requests a second were sent");
         let rss_mb = server.rss_mb();
         server.stop()?;
-        Ok(Sample {
-            rate: Some(all.count() as f64 / took),
-            p50_ms: Some(millis(all.quantile(0.5))),
-            p99_ms: Some(millis(all.quantile(0.99))),
-            max_ms: Some(millis(all.max())),
-            rss_mb,
-            ..Sample::default()
-        })
+        Ok(Sample { rss_mb, ..Sample::of(&all, Some(all.count() as f64 / took)) })
     }
 }
 
@@ -92,43 +85,19 @@ fn paced(n: usize, of: usize, a_second: usize, began: Instant, end: Instant) -> 
 fn spawn_caller(n: usize, to: SocketAddr, began: Instant, end: Instant) -> JoinHandle<Result<Vec<Duration>>> {
     std::thread::spawn(move || {
         let template = mails::send_from(&format!("honest-{n}"), &format!("192.0.2.{n}"));
-        let mut stream = BufReader::new(TcpStream::connect(to)?);
-        stream.get_ref().set_nodelay(true)?;
-        stream.get_ref().set_read_timeout(Some(CALLER_WAITS))?;
+        let mut stream = http::connect(to)?;
         let (mut times, mut out) = (Vec::new(), Vec::new());
         for (number, due) in (0..).zip(paced(n, CALLERS, SENDS, began, end)) {
             pause(due.saturating_duration_since(Instant::now()));
             out.clear();
             template.write(number, &mut out);
-            stream.get_mut().write_all(&out)?;
-            let status = read_answer(&mut stream).with_context(|| format!("send {number} of caller {n}"))?;
-            if status != 202 {
-                bail!("send {number} of caller {n} was answered {status}");
-            }
+            let status =
+                http::converse(&mut stream, &out).with_context(|| format!("send {number} of caller {n}"))?.status;
+            ensure!(status == 202, "send {number} of caller {n} was answered {status}");
             times.push(due.elapsed());
         }
         Ok(times)
     })
-}
-
-/// Reads one answer with a length. Its status.
-fn read_answer(stream: &mut BufReader<TcpStream>) -> Result<u16> {
-    let (mut line, mut length, mut status) = (String::new(), 0_u64, None);
-    loop {
-        line.clear();
-        ensure!(stream.read_line(&mut line)? > 0, "the server closed the connection");
-        let text = line.trim_end().to_ascii_lowercase();
-        if text.is_empty() {
-            break;
-        }
-        if status.is_none() {
-            status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
-        } else if let Some(value) = text.strip_prefix("content-length:") {
-            length = value.trim().parse()?;
-        }
-    }
-    std::io::copy(&mut stream.take(length), &mut std::io::sink())?;
-    status.context("an answer without a status")
 }
 
 /// Sends hostile requests at its pace, whatever becomes of them.
@@ -136,10 +105,10 @@ fn spawn_attacker(n: usize, to: SocketAddr, began: Instant, end: Instant, sent: 
     let sent = Arc::clone(sent);
     std::thread::spawn(move || {
         let mut stream = None;
-        let mut seed = n as u64 + 1;
+        let mut chance = Chance::at(n as u64, &[]);
         for due in paced(n, ATTACKERS, HOSTILE, began, end) {
             pause(due.saturating_duration_since(Instant::now()));
-            let request = hostile(&mut seed);
+            let request = hostile(&mut chance);
             // A server that hangs up, or is slow, is what an attacker is used to.
             if send_hostile(&mut stream, to, &request).is_err() {
                 stream = None;
@@ -165,17 +134,9 @@ fn send_hostile(stream: &mut Option<TcpStream>, to: SocketAddr, request: &[u8]) 
     Ok(())
 }
 
-/// splitmix64.
-fn next(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// A request that costs a careless server much: long names, deep and wide JSON, wrong keys, wrong hosts, wrong HTTP.
-fn hostile(seed: &mut u64) -> Vec<u8> {
-    let size = 1_000 + (next(seed) % 63_000) as usize;
+fn hostile(chance: &mut Chance) -> Vec<u8> {
+    let size = chance.between(1_000, 64_000) as usize;
     let deep = |open: &str| format!("{{\"text\":{}", open.repeat(size / open.len()));
     let members = |pattern: &str| {
         let mut all = String::new();
@@ -185,7 +146,7 @@ fn hostile(seed: &mut u64) -> Vec<u8> {
         }
         all
     };
-    match next(seed) % 10 {
+    match chance.below(10) {
         0 => get(&format!("/{}", "a".repeat(size))),
         1 => get(&format!("/v1/emails?limit={}", "9".repeat(size.min(8_000)))),
         2 => post("/v1/emails", "mo_guess", "{}"),
@@ -195,7 +156,7 @@ fn hostile(seed: &mut u64) -> Vec<u8> {
         6 => post("/v1/emails", API_KEY, &format!("{{{}}}", members("field"))),
         7 => post("/v1/emails", API_KEY, &format!("{{\"{}\":1}}", "n".repeat(size))),
         8 => post("/v1/emails/batch", API_KEY, &format!("[{}0]", "0,".repeat(size / 2))),
-        _ => (0..size).map(|_| next(seed) as u8).collect(),
+        _ => (0..size).map(|_| chance.next() as u8).collect(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How long the disk takes to make a small write durable.
 
-use crate::results::{Sample, millis};
+use crate::results::Sample;
 use mailonce_sim::load::Histogram;
 use rustix::fs::{StatFs, statfs};
 use std::fs::File;
@@ -36,13 +36,7 @@ pub(crate) fn fsync(dir: &Path) -> io::Result<Sample> {
     }
     let elapsed = began.elapsed();
     std::fs::remove_file(path)?;
-    Ok(Sample {
-        rate: Some(took.count() as f64 / elapsed.as_secs_f64()),
-        p50_ms: Some(millis(took.quantile(0.5))),
-        p99_ms: Some(millis(took.quantile(0.99))),
-        max_ms: Some(millis(took.max())),
-        ..Sample::default()
-    })
+    Ok(Sample::of(&took, Some(took.count() as f64 / elapsed.as_secs_f64())))
 }
 
 /// Whether a directory lives in memory, where nothing is durable and every figure is too good.

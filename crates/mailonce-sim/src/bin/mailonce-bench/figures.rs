@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::mails;
-use crate::results::{Sample, millis};
+use crate::results::Sample;
 use anyhow::{Context as _, Result, bail, ensure};
 use mailonce_sim::load::{Answer, Burst, Caller, Sustain, Tally, Template, Until, burst, sustain};
 use mailonce_sim::rig::children::pause;
@@ -31,7 +31,7 @@ fn measure(args: &Args, to: SocketAddr, connections: usize, caller: impl Caller,
     let plan = Sustain { to, connections, threads: args.threads, until };
     let tally = sustain(&plan, &Arc::new(caller))?;
     only(&tally, status)?;
-    Ok(sample(&tally))
+    Ok(Sample::of(&tally.latency, Some(tally.rate())))
 }
 
 /// Fails when any answer had another status.
@@ -39,16 +39,6 @@ pub(crate) fn only(tally: &Tally, status: u16) -> Result<()> {
     let right = tally.broken == 0 && tally.total() > 0 && tally.count(status) == tally.total();
     ensure!(right, "expected {status} alone, got {tally}");
     Ok(())
-}
-
-fn sample(tally: &Tally) -> Sample {
-    Sample {
-        rate: Some(tally.rate()),
-        p50_ms: Some(millis(tally.latency.quantile(0.5))),
-        p99_ms: Some(millis(tally.latency.quantile(0.99))),
-        max_ms: Some(millis(tally.latency.max())),
-        ..Sample::default()
-    }
 }
 
 /// The bare JSON echo of the same server.
@@ -143,7 +133,7 @@ pub(crate) fn storm(args: &Args, server: &Server) -> Result<Sample> {
     ids.sort_unstable();
     ids.dedup();
     ensure!(answers == args.storm && ids.len() == 1, "{answers} answers carried {} different ids", ids.len());
-    Ok(sample(&tally))
+    Ok(Sample::of(&tally.latency, Some(tally.rate())))
 }
 
 /// Keeps the ids of all answers.

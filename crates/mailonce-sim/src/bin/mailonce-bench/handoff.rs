@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::figures::only;
 use crate::mails;
-use crate::results::{Sample, millis};
+use crate::results::Sample;
 use crate::sink::Sink;
 use anyhow::{Context as _, Result, bail, ensure};
 use mailonce_core::time::Time;
@@ -56,14 +56,7 @@ impl Handoff<'_> {
         sink.took_no_more_than(warm_up + count)?;
         let rss_mb = server.rss_mb();
         server.stop()?;
-        Ok(Sample {
-            rate: Some(count as f64 / took.as_secs_f64()),
-            p50_ms: Some(millis(times.quantile(0.5))),
-            p99_ms: Some(millis(times.quantile(0.99))),
-            max_ms: Some(millis(times.max())),
-            rss_mb,
-            ..Sample::default()
-        })
+        Ok(Sample { rss_mb, ..Sample::of(&times, Some(count as f64 / took.as_secs_f64())) })
     }
 
     /// Posts emails under new keys. `counts` says what the sink has taken before and what it must have taken after.

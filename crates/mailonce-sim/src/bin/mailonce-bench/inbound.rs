@@ -100,7 +100,7 @@ impl Inbound<'_> {
         }
         let rate = all.count() as f64 / began.elapsed().as_secs_f64();
         house.server.stop()?;
-        Ok(sample(&all, Some(rate)))
+        Ok(Sample::of(&all, Some(rate)))
     }
 
     /// From the final dot until a call that waits has its answer.
@@ -122,7 +122,7 @@ impl Inbound<'_> {
             }
         }
         house.server.stop()?;
-        Ok(sample(&all, None))
+        Ok(Sample::of(&all, None))
     }
 
     /// The server's memory while thousands of calls wait.
@@ -169,16 +169,6 @@ impl House {
             }
             pause(Duration::from_millis(20));
         }
-    }
-}
-
-fn sample(times: &Histogram, rate: Option<f64>) -> Sample {
-    Sample {
-        rate,
-        p50_ms: Some(millis(times.quantile(0.5))),
-        p99_ms: Some(millis(times.quantile(0.99))),
-        max_ms: Some(millis(times.max())),
-        ..Sample::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Figures by name and round, and what is made of several rounds.
 
+use mailonce_sim::load::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -21,6 +22,19 @@ pub(crate) struct Sample {
     /// From the start of the server's process to its first accepted send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) serving_ms: Option<f64>,
+}
+
+impl Sample {
+    /// Latencies, and perhaps a rate.
+    pub(crate) fn of(latency: &Histogram, rate: Option<f64>) -> Self {
+        Self {
+            rate,
+            p50_ms: Some(millis(latency.quantile(0.5))),
+            p99_ms: Some(millis(latency.quantile(0.99))),
+            max_ms: Some(millis(latency.max())),
+            ..Self::default()
+        }
+    }
 }
 
 /// One line of the table.

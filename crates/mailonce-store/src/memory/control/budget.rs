@@ -1,7 +1,7 @@
 //! Budgets: how much of each was used in each period.
 
 use mailonce_core::{
-    control::budget::{Counter, Exceeded, KEPT_MS, Usage},
+    control::budget::{Counter, KEPT_MS, Overrun, Usage},
     id::TeamId,
     port::store::{BatchWish, Wish},
     time::Time,
@@ -27,7 +27,7 @@ impl World {
     }
 
     /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
-    pub(in crate::memory) fn over_budget(&self, wish: &Wish, now: Time) -> Option<Exceeded> {
+    pub(in crate::memory) fn over_budget(&self, wish: &Wish, now: Time) -> Option<Overrun> {
         let exceeded = self.usage(std::iter::once(wish)).exceeded(&wish.care.charges)?;
         Some(exceeded).filter(|_| self.is_new(wish, now))
     }
@@ -37,7 +37,7 @@ impl World {
     }
 
     /// The item of a strict batch that would exceed a budget.
-    pub(in crate::memory) fn batch_over_budget(&self, batch: &BatchWish, now: Time) -> Option<(usize, Exceeded)> {
+    pub(in crate::memory) fn batch_over_budget(&self, batch: &BatchWish, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
         let items = new.map(|(index, wish)| (index, wish.key, wish.care.charges.as_slice()));
         self.usage(batch.items.iter()).exceeded_by_batch(items)

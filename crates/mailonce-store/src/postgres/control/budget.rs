@@ -5,7 +5,7 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    control::budget::{Charge, Counter, Exceeded, KEPT_MS, Usage},
+    control::budget::{Charge, Counter, KEPT_MS, Overrun, Usage},
     id::TeamId,
     port::store::{BatchWish, Wish},
     time::Time,
@@ -56,7 +56,7 @@ impl Counters {
         self.spent.is_empty()
     }
 
-    fn exceeded(&self, wish: &Wish) -> Option<Exceeded> {
+    fn exceeded(&self, wish: &Wish) -> Option<Overrun> {
         self.teams.get(&wish.team)?.exceeded(&wish.care.charges)
     }
 
@@ -117,7 +117,7 @@ pub(in crate::postgres) async fn sweep(tx: &Transaction<'_>, now: Time) -> Tried
 
 impl Ground {
     /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
-    pub(in crate::postgres) fn over_budget(&self, wish: &Wish, now: Time) -> Option<Exceeded> {
+    pub(in crate::postgres) fn over_budget(&self, wish: &Wish, now: Time) -> Option<Overrun> {
         self.budgets.exceeded(wish).filter(|_| self.is_new(wish, now))
     }
 
@@ -126,7 +126,7 @@ impl Ground {
     }
 
     /// The item of a strict batch that would exceed a budget.
-    pub(in crate::postgres) fn batch_over_budget(&self, batch: &BatchWish, now: Time) -> Option<(usize, Exceeded)> {
+    pub(in crate::postgres) fn batch_over_budget(&self, batch: &BatchWish, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
         let items = new.map(|(index, wish)| (index, wish.key, wish.care.charges.as_slice()));
         self.budgets.teams.get(&batch.team).cloned().unwrap_or_default().exceeded_by_batch(items)

@@ -1,7 +1,7 @@
 //! Budgets: how much of each was used in each period. Only an email that counts against one reads or writes here.
 
 use mailonce_core::{
-    control::budget::{Charge, Counter, Exceeded, KEPT_MS, Usage},
+    control::budget::{Charge, Counter, KEPT_MS, Overrun, Usage},
     limits,
     port::store::Result,
     time::Time,
@@ -34,7 +34,7 @@ pub(in crate::sqlite) fn load(ledger: &Ledger<'_>, team: i64, charges: &[Charge]
 }
 
 /// The budget that an email would exceed.
-pub(in crate::sqlite) fn exceeded(ledger: &Ledger<'_>, team: i64, charges: &[Charge]) -> Result<Option<Exceeded>> {
+pub(in crate::sqlite) fn exceeded(ledger: &Ledger<'_>, team: i64, charges: &[Charge]) -> Result<Option<Overrun>> {
     let mut usage = Usage::default();
     load(ledger, team, charges, &mut usage)?;
     Ok(usage.exceeded(charges))

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    budget::{self, Budget, Lease},
+    byte_budget::{self, ByteBudget, ByteLease},
     gate::Visit,
     reception::{Mail, Reception, Verdict},
     reply::{self, Reply},
@@ -60,21 +60,21 @@ impl House {
         Self {
             rules: Arc::new(rules),
             reception,
-            memory: budget::octets(settings.max_memory),
-            disk: budget::octets(settings.max_spool),
+            memory: byte_budget::octets(settings.max_memory),
+            disk: byte_budget::octets(settings.max_spool),
             spool: Spool::new(Arc::clone(&settings.spool)),
             settings,
         }
     }
 
     /// What a connection may hold in memory.
-    fn memory_of(&self, visit: &Visit) -> Lease {
-        Lease::new(Budget { total: Arc::clone(&self.memory), share: visit.shares().memory.clone() })
+    fn memory_of(&self, visit: &Visit) -> ByteLease {
+        ByteLease::new(ByteBudget { total: Arc::clone(&self.memory), share: visit.shares().memory.clone() })
     }
 
     /// What a mail of a connection may hold on disk.
-    fn disk_of(&self, visit: &Visit) -> Lease {
-        Lease::new(Budget { total: Arc::clone(&self.disk), share: visit.shares().spool.clone() })
+    fn disk_of(&self, visit: &Visit) -> ByteLease {
+        ByteLease::new(ByteBudget { total: Arc::clone(&self.disk), share: visit.shares().spool.clone() })
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Connection {
     waiting: (Instant, u64),
     /// How fast a mail comes in, while one does.
     rate: Option<ArrivalRate>,
-    memory: Lease,
+    memory: ByteLease,
     spooled: Option<SpooledMail>,
 }
 
@@ -259,7 +259,7 @@ impl Connection {
     }
 
     /// What the mail holds in memory. The next one begins with nothing.
-    fn take_memory(&mut self) -> Lease {
+    fn take_memory(&mut self) -> ByteLease {
         std::mem::replace(&mut self.memory, self.house.memory_of(&self.visit))
     }
 
@@ -302,7 +302,7 @@ async fn fill(stream: &mut Box<dyn Stream>, session: &mut Session) -> io::Result
 
 /// What a mail holds until it is kept.
 struct Held {
-    memory: Lease,
+    memory: ByteLease,
     spooled: Option<SpooledMail>,
 }
 
@@ -327,7 +327,7 @@ async fn append(house: &House, mut mail: SpooledMail, bytes: Bytes) -> Result<Sp
 }
 
 /// The bytes of a mail in the spool.
-async fn load(house: &House, spooled: SpooledMail, memory: &mut Lease) -> Result<Vec<u8>, Reply> {
+async fn load(house: &House, spooled: SpooledMail, memory: &mut ByteLease) -> Result<Vec<u8>, Reply> {
     memory.grow(spooled.octets(), house.settings.patience.load).await.map_err(reply::no_memory)?;
     house.spool.load(spooled).await.map_err(|error| {
         tracing::error!(%error, "reading a mail from the spool; its sender was told to try again");

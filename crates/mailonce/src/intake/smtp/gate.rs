@@ -10,7 +10,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{budget, settings::PerIp};
+use super::{byte_budget, settings::PerIp};
 use crate::client_address::network;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -35,7 +35,7 @@ pub(super) struct Shares {
 
 impl Shares {
     fn new(limits: PerIp) -> Self {
-        Self { memory: limits.memory.map(budget::octets), spool: limits.spool.map(budget::octets) }
+        Self { memory: limits.memory.map(byte_budget::octets), spool: limits.spool.map(byte_budget::octets) }
     }
 
     /// Whether a connection or a mail still refers to them. A mail that is being committed may outlive its connection.

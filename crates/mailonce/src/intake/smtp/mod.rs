@@ -11,7 +11,7 @@
 //! | `configured`, `settings` | the `smtp` part of the configuration; what it comes to |
 //! | `tally` | what is counted |
 
-mod budget;
+mod byte_budget;
 mod command;
 mod configured;
 mod connection;

@@ -1,7 +1,7 @@
 //! What the listener says: one line each, with an RFC 3463 status.
 
 use super::{
-    budget::Shortage,
+    byte_budget::Shortage,
     reception::{NotTaken, Verdict},
     tally::Reason,
 };

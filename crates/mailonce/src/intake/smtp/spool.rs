@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-use super::budget::Lease;
+use super::byte_budget::ByteLease;
 
 /// Files that are written or read at a time. A slow disk must not use up the threads that read the ledger.
 const FILES_AT_ONCE: usize = 16;
@@ -50,7 +50,7 @@ impl Spool {
     }
 
     /// Creates the file of a mail. The lease counts what is written to it.
-    pub(super) async fn begin(&self, lease: Lease) -> io::Result<SpooledMail> {
+    pub(super) async fn begin(&self, lease: ByteLease) -> io::Result<SpooledMail> {
         let files = Arc::clone(&self.files);
         let file = self.run(move || files.create()).await?;
         Ok(SpooledMail { file, octets: 0, lease })
@@ -100,7 +100,7 @@ pub(super) struct SpooledMail {
     file: File,
     octets: usize,
     /// The mail's part of the disk budget.
-    pub(super) lease: Lease,
+    pub(super) lease: ByteLease,
 }
 
 impl SpooledMail {
@@ -112,11 +112,11 @@ impl SpooledMail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::smtp::budget::{self, Budget};
+    use crate::intake::smtp::byte_budget::{self, ByteBudget};
     use std::os::unix::fs::MetadataExt as _;
 
-    fn lease() -> Lease {
-        Lease::new(Budget { total: budget::octets(1024), share: None })
+    fn lease() -> ByteLease {
+        ByteLease::new(ByteBudget { total: byte_budget::octets(1024), share: None })
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ pub(super) fn octets(number: usize) -> Arc<Semaphore> {
 
 /// The budget of one connection: the octets of all connections, and the share of its network.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub(super) struct ByteBudget {
     pub(super) total: Arc<Semaphore>,
     /// None: the network has no limit of its own.
     pub(super) share: Option<Arc<Semaphore>>,
@@ -34,15 +34,15 @@ pub(super) enum Shortage {
 
 /// Octets that one mail holds. Dropping the lease releases them.
 #[derive(Debug)]
-pub(super) struct Lease {
-    budget: Budget,
+pub(super) struct ByteLease {
+    budget: ByteBudget,
     octets: usize,
     total: Option<OwnedSemaphorePermit>,
     share: Option<OwnedSemaphorePermit>,
 }
 
-impl Lease {
-    pub(super) fn new(budget: Budget) -> Self {
+impl ByteLease {
+    pub(super) fn new(budget: ByteBudget) -> Self {
         Self { budget, octets: 0, total: None, share: None }
     }
 
@@ -100,13 +100,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_network_holds_its_share_and_all_together_the_total() {
         let total = octets(100 * PIECE);
-        let of = |share: &Arc<Semaphore>| Budget { total: Arc::clone(&total), share: Some(Arc::clone(share)) };
+        let of = |share: &Arc<Semaphore>| ByteBudget { total: Arc::clone(&total), share: Some(Arc::clone(share)) };
         let (greedy, other) = (octets(25 * PIECE), octets(80 * PIECE));
-        let (mut first, mut second) = (Lease::new(of(&greedy)), Lease::new(of(&greedy)));
+        let (mut first, mut second) = (ByteLease::new(of(&greedy)), ByteLease::new(of(&greedy)));
         assert_eq!(first.grow(20 * PIECE, PATIENCE).await, Ok(()));
         assert_eq!(second.grow(6 * PIECE, PATIENCE).await, Err(Shortage::Share), "25 in all");
         assert_eq!((total.available_permits(), greedy.available_permits()), (80, 5), "who got nothing holds nothing");
-        let mut third = Lease::new(of(&other));
+        let mut third = ByteLease::new(of(&other));
         assert_eq!(third.grow(80 * PIECE, PATIENCE).await, Ok(()), "the rest is for others");
         assert_eq!(second.grow(PIECE, PATIENCE).await, Err(Shortage::Total));
         assert_eq!(greedy.available_permits(), 5);
@@ -121,8 +121,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_small_steps_cost_no_more_than_a_large_one() {
-        let budget = Budget { total: octets(10 * PIECE - 1), share: None };
-        let mut lease = Lease::new(budget);
+        let budget = ByteBudget { total: octets(10 * PIECE - 1), share: None };
+        let mut lease = ByteLease::new(budget);
         for _ in 0..100 {
             assert_eq!(lease.grow(PIECE / 10, PATIENCE).await, Ok(()));
         }
@@ -131,8 +131,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_gets_what_comes_back() {
         let total = octets(10 * PIECE);
-        let budget = Budget { total, share: None };
-        let (mut first, mut second) = (Lease::new(budget.clone()), Lease::new(budget));
+        let budget = ByteBudget { total, share: None };
+        let (mut first, mut second) = (ByteLease::new(budget.clone()), ByteLease::new(budget));
         first.grow(10 * PIECE, PATIENCE).await.unwrap();
         let freed = async {
             tokio::time::sleep(PATIENCE / 2).await;
