@@ -200,6 +200,86 @@ async fn another_team_finds_nothing() {
 }
 
 #[tokio::test]
+async fn a_key_of_another_inbox_finds_and_changes_nothing() {
+    const ROOT: &str = "/compat/agentmail/v0";
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    arrives(&server, "<canary@x.test>", "canary").await;
+    let mail = r#"{"to":"canary@example.com","subject":"canary","text":"canary","labels":["canary"]}"#;
+    let (_, sent) = call(&server, "POST", &format!("{INBOX}/messages/send"), &[], mail).await;
+    let (_, draft) = call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"canary"}"#).await;
+    let hook = r#"{"url":"http://127.0.0.1:9/canary","event_types":["message.sent"]}"#;
+    let (_, hook) = call(&server, "POST", &format!("{ROOT}/webhooks"), &[], hook).await;
+    let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
+    call(&server, "POST", "/v1/inboxes", &[], r#"{"username":"second"}"#).await;
+    let key = json!({ "name": "tied", "scopes": ["send", "read", "reply", "secrets", "admin"], "inboxes": ["second@mailonce.test"] });
+    let (_, key) = call(&server, "POST", "/v1/api-keys", &[], &key.to_string()).await;
+    let bearer = format!("Bearer {}", word(&key, "api_key"));
+    let tied = [("Authorization", bearer.as_str())];
+
+    let message = "%3Ccanary@x.test%3E";
+    let entry = r#"{"entry":"a@b.test"}"#;
+    let ids = r#"{"message_ids":["<canary@x.test>"],"add_labels":["x"]}"#;
+    let labels = r#"{"add_labels":["x"]}"#;
+    let rename = r#"{"display_name":"Mallory"}"#;
+    let calls = [
+        ("GET", INBOX.to_owned(), ""),
+        ("PATCH", INBOX.to_owned(), rename),
+        ("DELETE", INBOX.to_owned(), ""),
+        ("GET", format!("{INBOX}/messages"), ""),
+        ("GET", format!("{INBOX}/messages/search?q=canary"), ""),
+        ("POST", format!("{INBOX}/messages/send"), mail),
+        ("POST", format!("{INBOX}/messages/batch-get"), ids),
+        ("POST", format!("{INBOX}/messages/batch-update"), ids),
+        ("GET", format!("{INBOX}/messages/{message}"), ""),
+        ("PATCH", format!("{INBOX}/messages/{message}"), labels),
+        ("DELETE", format!("{INBOX}/messages/{message}"), ""),
+        ("GET", format!("{INBOX}/messages/{message}/raw"), ""),
+        ("POST", format!("{INBOX}/messages/{message}/reply"), mail),
+        ("POST", format!("{INBOX}/messages/{message}/reply-all"), mail),
+        ("POST", format!("{INBOX}/messages/{message}/forward"), mail),
+        ("GET", format!("{INBOX}/threads"), ""),
+        ("GET", format!("{INBOX}/threads/search?q=canary"), ""),
+        ("GET", format!("{INBOX}/threads/{thread}"), ""),
+        ("PATCH", format!("{INBOX}/threads/{thread}"), labels),
+        ("DELETE", format!("{INBOX}/threads/{thread}"), ""),
+        ("GET", format!("{ROOT}/threads/{thread}"), ""),
+        ("PATCH", format!("{ROOT}/threads/{thread}"), labels),
+        ("DELETE", format!("{ROOT}/threads/{thread}"), ""),
+        ("GET", format!("{INBOX}/drafts"), ""),
+        ("POST", format!("{INBOX}/drafts"), r#"{"text":"x"}"#),
+        ("GET", format!("{INBOX}/drafts/{draft}"), ""),
+        ("PATCH", format!("{INBOX}/drafts/{draft}"), r#"{"text":"x"}"#),
+        ("POST", format!("{INBOX}/drafts/{draft}/send"), "{}"),
+        ("DELETE", format!("{INBOX}/drafts/{draft}"), ""),
+        ("GET", format!("{ROOT}/drafts/{draft}"), ""),
+        ("GET", format!("{INBOX}/lists/receive/block"), ""),
+        ("POST", format!("{INBOX}/lists/receive/block"), entry),
+        ("POST", format!("{ROOT}/lists/receive/block"), entry),
+        ("GET", format!("{INBOX}/webhooks"), ""),
+        ("GET", format!("{ROOT}/webhooks/{hook}"), ""),
+        ("PATCH", format!("{ROOT}/webhooks/{hook}"), r#"{"event_types":["message.received"]}"#),
+        ("DELETE", format!("{ROOT}/webhooks/{hook}"), ""),
+        ("GET", format!("{ROOT}/webhooks/{hook}/headers"), ""),
+    ];
+    for (method, path, body) in &calls {
+        let (status, answer) = server.call(method, path, &tied, body).await;
+        assert!([403, 404].contains(&status), "{method} {path}: {status} {answer}");
+        assert!(!answer.to_string().contains("Hello"), "{method} {path}: {answer}");
+    }
+    for list in ["inboxes", "inboxes/search?q=agent", "threads", "threads/search?q=canary", "drafts", "webhooks"] {
+        let (_, answer) = server.call("GET", &format!("{ROOT}/{list}"), &tied, "").await;
+        let shown = answer.to_string();
+        assert!(!shown.contains("canary") && !shown.contains("agent@mailonce.test"), "{list}: {answer}");
+    }
+    for (method, path, body) in calls.iter().filter(|(method, ..)| *method == "GET") {
+        let (status, answer) = call(&server, method, path, &[], body).await;
+        assert_eq!(status, 200, "the owner still has it: {path}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_said_in_words_that_the_answer_has() {
     let desk = Desk::new();
     let server = desk.dev(&[]).await;

@@ -180,10 +180,13 @@ async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
     assert_eq!(world.get(&usesend(&format!("/emails/{id}"))).await.is(200).body["latestStatus"], "QUEUED");
 }
 
-#[tokio::test]
-async fn other_teams_are_not_found_in_any_route() {
-    let world = World::sqlite().await.with_inboxes().await;
-    let stranger = world.team("strangers").await;
+/// A body that every call takes what it needs from.
+fn says() -> Value {
+    json!({ "text": "x", "to": "x@example.com", "scheduled_at": "in 1 hour", "folder": "inbox" })
+}
+
+/// Makes one of everything: the id of the email, and the calls of Resend's dialect that name something of it.
+async fn calls_of_everything(world: &World) -> (String, Vec<(&'static str, String)>) {
     let email = world.send("k", &mail()).await.is(202).body["id"].as_str().unwrap().to_owned();
     let inbox = world.inbox("agent").await;
     world.arrives(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
@@ -195,8 +198,7 @@ async fn other_teams_are_not_found_in_any_route() {
         .to_owned();
     let hook = json!({ "endpoint": "https://example.com/in", "events": ["email.sent"] });
     let hook = world.post(&resend("/webhooks"), &hook).await.is(201).body["id"].as_str().unwrap().to_owned();
-    let says = json!({ "text": "x", "to": "x@example.com", "scheduled_at": "in 1 hour", "folder": "inbox" });
-    let calls: Vec<(&str, String)> = vec![
+    let calls = vec![
         ("GET", format!("/emails/{email}")),
         ("PATCH", format!("/emails/{email}")),
         ("POST", format!("/emails/{email}/cancel")),
@@ -222,6 +224,15 @@ async fn other_teams_are_not_found_in_any_route() {
         ("POST", format!("/domains/{domain}/verify")),
         ("DELETE", format!("/domains/{domain}")),
     ];
+    (email, calls)
+}
+
+#[tokio::test]
+async fn other_teams_are_not_found_in_any_route() {
+    let world = World::sqlite().await.with_inboxes().await;
+    let stranger = world.team("strangers").await;
+    let (email, calls) = calls_of_everything(&world).await;
+    let says = says();
     for (method, path) in calls {
         let answer = world.call(Call::new(method, &resend(&path)).by(&stranger).json(&says)).await;
         error(&answer, 404, "not_found");
@@ -239,6 +250,46 @@ async fn other_teams_are_not_found_in_any_route() {
     }
     assert_eq!(world.call(get(&usesend("/emails")).by(&stranger)).await.is(200).body["data"], json!([]));
     assert_eq!(world.call(get(&usesend("/domains")).by(&stranger)).await.is(200).body, json!([]));
+}
+
+#[tokio::test]
+async fn a_key_of_another_inbox_is_refused_in_every_route() {
+    let world = World::sqlite().await.with_inboxes().await;
+    let (email, calls) = calls_of_everything(&world).await;
+    let second = world.inbox("second").await;
+    let scopes = ["send", "read", "reply", "secrets", "admin"];
+    let tied = world.api_key(&json!({ "name": "tied", "scopes": scopes, "inboxes": [second] })).await;
+    let mut all: Vec<(&str, String)> = calls.into_iter().map(|(method, path)| (method, resend(&path))).collect();
+    for (method, path) in [("GET", ""), ("PATCH", ""), ("POST", "/cancel")] {
+        all.push((method, usesend(&format!("/emails/{email}{path}"))));
+    }
+    let sends = ["/emails", "/emails/batch"];
+    all.extend(sends.iter().flat_map(|path| [("POST", resend(path)), ("POST", usesend(path))]));
+    for (method, path) in all {
+        let mail = json!({ "from": "agent@agents.test", "to": "x@example.com", "subject": "x", "text": "x" });
+        let body = match (method, path.ends_with("/batch"), path.ends_with("/emails")) {
+            ("POST", true, _) => json!([mail]),
+            ("POST", _, true) => mail,
+            _ if path.contains("usesend") => json!({ "scheduledAt": "2027-01-01T00:00:00Z" }),
+            _ => says(),
+        };
+        let answer = world.call(Call::new(method, &path).by(&tied).json(&body)).await;
+        // Resend says 401 to a restricted key.
+        let restricted = answer.body["name"] == "restricted_api_key" && answer.status == 401;
+        assert!(
+            restricted || [403, 404].contains(&answer.status),
+            "{method} {path}: {} {}",
+            answer.status,
+            answer.body
+        );
+    }
+    for path in [resend("/emails"), resend("/emails/receiving"), resend("/webhooks"), usesend("/emails")] {
+        let answer = world.call(get(&path).by(&tied)).await;
+        let restricted = [401, 403].contains(&answer.status);
+        assert!(restricted || answer.body["data"] == json!([]), "{path}: {}", answer.body);
+    }
+    let inboxes = world.call(get(&resend("/inboxes")).by(&tied)).await.is(200);
+    assert_eq!(inboxes.rows().len(), 1, "{}", inboxes.body);
 }
 
 #[tokio::test]

@@ -19,5 +19,6 @@ mod nodes;
 mod packages;
 mod protocol;
 mod sink;
+mod tied_keys;
 mod tools;
 mod town;

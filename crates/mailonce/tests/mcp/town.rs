@@ -144,6 +144,11 @@ impl Town {
         agent["api_key"].as_str().unwrap().to_owned()
     }
 
+    /// The names of all tools.
+    pub(crate) async fn tools(&self) -> Vec<String> {
+        self.schemas().await.keys().cloned().collect()
+    }
+
     /// What the tools say that their answers look like.
     async fn schemas(&self) -> &HashMap<String, Value> {
         let listed = async {
