@@ -7,8 +7,8 @@
 use mailonce_core::{address::Mailbox, content::Content, id::EmailId};
 use mailonce_mail::{
     glyph,
-    html::{self, Page},
-    link::organization,
+    html::{self, Anchor, Page},
+    link::{Policy, Reason, judge, organization},
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -45,10 +45,23 @@ pub struct Preview {
     pub html: Option<String>,
     /// What a reader of the HTML part sees.
     pub html_shows: Option<String>,
+    /// Links of the HTML part, each with the words that a reader clicks on.
+    pub links: Vec<PreviewLink>,
     /// Files.
     pub attachments: Vec<PreviewFile>,
     /// What a person should notice before approving.
     pub warnings: Vec<String>,
+}
+
+/// A link of the HTML part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PreviewLink {
+    /// What a reader clicks on.
+    pub text: String,
+    /// Where it leads, as a browser reads it.
+    pub url: String,
+    /// The text names another host than the one that it leads to.
+    pub misleads: bool,
 }
 
 /// An attached file.
@@ -67,7 +80,8 @@ pub struct PreviewFile {
 impl Preview {
     /// Renders what will be sent.
     pub fn of(content: &Content) -> Self {
-        let html_shows = content.html.as_deref().map(|html| html::render(&Page::read(html)));
+        let page = content.html.as_deref().map(Page::read);
+        let html_shows = page.as_ref().map(html::render);
         let mut preview = Self {
             from: named(&content.from),
             to: content.to.iter().map(named).collect(),
@@ -79,6 +93,7 @@ impl Preview {
             text: content.text.clone(),
             html: content.html.clone(),
             html_shows,
+            links: page.map_or_else(Vec::new, |page| links(&page.anchors)),
             attachments: content.attachments.iter().map(file).collect(),
             warnings: Vec::new(),
         };
@@ -106,6 +121,7 @@ impl Preview {
         line(&mut text, "Subject", &self.subject);
         self.headers.iter().for_each(|(name, value)| line(&mut text, "Header", &format!("{name}: {value}")));
         self.attachments.iter().for_each(|file| line(&mut text, "Attached", &file.shown()));
+        self.links.iter().for_each(|link| line(&mut text, "Link", &link.shown()));
         self.warnings.iter().for_each(|warning| line(&mut text, "Warning", warning));
         let parts = [("Text", &self.text), ("HTML, as its reader sees it", &self.html_shows)];
         for (name, part) in parts {
@@ -127,9 +143,17 @@ impl Preview {
             warnings.extend(difference("HTML", "text", shows, text));
             warnings.extend(difference("text", "HTML", text, shows));
         }
+        let misleading = self.links.iter().filter(|link| link.misleads);
+        warnings.extend(misleading.map(|link| format!("The link \"{}\" leads to {}", link.text, link.url)));
         let programs = self.attachments.iter().filter(|file| file.is_program());
         warnings.extend(programs.map(|file| format!("{} is a program that runs when it is opened", file.name())));
         warnings
+    }
+}
+
+impl PreviewLink {
+    fn shown(&self) -> String {
+        if self.text == self.url { self.url.clone() } else { format!("{} ({})", self.url, self.text) }
     }
 }
 
@@ -147,6 +171,19 @@ impl PreviewFile {
         let kind = self.content_type.as_deref().unwrap_or("type not declared");
         format!("{} ({kind}, {} bytes)", self.name(), self.size)
     }
+}
+
+/// The links that a reader can click on, each once.
+fn links(anchors: &[Anchor]) -> Vec<PreviewLink> {
+    let mut links = Vec::new();
+    for anchor in anchors.iter().filter(|anchor| !anchor.hidden) {
+        let (url, _, reasons) = judge(&anchor.href, Some(&anchor.text), &Policy::default());
+        let link = PreviewLink { text: anchor.text.clone(), url, misleads: reasons.contains(&Reason::TextMismatch) };
+        if !links.contains(&link) {
+            links.push(link);
+        }
+    }
+    links
 }
 
 fn file(attachment: &mailonce_core::content::Attachment) -> PreviewFile {
@@ -245,6 +282,26 @@ mod tests {
         assert!(shown.contains("HTML part says what the text part does not: 9000"), "{shown}");
         assert!(shown.contains("text part says what the HTML part does not: 10"), "{shown}");
         assert!(shown.contains("is a program"), "{shown}");
+    }
+
+    #[test]
+    fn links_are_shown_with_where_they_lead() {
+        let preview = Preview::of(&content(|raw| {
+            let shop = "<a href='https://evil.example/pay'>https://shop.example</a>";
+            raw.html =
+                Some(format!("<p>Please pay 10 euros.</p>{shop} {shop} <a href='https://example.com/x'>here</a>"));
+        }));
+        let shown = preview.shown();
+        for part in
+            ["Link:     https://evil.example/pay (https://shop.example)", "Link:     https://example.com/x (here)"]
+        {
+            assert_eq!(shown.matches(part).count(), 1, "{part}: {shown}");
+        }
+        assert!(
+            shown.contains("Warning:  The link \"https://shop.example\" leads to https://evil.example/pay"),
+            "{shown}"
+        );
+        assert!(!shown.contains("The link \"here\""), "{shown}");
     }
 
     #[test]
