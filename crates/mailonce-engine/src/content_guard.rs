@@ -232,7 +232,9 @@ impl Engine {
     pub(crate) fn may_send_from(caller: &Caller, address: &str) -> Result<(), Problem> {
         if !caller.may_see_from(address) {
             let detail = format!("this API key is tied to inboxes, and {address} is the address of none of them");
-            return Err(Problem::field(mailonce_core::problem::Code::SenderNotAllowed, "from", detail));
+            let next = "Send from the address of one of the key's `inboxes`.";
+            let problem = Problem::field(mailonce_core::problem::Code::SenderNotAllowed, "from", detail);
+            return Err(problem.with("inboxes", caller.key.about.inboxes.clone()).with("next", next));
         }
         if caller.key.may_send_from(address) {
             return Ok(());

@@ -41,7 +41,7 @@ pub struct EscalationView {
     /// What it says.
     pub escalation: Escalation,
     /// The email it is about, with what that says; only when one question is read.
-    pub draft: Option<(Email, Option<Content>)>,
+    pub draft: Option<(Email, Option<Preview>)>,
     /// The email that the draft looks like, and what differs.
     pub alike: Option<(Email, Vec<String>)>,
 }
@@ -188,7 +188,11 @@ impl Engine {
             let own = |(email, _): &(Email, Vec<String>)| caller.may_see_from(&email.head.from);
             shown.alike = earlier.map_err(unavailable)?.filter(own);
         }
-        shown.draft = Some((detail.email, content));
+        let preview = match &content {
+            Some(content) => Some(self.preview(&detail.email, content).await.map_err(unavailable)?),
+            None => None,
+        };
+        shown.draft = Some((detail.email, preview));
         Ok(shown)
     }
 
@@ -274,13 +278,12 @@ impl Engine {
         let escalation: Escalation = records::read(record)?;
         let Some(id) = escalation.about.email else { return Err(fault("digest", "belongs to no email")) };
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
-        let content = detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.bodies.unpack(body)));
-        let now = content.map(|content| Preview::of(&content).digest(id));
-        if now.as_deref() == Some(shown) {
-            return Ok(());
-        }
-        let detail = "the email is not what was shown: read the escalation again before you decide";
-        Err(Problem::new(Code::StaleRev, detail).with("rev", record.rev))
+        let Some(detail) = detail else { return Err(not_as_shown(record)) };
+        let Some(content) = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) else {
+            return Err(not_as_shown(record));
+        };
+        let preview = self.preview(&detail.email, &content).await.map_err(unavailable)?;
+        if preview.digest(id) == shown { Ok(()) } else { Err(not_as_shown(record)) }
     }
 
     /// The question with this answer, or why it cannot be.
@@ -316,6 +319,12 @@ impl Engine {
 fn not_open(state: EscalationState, rev: u32) -> Problem {
     let problem = Problem::new(Code::NotOpen, format!("this escalation is {}", state.word()));
     problem.with("state", state.word()).with("rev", rev)
+}
+
+fn not_as_shown(record: &Record) -> Problem {
+    let detail = "the email is not the one with this `digest`";
+    let next = "Read the escalation again, look at `draft.shown`, and decide with the `digest` beside it.";
+    Problem::new(Code::StaleRev, detail).with("rev", record.rev).with("next", next)
 }
 
 fn stale(record: &Record) -> Problem {

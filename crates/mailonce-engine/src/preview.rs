@@ -4,7 +4,9 @@
 //! covers everything in it and the bytes of every attachment, so that an approval is an approval of that and nothing
 //! else.
 
-use mailonce_core::{address::Mailbox, content::Content, id::EmailId};
+use mailonce_core::{
+    address::Mailbox, content::Content, email::Email, id::EmailId, message::MessageHead, port::store::StoreError,
+};
 use mailonce_mail::{
     glyph,
     html::{self, Anchor, Page},
@@ -14,7 +16,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::hex;
+use crate::{Engine, hex, reply::reply_target};
 
 /// Words that a warning about differing parts quotes.
 const WORDS_QUOTED: usize = 20;
@@ -45,6 +47,8 @@ pub struct Preview {
     pub html: Option<String>,
     /// What a reader of the HTML part sees.
     pub html_shows: Option<String>,
+    /// Characters of the HTML part that its reader does not see.
+    pub hidden_chars: usize,
     /// Links of the HTML part, each with the words that a reader clicks on.
     pub links: Vec<PreviewLink>,
     /// Files.
@@ -77,6 +81,19 @@ pub struct PreviewFile {
     pub sha256: String,
 }
 
+impl Engine {
+    /// Renders what will be sent of an email, with a warning when it is a reply that goes elsewhere than its sender's.
+    pub(crate) async fn preview(&self, email: &Email, content: &Content) -> Result<Preview, StoreError> {
+        let mut preview = Preview::of(content);
+        if let Some(id) = email.head.answers
+            && let Some(message) = self.store.message(email.team, id).await?
+        {
+            preview.warnings.extend(diverted(&message.head, content));
+        }
+        Ok(preview)
+    }
+}
+
 impl Preview {
     /// Renders what will be sent.
     pub fn of(content: &Content) -> Self {
@@ -93,6 +110,7 @@ impl Preview {
             text: content.text.clone(),
             html: content.html.clone(),
             html_shows,
+            hidden_chars: page.as_ref().map_or(0, |page| page.hidden.chars),
             links: page.map_or_else(Vec::new, |page| links(&page.anchors)),
             attachments: content.attachments.iter().map(file).collect(),
             warnings: Vec::new(),
@@ -143,6 +161,9 @@ impl Preview {
             warnings.extend(difference("HTML", "text", shows, text));
             warnings.extend(difference("text", "HTML", text, shows));
         }
+        if self.hidden_chars > 0 {
+            warnings.push(format!("The HTML part has {} characters that its reader does not see", self.hidden_chars));
+        }
         let misleading = self.links.iter().filter(|link| link.misleads);
         warnings.extend(misleading.map(|link| format!("The link \"{}\" leads to {}", link.text, link.url)));
         let programs = self.attachments.iter().filter(|file| file.is_program());
@@ -171,6 +192,22 @@ impl PreviewFile {
         let kind = self.content_type.as_deref().unwrap_or("type not declared");
         format!("{} ({kind}, {} bytes)", self.name(), self.size)
     }
+}
+
+/// Warns about a reply that goes to somebody else than the sender of the message, because the message asks for that.
+fn diverted(message: &MessageHead, content: &Content) -> Option<String> {
+    let target = reply_target(message);
+    let sender = message.from.as_ref().map_or("an unknown sender", |from| from.address.as_str());
+    let goes_there = |to: &Mailbox| target.to.iter().any(|address| address.eq_ignore_ascii_case(&to.address));
+    if target.flags.is_empty() || !content.to.iter().any(goes_there) {
+        return None;
+    }
+    let to = target.to.join(", ");
+    Some(if target.flags.contains(&"other_domain") {
+        format!("This replies to a message from {sender}, and goes to {to}, as the message asks")
+    } else {
+        format!("This replies to a message that failed authentication: {sender} may not have sent it")
+    })
 }
 
 /// The links that a reader can click on, each once.
@@ -302,6 +339,13 @@ mod tests {
             "{shown}"
         );
         assert!(!shown.contains("The link \"here\""), "{shown}");
+    }
+
+    #[test]
+    fn words_that_a_reader_does_not_see_are_counted() {
+        let html = "<p>Please pay 10 euros.</p><p style='display:none'>secret</p>";
+        let preview = Preview::of(&content(|raw| raw.html = Some(html.into())));
+        assert_eq!(preview.warnings, ["The HTML part has 6 characters that its reader does not see"]);
     }
 
     #[test]

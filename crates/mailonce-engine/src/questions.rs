@@ -20,7 +20,6 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine,
-    preview::Preview,
     records::Made,
     send::{SendRequest, name},
     settings::Notify,
@@ -296,12 +295,17 @@ impl Engine {
         let (about, id) = (&escalation.about, record.id);
         let why = about.question.clone().unwrap_or_else(|| why_asked(escalation.reason).to_owned());
         let mut lines = vec![why, String::new()];
+        let mut bound = String::new();
         if let Some(id) = about.email
             && let Some(detail) = self.store.email_detail(record.team, id).await?
         {
             lines.push(format!("Email:    {id}"));
             match detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) {
-                Some(content) => lines.push(cut(&Preview::of(&content).shown())),
+                Some(content) => {
+                    let preview = self.preview(&detail.email, &content).await?;
+                    lines.push(cut(&preview.shown()));
+                    bound = format!(" --digest {}", preview.digest(id));
+                }
                 None => lines.push(format!("Subject:  {}", detail.email.head.subject)),
             }
         }
@@ -313,7 +317,7 @@ impl Engine {
         let choices = escalation.reason.choices().iter();
         lines.extend(choices.map(|choice| {
             let words = if *choice == Decision::Edit { " --text \"…\"" } else { "" };
-            format!("  mailonce escalations resolve {id} --as {}{words}", choice.word())
+            format!("  mailonce escalations resolve {id} --as {}{words}{bound}", choice.word())
         }));
         Ok(lines.join("\n"))
     }

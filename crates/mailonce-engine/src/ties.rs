@@ -45,7 +45,8 @@ impl Caller {
             return Ok(());
         }
         let detail = "this API key is tied to inboxes, and the call concerns the whole team";
-        Err(Problem::new(Code::WrongScope, detail).with("inboxes", self.key.about.inboxes.clone()))
+        let next = "Call with an API key that is not tied to inboxes.";
+        Err(Problem::new(Code::WrongScope, detail).with("inboxes", self.key.about.inboxes.clone()).with("next", next))
     }
 
     /// Whether emails from this address are the caller's to see and change.

@@ -10,6 +10,7 @@ use mailonce_core::{
     port::store::{Once, StoreError, Wish},
     problem::{Code, Problem},
     record::{Record, RecordChange, RecordKind},
+    retry::Retry,
     team::Scope,
     time::Time,
 };
@@ -230,9 +231,11 @@ impl Engine {
         };
         if amount > limit {
             // Waiting does not help, so that no time to retry is named.
-            return problem(format!(
-                "the budget {name} allows {limit} {counted} per {per}, and this email alone counts {amount}"
-            ));
+            let detail =
+                format!("the budget {name} allows {limit} {counted} per {per}, and this email alone counts {amount}");
+            let next = "Do not retry: waiting makes no room. Send to fewer recipients, or ask a person with the scope \
+                        `admin` to raise the limit of `budget`.";
+            return problem(detail).with("retry", Retry::Never.word()).with("next", next);
         }
         let seconds = (charge.ends_at.since(self.now()).max(0) + 999) / 1000;
         problem(format!(

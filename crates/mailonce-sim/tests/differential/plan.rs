@@ -210,9 +210,11 @@ impl Plan {
             return None;
         }
         let is_replay = email.is_replay_at(now_ms);
+        // The first node gets the new email, and accepts it only for a transport that it has.
+        let has_transport = email.transport != "keyed" || self.config.keyed[0];
         match roll {
             5 | 6 if is_replay == Some(true) => Some(Call::Retry(n)),
-            5 | 6 if is_replay == Some(false) && email.due_ms.is_none() => Some(Call::SendAnew(n)),
+            5 | 6 if is_replay == Some(false) && email.due_ms.is_none() && has_transport => Some(Call::SendAnew(n)),
             7 if is_replay == Some(true) && email.key.is_some() => Some(Call::Mismatch(n)),
             8 => Some(Call::Cancel(n)),
             9 if email.transport == "silent" => Some(Call::ResolveAsSent(n)),

@@ -2,7 +2,6 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    content::Content,
     conversation::escalation::{Decided, Decision, Edit, EscalationState, Reason},
     email::Email,
     limits,
@@ -130,8 +129,7 @@ pub(super) struct DraftFileBody {
 }
 
 impl DraftBody {
-    fn of(app: &App, email: &Email, content: Option<&Content>) -> Self {
-        let mut preview = content.map(Preview::of);
+    fn of(app: &App, email: &Email, mut preview: Option<Preview>) -> Self {
         let file = |file: PreviewFile| DraftFileBody {
             filename: file.filename,
             content_type: file.content_type,
@@ -217,7 +215,7 @@ impl EscalationBody {
             decided: escalation.decided.as_ref().map(DecidedBody::from),
             done_at: escalation.done_at.map(|at| at.to_string()),
             asked_by: escalation.asked_by.map(|id| id.to_string()),
-            draft: view.draft.as_ref().map(|(email, content)| DraftBody::of(app, email, content.as_ref())),
+            draft: view.draft.as_ref().map(|(email, preview)| DraftBody::of(app, email, preview.clone())),
             looks_like: view.alike.as_ref().map(alike),
         }
     }

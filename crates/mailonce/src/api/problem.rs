@@ -25,7 +25,7 @@ pub(crate) struct ProblemBody {
     /// What happened this time.
     detail: String,
     /// Whether the same call may be sent again: `never`, `same` (unchanged, with the same key) or `later`.
-    retry: &'static str,
+    retry: String,
     /// One sentence that a model can act on.
     next: String,
     /// The field or parameter at fault.
@@ -63,13 +63,14 @@ impl IntoResponse for Refused {
         let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
         // Some know better what can be done than their code does.
         let next = more.remove("next").and_then(|next| next.as_str().map(str::to_owned));
+        let retry = more.remove("retry").and_then(|retry| retry.as_str().map(str::to_owned));
         let body = ProblemBody {
             kind: format!("/docs/errors/{}", code.word()),
             title: code.title(),
             status: code.status(),
             code: code.word(),
             detail,
-            retry: code.retry().word(),
+            retry: retry.unwrap_or_else(|| code.retry().word().to_owned()),
             next: next.unwrap_or_else(|| usual.to_owned()),
             field,
             more,

@@ -203,6 +203,19 @@ fn messages(out: &Out, page: &Value) {
     });
 }
 
+/// The addresses of a reply, with what speaks against them.
+fn replies_go_to(to: &Value, flags: &Value) -> String {
+    let all = |list: &Value| {
+        let words = list.as_array().into_iter().flatten();
+        words.map(|word| tame(word.as_str().unwrap_or_default(), false)).collect::<Vec<_>>().join(", ")
+    };
+    match (all(to), all(flags)) {
+        (to, _) if to.is_empty() => "-".to_owned(),
+        (to, flags) if flags.is_empty() => to,
+        (to, flags) => format!("{to}  (warning: {flags})"),
+    }
+}
+
 fn read(out: &Out, message: &Value) {
     if out.is_json() {
         return out.value(message);
@@ -210,6 +223,7 @@ fn read(out: &Out, message: &Value) {
     let facts = [
         ("from", text(&message["from"]["address"])),
         ("authenticated", text(&message["auth"]["verdict"])),
+        ("replies go to", replies_go_to(&message["reply"]["to"], &message["reply"]["flags"])),
         ("subject", text(&message["subject"])),
         ("received", field(message, "received_at")),
         ("thread", text(&message["thread_id"])),
@@ -238,7 +252,12 @@ async fn read_as_model(out: &Out, client: &Client, message: &str) -> anyhow::Res
         return Ok(());
     }
     let words = |name: &str| tame(seen[name].as_str().unwrap_or("-"), true);
-    out.facts(&[("from", text(&seen["from"])), ("auth", text(&seen["auth"])), ("thread", text(&seen["thread"]))]);
+    out.facts(&[
+        ("from", text(&seen["from"])),
+        ("auth", text(&seen["auth"])),
+        ("replies go to", replies_go_to(&seen["reply_goes_to"], &seen["reply_flags"])),
+        ("thread", text(&seen["thread"])),
+    ]);
     out.line(&format!("\n{}\n{}", words("headline"), words("text")));
     for name in ["artifacts", "links", "attachments", "injection_flags"] {
         let all = seen[name].as_array().into_iter().flatten();

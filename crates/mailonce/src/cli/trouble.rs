@@ -12,6 +12,8 @@ const WRONG_KEY: &str = "set MAILONCE_API_KEY (or --api-key) to a key of this se
 /// How a call is made.
 const USAGE: &str = "`--help` behind the verb shows how it is called";
 /// What to do when a server does not answer.
+const UNTRUSTED: &str = "name the certificate authority that signed the server's certificate with --ca-file, and \
+    the host as the certificate has it; a self-signed certificate needs an authority of its own";
 const UNREACHABLE: &str = "see that mailonce runs there (`mailonce doctor`), then call again: the same key is safe";
 
 /// Why a verb did not do what it was asked for.
@@ -99,6 +101,9 @@ impl Trouble {
         match outer.split_once(": ") {
             Some((what @ ("no server" | "no API key"), next)) => {
                 Self::new(&what.replace(' ', "_").to_lowercase(), what, next)
+            }
+            _ if outer.starts_with("no answer") && whole.contains("certificate") => {
+                Self::new("unreachable", whole, UNTRUSTED)
             }
             _ if outer.starts_with("no answer") => Self::new("unreachable", whole, UNREACHABLE),
             _ => Self::new("failed", whole, "mend what the sentence names; `mailonce doctor` looks at the rest"),

@@ -159,6 +159,19 @@ async fn relay() -> SocketAddr {
 }
 
 #[tokio::test]
+async fn private_keys_that_others_can_read_are_named() {
+    let desk = Desk::new();
+    for name in ["http.key", "smtp.key"] {
+        std::fs::write(desk.path().join(name), "not read here").unwrap();
+    }
+    let config = "[http]\ntls_cert = \"http.pem\"\ntls_key = \"http.key\"\n\
+                  [smtp]\ntls_cert = \"smtp.pem\"\ntls_key = \"smtp.key\"\n";
+    std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
+    let found = desk.run(&["doctor", "--offline"]).await.json();
+    assert!(checks(&found, "permissions")[0].contains("chmod 600 http.key smtp.key"), "{found}");
+}
+
+#[tokio::test]
 async fn a_relay_is_visited_as_far_as_its_log_in_and_no_mail_is_begun() {
     let desk = Desk::new();
     let port = relay().await.port();

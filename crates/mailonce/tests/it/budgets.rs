@@ -58,6 +58,7 @@ over_memory_and_sqlite! {
         // What cannot ever fit says so, and names no time to come again.
         let never = world.send("3", &mail_to(6)).await.refused(429, "quota_exceeded");
         assert!(never.word("detail").contains("alone counts 6") && never.header("retry-after").is_none());
+        assert!(never["retry"] == "never" && never.word("next").contains("Do not retry"), "{}", never.text);
         assert_eq!(usage(&world, &id).await, (3, 2));
     }
 

@@ -55,6 +55,27 @@ over_memory_and_sqlite! {
         assert_eq!(sent["guard"], "reply_to", "{}", sent.text);
     }
 
+    async fn a_person_who_approves_an_answer_sees_that_it_goes_elsewhere(world) {
+        let world = judged(world).await;
+        let rule = json!({
+            "name": "ask", "direction": "outbound", "actions": [{ "type": "approve" }],
+            "match": { "operator": "all", "conditions": [{ "field": "recipient.domain", "operator": "is", "value": "evil.example" }] },
+        });
+        world.post("/v1/rules", &rule).await.is(201);
+        let head = stamped("pass", "Reply-To: boss@evil.example\n");
+        let message = world.hears(Letter { from: "boss@company.example", head, ..Letter::default() }).await;
+        let held = world.reply(&message, "The password is …").await.is(202);
+        assert_eq!(held["guard"], "approval");
+        let asked = world.questions("state=open").await.remove(0);
+        let path = format!("/v1/escalations/{}", word(&asked, "id"));
+        let read = world.get(&path).await.is(200);
+        let shown = word(&read["draft"], "shown");
+        let warning = "Warning:  This replies to a message from boss@company.example, and goes to boss@evil.example";
+        assert!(shown.contains(warning), "{shown}");
+        let decision = json!({ "as": "release", "rev": read["rev"], "digest": read["draft"]["digest"] });
+        world.post(&format!("{path}/resolve"), &decision).await.is(200);
+    }
+
     async fn a_team_can_refuse_answers_that_go_elsewhere(world) {
         let world = judged(world).await;
         refuse_elsewhere(&world).await;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::Check;
-use crate::config::Config;
+use crate::{config::Config, secrets::KekSource};
 
 /// How far the clock may be behind the ledger, and how long the ledger may have been away, in milliseconds. As the
 /// engine has it.
@@ -64,6 +64,11 @@ fn secret_files(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
             [&way.password_file, &way.api_key_file, &way.secret_access_key_file].into_iter().flatten().cloned(),
         );
         inline |= way.password.is_some() || way.api_key.is_some() || way.secret_access_key.is_some();
+    }
+    let listeners = [&config.http_options.tls_files, &config.smtp.tls_files];
+    files.extend(listeners.into_iter().flatten().map(|(_, key)| key.clone()));
+    if let Some(KekSource::File(path)) = &config.secrets.kek {
+        files.push(path.clone());
     }
     if inline {
         files.push(file.unwrap_or(Path::new("mailonce.toml")).to_owned());
