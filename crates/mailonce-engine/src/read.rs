@@ -153,10 +153,27 @@ fn is_doubled(parsed: &Parsed, name: &str) -> bool {
 /// What authentication is worth for the fields that people see. A signature covers the lowest field of a name and a
 /// reader shows the highest, so that whoever forwards a signed mail can put a field of their own on top.
 fn believable(mut auth: Auth, parsed: &Parsed) -> Auth {
-    if auth.is_pass() && SINGLE.iter().any(|name| is_doubled(parsed, name)) {
-        auth.verdict = if is_doubled(parsed, "From") { AuthResult::Fail } else { AuthResult::None };
+    if !shows_checked_sender(&auth, parsed) {
+        auth.verdict = AuthResult::Fail;
+    } else if auth.is_pass() && SINGLE.iter().any(|name| is_doubled(parsed, name)) {
+        auth.verdict = AuthResult::None;
     }
     auth
+}
+
+/// Whether the sender that we show is the one that the authenticator looked at. The two read the header by different code,
+/// and whoever writes a header that they read differently must not get the verdict of one for the sender of the other.
+fn shows_checked_sender(auth: &Auth, parsed: &Parsed) -> bool {
+    if parsed.cut.sender || is_doubled(parsed, "From") {
+        return false;
+    }
+    let mut domains = parsed.from.iter().map(Mailbox::domain);
+    match (&auth.domain, domains.clone().next()) {
+        (Some(checked), Some(_)) => domains.all(|domain| domain == checked),
+        // Without a check there is still only one domain that somebody may ask for.
+        (None, Some(first)) => domains.all(|domain| domain == first),
+        (Some(_) | None, None) => true,
+    }
 }
 
 fn flags(parsed: &Parsed, found: &artifact::Found, form: Form) -> Vec<MessageFlag> {

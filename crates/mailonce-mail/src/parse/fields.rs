@@ -45,15 +45,19 @@ impl Fields {
                 return (Self::finish(fields, cut), end);
             }
             if at - start >= HEAD_BYTES {
-                cut.headers = true;
+                (cut.headers, cut.sender) = (true, true);
             } else if line.starts_with(b" ") || line.starts_with(b"\t") {
                 if let Some(last) = fields.last_mut() {
                     let room = FIELD_BYTES.saturating_sub(last.raw.len());
-                    cut.headers |= line.len() > room;
+                    let is_short = line.len() > room;
+                    cut.headers |= is_short;
+                    cut.sender |= is_short && last.name.eq_ignore_ascii_case("from");
                     last.raw.extend_from_slice(&line[..line.len().min(room)]);
                 }
             } else if let Some(field) = split(line) {
-                cut.headers |= fields.len() >= FIELDS || line.len() > FIELD_BYTES;
+                let (is_dropped, is_short) = (fields.len() >= FIELDS, line.len() > FIELD_BYTES);
+                cut.headers |= is_dropped || is_short;
+                cut.sender |= is_dropped || (is_short && field.name.eq_ignore_ascii_case("from"));
                 if fields.len() < FIELDS {
                     fields.push(field);
                 }

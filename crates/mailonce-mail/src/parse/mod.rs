@@ -121,6 +121,9 @@ pub struct Cut {
     pub mail: bool,
     /// A header block was too long or had too many fields.
     pub headers: bool,
+    /// Header fields were dropped, or `From` was shortened. The sender that is shown may then be another than the one that
+    /// was authenticated.
+    pub sender: bool,
     /// There were too many parts, or they were nested too deep.
     pub parts: bool,
     /// The text or the HTML was too long.

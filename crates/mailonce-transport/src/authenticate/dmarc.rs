@@ -35,12 +35,50 @@ pub(super) fn a_label(domain: &str) -> Option<String> {
     (name.contains('.') && name.len() <= 253 && !name.starts_with('[')).then_some(name)
 }
 
-/// The domain that people see: of all addresses in `From` when it is one and the same. Of several nobody could say
-/// which of them somebody reads.
-pub(super) fn seen_domain(from: &[String]) -> Option<String> {
-    let mut domains = from.iter().map(|address| address.rsplit_once('@').and_then(|(_, domain)| a_label(domain)));
-    let first = domains.next()??;
-    domains.all(|domain| domain.as_ref() == Some(&first)).then_some(first)
+/// The domain that people see in `From`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// There is no address with a domain.
+    Absent,
+    /// All addresses have this domain.
+    Domain(String),
+    /// Nobody can say which domain a reader sees: the addresses have several domains, or `From` cannot be read. Whoever
+    /// forges a sender could choose such a `From`, so the mail fails.
+    Unclear,
+}
+
+impl Sender {
+    /// Of the addresses in `From`. `raw` is the mail: an `@` in a `From` without any address means that it was not read.
+    pub(super) fn of(from: &[String], raw: &[u8]) -> Self {
+        let mut domains = from.iter().map(|address| address.rsplit_once('@').and_then(|(_, domain)| a_label(domain)));
+        match domains.next() {
+            Some(Some(first)) if domains.all(|domain| domain.as_ref() == Some(&first)) => Self::Domain(first),
+            None if !has_from_with_at(raw) => Self::Absent,
+            Some(None) if from.iter().all(|address| !address.contains('@')) && !has_from_with_at(raw) => Self::Absent,
+            Some(_) | None => Self::Unclear,
+        }
+    }
+
+    pub(super) fn domain(&self) -> Option<&str> {
+        match self {
+            Self::Domain(domain) => Some(domain),
+            Self::Absent | Self::Unclear => None,
+        }
+    }
+}
+
+/// Whether a field `From` of the mail has an `@`, in any reading.
+fn has_from_with_at(raw: &[u8]) -> bool {
+    let mut in_from = false;
+    for line in raw.split(|&b| b == b'\n').take_while(|line| !line.trim_ascii().is_empty()) {
+        let continues = line.starts_with(b" ") || line.starts_with(b"\t");
+        let name = line.split(|&b| b == b':').next().unwrap_or_default().trim_ascii();
+        in_from = if continues { in_from } else { name.eq_ignore_ascii_case(b"from") };
+        if in_from && line.contains(&b'@') {
+            return true;
+        }
+    }
+    false
 }
 
 /// Asks what a domain publishes, else what the one it is registered under does.
@@ -97,13 +135,12 @@ fn aligned(seen: &str, other: &str, strict: bool) -> bool {
 }
 
 /// What DMARC says, and our own verdict.
-pub(super) fn judge(
-    seen: Option<&str>,
-    spf: &Checked,
-    signed: &[Checked],
-    policy: &Policy,
-) -> (AuthResult, AuthResult) {
-    let Some(seen) = seen else { return (AuthResult::None, AuthResult::None) };
+pub(super) fn judge(sender: &Sender, spf: &Checked, signed: &[Checked], policy: &Policy) -> (AuthResult, AuthResult) {
+    let seen = match sender {
+        Sender::Domain(domain) => domain,
+        Sender::Absent => return (AuthResult::None, AuthResult::None),
+        Sender::Unclear => return (AuthResult::PermError, AuthResult::Fail),
+    };
     let (strict_spf, strict_dkim) = match policy {
         Policy::None => (false, false),
         Policy::Published { strict_spf, strict_dkim, .. } => (*strict_spf, *strict_dkim),

@@ -24,6 +24,7 @@ use std::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::names::Resolver;
+use dmarc::Sender;
 
 /// For everything that is asked about one mail. Who waits for us gives up after two seconds and knows nothing then, so
 /// that we end a little earlier and tell what we have.
@@ -66,14 +67,15 @@ impl SenderCheck {
     async fn ask(&self, mail: Arrived<'_>) -> Auth {
         let until = Instant::now() + self.patience;
         let mut message = readable(mail.raw).then(|| AuthenticatedMessage::parse(mail.raw)).flatten();
-        let domain = message.as_ref().and_then(|message| dmarc::seen_domain(&message.from));
+        let sender = message.as_ref().map_or(&[][..], |message| &message.from);
+        let sender = Sender::of(sender, mail.raw);
         let (spf, signed, policy) = tokio::join!(
             spf::check(&self.dns, &mail, until),
             dkim::check(&self.dns, message.as_mut(), until),
-            dmarc::policy(&self.dns, domain.as_deref(), until),
+            dmarc::policy(&self.dns, sender.domain(), until),
         );
-        let (dmarc, verdict) = dmarc::judge(domain.as_deref(), &spf, &signed, &policy);
-        Auth { spf: spf.result, dkim: dkim::best(&signed), dmarc, verdict, domain }
+        let (dmarc, verdict) = dmarc::judge(&sender, &spf, &signed, &policy);
+        Auth { spf: spf.result, dkim: dkim::best(&signed), dmarc, verdict, domain: sender.domain().map(str::to_owned) }
     }
 }
 
@@ -81,9 +83,9 @@ impl SenderCheck {
 impl Authenticator for SenderCheck {
     async fn authenticate(&self, mail: Arrived<'_>) -> Auth {
         let broken = AuthResult::PermError;
-        // What brings the checks down is not a mail whose sender is known.
+        // A mail that brings the checks down fails: whoever forges a sender could write it.
         let auth = unharmed(self.ask(mail)).await;
-        auth.unwrap_or(Auth { spf: broken, dkim: broken, dmarc: broken, ..Auth::default() })
+        auth.unwrap_or(Auth { spf: broken, dkim: broken, dmarc: broken, verdict: AuthResult::Fail, domain: None })
     }
 }
 

@@ -155,8 +155,16 @@ async fn of_several_senders_nobody_vouches() {
     let shop = Some("shop.example".to_owned());
     assert_eq!(seen("a@shop.example, b@shop.example").await, (PASS, shop.clone()));
     assert_eq!(seen("\"x@other.example\" <a@SHOP.example>").await, (PASS, shop.clone()));
-    assert_eq!(seen("a@shop.example, b@other.example").await, (NONE, None));
-    assert_eq!(seen("a@shop.example\r\nFrom: b@other.example").await, (NONE, None));
+    for unclear in [
+        "a@shop.example, b@other.example",
+        "a@shop.example, x@[192.0.2.1]",
+        "a@shop.example;b@other.example",
+        "team: a@shop.example, b@other.example;",
+        "a@shop.example\r\nFrom: b@other.example",
+        "@",
+    ] {
+        assert_eq!(seen(unclear).await, (FAIL, None), "{unclear}");
+    }
     assert_eq!(seen("nobody").await, (NONE, None));
     let idn = Zone::default().txt("xn--mller-kva.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
     let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());

@@ -12,15 +12,17 @@ use crate::{
     world::World,
 };
 
-/// Believes what the mail says about itself in the header `X-Verdict`.
+/// Believes what the mail says about itself in the headers `X-Verdict` and `X-Domain`.
 struct Stamped;
 
 #[async_trait]
 impl Authenticator for Stamped {
     async fn authenticate(&self, mail: Arrived<'_>) -> Auth {
         let text = String::from_utf8_lossy(mail.raw);
-        let said = text.lines().find_map(|line| line.strip_prefix("X-Verdict: ")).unwrap_or("none");
-        Auth { verdict: AuthResult::parse(said.trim()).unwrap(), ..Auth::default() }
+        let said =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
+        let verdict = said("X-Verdict: ").map_or(AuthResult::None, |word| AuthResult::parse(&word).unwrap());
+        Auth { verdict, domain: said("X-Domain: "), ..Auth::default() }
     }
 }
 
@@ -122,6 +124,31 @@ over_memory_and_sqlite! {
         }
         let clean = world.hears(Letter { id: "clean", head: stamped("pass", ""), ..Letter::default() }).await;
         assert_eq!((&clean["auth"]["verdict"], &clean["flags"]), (&json!("pass"), &json!([])));
+    }
+
+    async fn a_header_that_two_readers_read_differently_is_never_authenticated(world) {
+        let world = judged(world).await;
+        let stamp = |domain: &str| format!("X-Verdict: pass\nX-Domain: {domain}\n");
+        let pad = format!("{}\n", " ".repeat(1_500)).repeat(24);
+        let far = format!("From: ceo@bank.test\n{pad} <me@evil.test>\n{}", stamp("evil.test"));
+        let signed = format!("{}{}From: news@bank.test\n", stamp("bank.test"), "X: n\n".repeat(500));
+        let headers = [
+            ("an address beyond the limit of a field", far),
+            ("a sender beyond the limit of fields", format!("From: ceo@bank.test\n{signed}")),
+            ("several domains", format!("From: ceo@bank.test, me@evil.test\n{}", stamp("evil.test"))),
+            ("several domains, none of them checked", "From: ceo@bank.test, me@evil.test\n".to_owned()),
+            ("another domain than the one that was checked", format!("From: ceo@bank.test\n{}", stamp("evil.test"))),
+            ("two senders", format!("From: ceo@bank.test\nFrom: me@evil.test\nX-Verdict: none\n")),
+        ];
+        for (n, (name, header)) in headers.iter().enumerate() {
+            let raw = format!("{header}Message-ID: <f{n}@bank.test>\nSubject: Your code\n\nYour code is 482913.\n");
+            let message = world.hears_raw(&raw).await;
+            assert_eq!(message["auth"]["verdict"], "fail", "{name}: {message}");
+        }
+        world.call(get("/v1/inboxes/a@agents.test/wait?timeout=0&from=ceo@bank.test")).await.is(204);
+        let honest = format!("From: ceo@bank.test\n{}Message-ID: <h@bank.test>\nSubject: Hi\n\nHi\n", stamp("bank.test"));
+        assert_eq!(world.hears_raw(&honest).await["auth"]["verdict"], "pass");
+        world.call(get("/v1/inboxes/a@agents.test/wait?timeout=0&from=ceo@bank.test")).await.is(200);
     }
 
     async fn a_forged_sender_is_not_on_the_allow_list(world) {
