@@ -23,16 +23,20 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use subtle::ConstantTimeEq as _;
+use tokio::sync::OnceCell;
 
-use crate::{Caller, Engine, pack, send::Named, unavailable};
+use crate::{Caller, Engine, pack, read::apart, send::Named, unavailable};
 
 const SHARDS: usize = 16;
 /// Pairs of people in one generation of a shard.
 const PAIRS: usize = 128;
 /// Larger bodies are not kept until they are needed, only what is compared of them.
 const KEPT_BYTES: usize = 4 * 1024;
-/// Emails of the ledger that are looked through for those between the same people.
-const LOOKED_AT: usize = 64;
+/// Latest emails of a team that are looked through for those between the same people. Reading one takes microseconds, so
+/// this bounds what a send costs when a team sends much.
+const LATEST_EMAILS: usize = 1_000;
+/// Emails in one generation of the cache of what is compared.
+const CACHED: usize = 2_048;
 /// What a token begins with.
 const TOKEN: &str = "dt_";
 
@@ -132,6 +136,53 @@ impl Window {
     }
 }
 
+/// What is compared of emails in the ledger, so that a large one is not parsed again for every email to the same person.
+#[derive(Default)]
+pub(crate) struct LikenessCache(Mutex<Generations>);
+
+#[derive(Default)]
+struct Generations {
+    young: HashMap<EmailId, Arc<Likeness>>,
+    old: HashMap<EmailId, Arc<Likeness>>,
+}
+
+impl LikenessCache {
+    fn get(&self, id: EmailId) -> Option<Arc<Likeness>> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.young.get(&id).or_else(|| cache.old.get(&id)).cloned()
+    }
+
+    fn put(&self, id: EmailId, likeness: Arc<Likeness>) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.young.len() >= CACHED {
+            cache.old = std::mem::take(&mut cache.young);
+        }
+        cache.young.insert(id, likeness);
+    }
+}
+
+/// What the emails of one call are compared with: the latest of the team, read once and only when needed, and the items of
+/// the batch that come before.
+#[derive(Default)]
+pub(crate) struct Compared {
+    latest: OnceCell<Vec<Email>>,
+    beside: Option<Window>,
+}
+
+impl Compared {
+    /// For the items of a batch.
+    pub(crate) fn of_batch() -> Self {
+        Self { beside: Some(Window::default()), ..Self::default() }
+    }
+
+    /// Remembers an item of the batch for those behind it.
+    pub(crate) fn note(&self, team: TeamId, named: &Named, body: &Arc<[u8]>, now: Time) {
+        if let Some(beside) = &self.beside {
+            beside.note(team, &named.request.content, &named.digest, body, now);
+        }
+    }
+}
+
 /// What is compared of a mail.
 pub(crate) fn likeness_of(team: TeamId, content: &Content) -> Likeness {
     let from = content.from.bare();
@@ -142,13 +193,12 @@ pub(crate) fn likeness_of(team: TeamId, content: &Content) -> Likeness {
 }
 
 impl Engine {
-    /// What the guard has to say about a mail before it is accepted. `hold` is what others said, `beside` what is said
-    /// in the same call before it.
+    /// What the guard has to say about a mail before it is accepted. `hold` is what others said.
     pub(crate) async fn care(
         &self,
         caller: &Caller,
         named: &Named,
-        (hold, beside): (Option<Guard>, Option<&Window>),
+        (hold, compared): (Option<Guard>, &Compared),
         now: Time,
     ) -> Result<Care, Problem> {
         let (team, content) = (caller.team.id, &named.request.content);
@@ -164,44 +214,73 @@ impl Engine {
         match mode {
             Mode::Off => Ok(Care { hold, ..Care::default() }),
             Mode::Flag => {
-                let mut said = std::iter::once(&self.window).chain(beside);
+                let mut said = std::iter::once(&self.window).chain(&compared.beside);
                 let alike = said.any(|window| window.has_alike(team, content, &named.digest, now));
                 Ok(Care { hold, flag: alike.then_some(Guard::LooksDuplicate), ..Care::default() })
             }
             Mode::Hold => {
                 let likeness = likeness_of(team, content);
-                let alike = Box::pin(self.look_alike(team, &likeness, content, (None, now))).await;
-                let alike = alike.map_err(unavailable)?;
+                let read = || self.latest_emails(team, None, now);
+                let latest = compared.latest.get_or_try_init(read).await.map_err(unavailable)?;
+                let alike = Box::pin(self.look_alike(&likeness, content, latest)).await.map_err(unavailable)?;
                 let hold = hold.or(alike.map(|_| Guard::LooksDuplicate));
                 Ok(Care { hold, likeness: Some(likeness), ..Care::default() })
             }
         }
     }
 
-    /// The latest email between the same people that says the same, with what it says: before an email, or before now.
-    pub(crate) async fn look_alike(
+    /// The latest emails of a team within the window: before an email, or before now.
+    pub(crate) async fn latest_emails(
         &self,
         team: TeamId,
+        before: Option<EmailId>,
+        now: Time,
+    ) -> Result<Vec<Email>, StoreError> {
+        let since = Some(now.plus(-likeness::WINDOW_MS));
+        let query = EmailQuery { since, before, limit: LATEST_EMAILS, ..EmailQuery::default() };
+        Ok(self.store.emails(team, query).await?.rows)
+    }
+
+    /// The latest of these emails that is between the same people and says the same.
+    pub(crate) async fn look_alike<'a>(
+        &self,
         likeness: &Likeness,
         content: &Content,
-        (before, now): (Option<EmailId>, Time),
-    ) -> Result<Option<(Email, Content)>, StoreError> {
-        let Some(to) = content.to.first().map(|to| to.bare().as_str().to_owned()) else { return Ok(None) };
-        let since = Some(now.plus(-likeness::WINDOW_MS));
-        let query = EmailQuery { to: Some(to), since, before, limit: LOOKED_AT, ..EmailQuery::default() };
+        latest: &'a [Email],
+    ) -> Result<Option<&'a Email>, StoreError> {
         let from = content.from.bare();
         let people: Vec<String> = content.bare_to().iter().map(|to| to.as_str().to_owned()).collect();
         let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
         let same = |email: &&Email| email.head.from == from.as_str() && email.head.to == people && stands(email);
-        let page = self.store.emails(team, query).await?;
-        for email in page.rows.iter().filter(same).take(likeness::LATEST) {
-            let Some(detail) = self.store.email_detail(team, email.id).await? else { continue };
-            let Some(said) = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) else { continue };
-            if likeness_of(team, &said).is_like(likeness) {
-                return Ok(Some((detail.email, said)));
+        for email in latest.iter().filter(same).take(likeness::LATEST) {
+            if self.likeness_in_ledger(email).await?.is_some_and(|other| other.is_like(likeness)) {
+                return Ok(Some(email));
             }
         }
         Ok(None)
+    }
+
+    /// What is compared of an email in the ledger; `None` when its content is no longer kept.
+    async fn likeness_in_ledger(&self, email: &Email) -> Result<Option<Arc<Likeness>>, StoreError> {
+        if let Some(known) = self.likenesses.get(email.id) {
+            return Ok(Some(known));
+        }
+        let Some(content) = self.content_in_ledger(email).await? else { return Ok(None) };
+        let (team, octets) = (email.team, content.html.as_ref().map_or(0, String::len));
+        // HTML is parsed apart from the requests, because it can be written to take long.
+        let computed =
+            if octets > 0 { apart(move || likeness_of(team, &content)).await } else { Ok(likeness_of(team, &content)) };
+        // An email that brings the parser down is like no other.
+        let Ok(computed) = computed else { return Ok(None) };
+        let likeness = Arc::new(computed);
+        self.likenesses.put(email.id, Arc::clone(&likeness));
+        Ok(Some(likeness))
+    }
+
+    /// What an email says; `None` when its content is no longer kept.
+    pub(crate) async fn content_in_ledger(&self, email: &Email) -> Result<Option<Content>, StoreError> {
+        let detail = self.store.email_detail(email.team, email.id).await?;
+        Ok(detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.bodies.unpack(body))))
     }
 
     /// The one-use token by which a sender says that a held look-alike is meant.

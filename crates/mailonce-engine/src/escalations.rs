@@ -203,11 +203,8 @@ impl Engine {
         email: &Email,
         content: &Content,
     ) -> Result<Option<(Email, Vec<String>)>, StoreError> {
-        let place = (Some(email.id), email.head.created_at);
         let found = match reason {
-            Reason::LooksDuplicate => {
-                self.look_alike(email.team, &likeness_of(email.team, content), content, place).await?
-            }
+            Reason::LooksDuplicate => self.earlier_look_alike(email, content).await?,
             Reason::Overlaps => self.same_intent(email).await?,
             _ => None,
         };
@@ -219,6 +216,19 @@ impl Engine {
         Ok(Some((other, diff::lines(&whole(&said), &whole(content)))))
     }
 
+    /// The latest email before this one that looks like it, with what it says.
+    async fn earlier_look_alike(
+        &self,
+        email: &Email,
+        content: &Content,
+    ) -> Result<Option<(Email, Content)>, StoreError> {
+        let latest = self.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
+        let Some(other) = self.look_alike(&likeness_of(email.team, content), content, &latest).await? else {
+            return Ok(None);
+        };
+        Ok(self.content_in_ledger(other).await?.map(|said| (other.clone(), said)))
+    }
+
     /// The latest email before this one that says the same intent to one of its recipients, with what it says.
     async fn same_intent(&self, email: &Email) -> Result<Option<(Email, Content)>, StoreError> {
         for to in email.head.to.iter().take(RECIPIENTS_LOOKED_AT) {
@@ -227,9 +237,7 @@ impl Engine {
             let page = self.store.emails(email.team, query).await?;
             let same = page.rows.into_iter().find(|other| other.head.intent == email.head.intent);
             let Some(other) = same else { continue };
-            let detail = self.store.email_detail(email.team, other.id).await?;
-            let said = detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.bodies.unpack(body)));
-            if let Some(said) = said {
+            if let Some(said) = self.content_in_ledger(&other).await? {
                 return Ok(Some((other, said)));
             }
         }

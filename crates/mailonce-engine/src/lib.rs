@@ -206,6 +206,7 @@ pub struct Engine {
     settings_book: settings::SettingsBook,
     /// What was said of late, for the content guard.
     window: content_guard::Window,
+    likenesses: content_guard::LikenessCache,
     /// How far questions for people were looked after.
     rounds: questions::Rounds,
     /// Transports that are missing, and what waits for them.
@@ -269,6 +270,7 @@ impl Engine {
             tests: Semaphore::new(TESTS),
             settings_book: settings::SettingsBook::default(),
             window: content_guard::Window::default(),
+            likenesses: content_guard::LikenessCache::default(),
             rounds: questions::Rounds::default(),
             orphan_watch: orphans::OrphanWatch::default(),
             metrics: Metrics::default(),

@@ -16,8 +16,22 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::{Engine, hex, reply::reply_target};
+use crate::{Engine, hex, read::apart, reply::reply_target};
 
+/// Of a page that reaches a limit of the renderer.
+const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown whole: read its source";
+/// What mail programs may show and the renderer does not: how it begins in the source, and its name.
+const UNRENDERED: [(&str, &str); 9] = [
+    ("<!--[if", "text for Outlook alone"),
+    ("content:", "text in its style sheet"),
+    ("<form", "a form"),
+    ("<svg", "a drawing"),
+    ("<select", "a list to choose from"),
+    ("<object", "an embedded object"),
+    ("<embed", "an embedded object"),
+    ("<iframe", "another page"),
+    ("<noscript", "text for programs without scripts"),
+];
 /// Words that a warning about differing parts quotes.
 const WORDS_QUOTED: usize = 20;
 /// Endings of files that run when somebody opens them.
@@ -47,8 +61,10 @@ pub struct Preview {
     pub html: Option<String>,
     /// What a reader of the HTML part sees.
     pub html_shows: Option<String>,
-    /// Characters of the HTML part that its reader does not see.
+    /// Characters of the HTML part that most of its readers do not see.
     pub hidden_chars: usize,
+    /// The start of them. Another mail program, or another screen, may show them.
+    pub hidden_text: String,
     /// Links of the HTML part, each with the words that a reader clicks on.
     pub links: Vec<PreviewLink>,
     /// Files.
@@ -84,7 +100,12 @@ pub struct PreviewFile {
 impl Engine {
     /// Renders what will be sent of an email, with a warning when it is a reply that goes elsewhere than its sender's.
     pub(crate) async fn preview(&self, email: &Email, content: &Content) -> Result<Preview, StoreError> {
-        let mut preview = Preview::of(content);
+        // HTML is rendered apart from the requests, because it can be written to take long.
+        let page = match content.html.clone() {
+            Some(html) => apart(move || Page::read(&html)).await.ok(),
+            None => None,
+        };
+        let mut preview = Preview::of_page(content, page);
         if let Some(id) = email.head.answers
             && let Some(message) = self.store.message(email.team, id).await?
         {
@@ -95,10 +116,10 @@ impl Engine {
 }
 
 impl Preview {
-    /// Renders what will be sent.
-    pub fn of(content: &Content) -> Self {
-        let page = content.html.as_deref().map(Page::read);
+    /// Renders what will be sent. `page` is the HTML part, or `None` when it brought the renderer down.
+    fn of_page(content: &Content, page: Option<Page>) -> Self {
         let html_shows = page.as_ref().map(html::render);
+        let is_cut = page.as_ref().map_or(content.html.is_some(), |page| page.cut);
         let mut preview = Self {
             from: named(&content.from),
             to: content.to.iter().map(named).collect(),
@@ -111,11 +132,13 @@ impl Preview {
             html: content.html.clone(),
             html_shows,
             hidden_chars: page.as_ref().map_or(0, |page| page.hidden.chars),
+            hidden_text: page.as_ref().map_or_else(String::new, |page| page.hidden_text.clone()),
             links: page.map_or_else(Vec::new, |page| links(&page.anchors)),
             attachments: content.attachments.iter().map(file).collect(),
             warnings: Vec::new(),
         };
         preview.warnings = preview.warnings(content);
+        preview.warnings.extend(is_cut.then(|| TOO_COMPLEX.to_owned()));
         preview
     }
 
@@ -142,7 +165,9 @@ impl Preview {
         self.links.iter().for_each(|link| line(&mut text, "Link", &link.shown()));
         self.warnings.iter().for_each(|warning| line(&mut text, "Warning", warning));
         let parts = [("Text", &self.text), ("HTML, as its reader sees it", &self.html_shows)];
-        for (name, part) in parts {
+        let hidden = (!self.hidden_text.is_empty()).then_some(&self.hidden_text);
+        let parts = parts.into_iter().map(|(name, part)| (name, part.as_ref()));
+        for (name, part) in parts.chain([("HTML, text that most mail programs hide", hidden)]) {
             if let Some(part) = part {
                 write!(text, "\n--- {name} ---\n{}\n", legible(part, true)).ok();
             }
@@ -162,8 +187,9 @@ impl Preview {
             warnings.extend(difference("text", "HTML", text, shows));
         }
         if self.hidden_chars > 0 {
-            warnings.push(format!("The HTML part has {} characters that its reader does not see", self.hidden_chars));
+            warnings.push(format!("The HTML part hides {} characters, which some readers may see", self.hidden_chars));
         }
+        warnings.extend(self.html.as_deref().map(unrendered).unwrap_or_default());
         let misleading = self.links.iter().filter(|link| link.misleads);
         warnings.extend(misleading.map(|link| format!("The link \"{}\" leads to {}", link.text, link.url)));
         let programs = self.attachments.iter().filter(|file| file.is_program());
@@ -232,8 +258,23 @@ fn file(attachment: &mailonce_core::content::Attachment) -> PreviewFile {
     }
 }
 
+/// Warnings about parts of a page that are not rendered.
+fn unrendered(html: &str) -> Vec<String> {
+    let source = html.to_ascii_lowercase();
+    let found: BTreeSet<&str> =
+        UNRENDERED.iter().filter(|(start, _)| source.contains(start)).map(|(_, name)| *name).collect();
+    found
+        .into_iter()
+        .map(|name| format!("The HTML part has {name}, which is not shown here: read its source"))
+        .collect()
+}
+
 fn named(mailbox: &Mailbox) -> String {
     match &mailbox.name {
+        // Without quotes, a name with a comma would look like two recipients.
+        Some(name) if name.contains([',', ';', '<', '>', '@', '"']) => {
+            format!("\"{}\" <{}>", name.replace('"', "\\\""), mailbox.address)
+        }
         Some(name) => format!("{name} <{}>", mailbox.address),
         None => mailbox.address.clone(),
     }
@@ -268,7 +309,8 @@ fn line(text: &mut String, name: &str, value: &str) {
 fn legible(text: &str, lines: bool) -> String {
     let mut clear = String::with_capacity(text.len());
     for c in text.chars() {
-        let odd = c.is_control() || glyph::is_invisible(c) || glyph::is_bidi(c);
+        let breaks_line = matches!(c, '\u{2028}' | '\u{2029}');
+        let odd = c.is_control() || breaks_line || glyph::is_invisible(c) || glyph::is_bidi(c);
         if odd && !(lines && (c == '\n' || c == '\t')) {
             write!(clear, "\\u{{{:x}}}", u32::from(c)).ok();
         } else {
@@ -283,6 +325,12 @@ mod tests {
     use super::*;
     use mailonce_core::content::{RawAttachment, RawContent};
     use uuid::Uuid;
+
+    impl Preview {
+        fn of(content: &Content) -> Self {
+            Self::of_page(content, content.html.as_deref().map(Page::read))
+        }
+    }
 
     fn content(change: impl FnOnce(&mut RawContent)) -> Content {
         let mut raw = RawContent {
@@ -345,7 +393,42 @@ mod tests {
     fn words_that_a_reader_does_not_see_are_counted() {
         let html = "<p>Please pay 10 euros.</p><p style='display:none'>secret</p>";
         let preview = Preview::of(&content(|raw| raw.html = Some(html.into())));
-        assert_eq!(preview.warnings, ["The HTML part has 6 characters that its reader does not see"]);
+        assert_eq!(preview.warnings, ["The HTML part hides 6 characters, which some readers may see"]);
+        assert!(
+            preview.shown().contains("--- HTML, text that most mail programs hide ---\nsecret"),
+            "{}",
+            preview.shown()
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_named() {
+        let hello = "<p>Please pay 10 euros.</p>";
+        for (more, warning) in [
+            ("<!--[if mso]>EVIL<![endif]-->", "text for Outlook alone"),
+            ("<style>p::after{content:'EVIL'}</style>", "text in its style sheet"),
+            ("<form action='https://evil.example'></form>", "a form"),
+            ("<svg><text>EVIL</text></svg>", "a drawing"),
+            ("<noscript>EVIL</noscript>", "text for programs without scripts"),
+            ("<select><option>EVIL</select>", "a list to choose from"),
+            (&format!("{}EVIL", "<div>".repeat(600)), "too complex"),
+            (&format!("{}EVIL", "<b></b>".repeat(60_000)), "too complex"),
+            (&format!("<!--{}-->EVIL", "x".repeat(800_000)), "too complex"),
+            (
+                "<style>@media(max-width:600px){p.x{display:block}}p.x{display:none}</style><p class=x>EVIL</p>",
+                "hides 4",
+            ),
+        ] {
+            let preview = Preview::of(&content(|raw| raw.html = Some(format!("{hello}{more}"))));
+            let start: String = more.chars().take(60).collect();
+            assert!(preview.warnings.iter().any(|told| told.contains(warning)), "{start}: {:?}", preview.warnings);
+        }
+    }
+
+    #[test]
+    fn a_name_does_not_look_like_another_recipient() {
+        let preview = Preview::of(&content(|raw| raw.to = vec!["\"ann@example.org, Bob\" <eve@evil.example>".into()]));
+        assert_eq!(preview.to, ["\"ann@example.org, Bob\" <eve@evil.example>"]);
     }
 
     #[test]
