@@ -113,6 +113,12 @@ impl Engine {
         if let Some(id) = new.email {
             about.email = Some(self.email(caller, id).await?.id);
         }
+        // The same question of an agent of another inbox is another question, whose answer is not this agent's to read.
+        if let Some(ties) = &caller.ties
+            && about.inbox.is_none()
+        {
+            about.inbox = ties.first();
+        }
         let escalation = Escalation::open(Reason::Asked, about, Some(caller.key.id));
         let made = self.open_escalation(caller.team.id, escalation).await.map_err(unavailable)?;
         Ok(Made { thing: view(&made.thing)?, first: made.first })

@@ -280,11 +280,12 @@ impl Engine {
     }
 
     /// Refuses an address that stands for a shared domain itself to all but operators. Whoever reads its mail can obtain
-    /// a certificate for the domain.
+    /// a certificate for the domain, and whoever writes from one that looks like it is taken for the operator.
     fn check_reserved(&self, caller: &Caller, field: &str, address: &Address) -> Result<(), Problem> {
         let local = address.as_str().split('@').next().unwrap_or_default();
         let is_return_path = mailonce_mail::return_path::Tag::from_return_path(address.as_str()).is_some();
-        let reserved = is_return_path || self.outside.reserved_names.iter().any(|name| name == local);
+        let reserved = is_return_path
+            || self.outside.reserved_names.iter().any(|name| mailonce_mail::link::is_lookalike(name, local));
         if !reserved || caller.need(Scope::Operator).is_ok() {
             return Ok(());
         }

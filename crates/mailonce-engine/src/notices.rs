@@ -3,7 +3,7 @@
 use mailonce_core::{
     id::{EndpointId, NoticeId},
     limits,
-    notice::{Notice, NoticeQuery, Recovering, Recovery},
+    notice::{Notice, NoticeQuery, NoticeState, Recovering, Recovery},
     port::store::Once,
     problem::{Code, Problem},
     team::Scope,
@@ -13,6 +13,12 @@ use crate::{Asked, Caller, Engine, change::taken, endpoints::missing, operation,
 
 fn missing_notice(id: NoticeId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no notice {id}"))
+}
+
+/// Whether a caller may see a notice. A dropped one may be about another inbox: an endpoint of a dialect looks at events of
+/// the whole team, and drops those of other inboxes when it puts them into the dialect's words.
+fn may_see(caller: &Caller, notice: &Notice) -> bool {
+    caller.ties.is_none() || notice.state != NoticeState::Dropped
 }
 
 impl Engine {
@@ -29,7 +35,7 @@ impl Engine {
         let query = NoticeQuery { limit, ..query };
         let rows = self.store.notices(caller.team.id, endpoint, query).await.map_err(unavailable)?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|notice| notice.seq);
-        Ok((rows, next))
+        Ok((rows.into_iter().filter(|notice| may_see(caller, notice)).collect(), next))
     }
 
     /// One notice, with its latest attempts.
@@ -40,7 +46,7 @@ impl Engine {
 
     async fn own_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
         let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
-        let notice = found.ok_or_else(|| missing_notice(id))?;
+        let notice = found.filter(|notice| may_see(caller, notice)).ok_or_else(|| missing_notice(id))?;
         match self.endpoint(caller, notice.endpoint).await {
             Ok(_) => Ok(notice),
             Err(problem) if problem.code == Code::NotFound => Err(missing_notice(id)),

@@ -27,6 +27,11 @@ impl Ties {
         self.inboxes.iter().map(|(_, address)| address.clone()).collect()
     }
 
+    /// The first of them, in which a question without a message is asked.
+    pub(crate) fn first(&self) -> Option<InboxId> {
+        self.inboxes.first().map(|(inbox, _)| *inbox)
+    }
+
     /// Whether an inbox is among them.
     pub(crate) fn has_inbox(&self, id: InboxId) -> bool {
         self.inboxes.iter().any(|(inbox, _)| *inbox == id)

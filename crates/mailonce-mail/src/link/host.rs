@@ -86,6 +86,7 @@ const LOOKS: &[(char, char)] = &[
     ('ø', 'o'),
     ('đ', 'd'),
     ('ß', 'b'),
+    ('ſ', 's'),
     ('ɑ', 'a'),
     ('ո', 'n'),
     ('ս', 'u'),
@@ -124,6 +125,12 @@ pub(super) fn is_disguised(unicode: &str) -> bool {
         let whole = scripts.first().is_some_and(|script| (1..=3).contains(script)) && skeleton(label).is_ascii();
         mixed || whole
     })
+}
+
+/// Whether one name can be taken for the other: they differ in characters that nobody sees, or in letters that look alike.
+pub fn is_lookalike(name: &str, other: &str) -> bool {
+    let seen = |name: &str| skeleton(&name.chars().filter(|c| !crate::glyph::is_invisible(*c)).collect::<String>());
+    seen(name) == seen(other)
 }
 
 /// Whether one domain was made to be taken for the other.

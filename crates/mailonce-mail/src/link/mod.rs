@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{html::Page, parse::Parsed, words::words};
 
 pub(crate) use find::spans;
-pub use host::{organization, registrable};
+pub use host::{is_lookalike, organization, registrable};
 pub use judge::judge;
 pub use purpose::Purpose;
 pub(crate) use purpose::has_secret;

@@ -273,6 +273,20 @@ async fn a_key_of_another_inbox_finds_and_changes_nothing() {
         let shown = answer.to_string();
         assert!(!shown.contains("canary") && !shown.contains("agent@mailonce.test"), "{list}: {answer}");
     }
+    // A webhook of its own says nothing of what it dropped.
+    let own = r#"{"url":"http://127.0.0.1:9/own","event_types":["message.sent"],"inbox_ids":["second@mailonce.test"]}"#;
+    let (_, own) = server.call("POST", &format!("{ROOT}/webhooks"), &tied, own).await;
+    let endpoint = word(&own, "webhook_id").replace("ep_", "");
+    let (status, changed) =
+        server.call("PATCH", &format!("/v1/endpoints/{endpoint}"), &tied, r#"{"events":["*"],"rev":1}"#).await;
+    assert_eq!(status, 200, "{changed}");
+    let (_, _) =
+        call(&server, "POST", &format!("{INBOX}/messages/send"), &[], r#"{"to":"x@example.com","text":"later"}"#).await;
+    for _ in 0..20 {
+        let (status, page) = server.call("GET", &format!("/v1/endpoints/{endpoint}/notices"), &tied, "").await;
+        assert_eq!((status, &page["data"]), (200, &json!([])), "{page}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
     for (method, path, body) in calls.iter().filter(|(method, ..)| *method == "GET") {
         let (status, answer) = call(&server, method, path, &[], body).await;
         assert_eq!(status, 200, "the owner still has it: {path}: {answer}");

@@ -15,6 +15,10 @@ over_every_engine! {
             let wish = post("/v1/inboxes").by(&team).json(&json!({ "username": name }));
             world.call(wish).await.refused(409, "address_reserved");
         }
+        for disguised in ["admin\u{200b}", "\u{ad}admin", "ａｄｍｉｎ", "poſtmaster", "аdmin", "adm1n"] {
+            let wish = post("/v1/inboxes").by(&team).json(&json!({ "username": disguised }));
+            world.call(wish).await.refused(409, "address_reserved");
+        }
         let wish = json!({ "address": "postmaster@agents.test" });
         world.call(post("/v1/inboxes").by(&team).json(&wish)).await.refused(409, "address_reserved");
         let all = json!({ "username": "all", "catch_all": true });

@@ -273,6 +273,20 @@ over_memory_and_sqlite! {
         assert_eq!(one_by_one.rows(), page.rows()[..1]);
     }
 
+    async fn the_same_question_of_two_inboxes_has_two_answers(world) {
+        let (world, a, b) = two_inboxes(world, &AGENT).await;
+        let other = tied_to(&world, &b, &AGENT).await;
+        let question = json!({ "question": "May I pay invoice 7?", "entity": "inv7" });
+        let theirs = world.call(post("/v1/escalations").by(&other).json(&question)).await.is(201).body;
+        let path = format!("/v1/escalations/{}/resolve", theirs["id"].as_str().unwrap());
+        let yes = json!({ "as": "release", "rev": 1, "reason": "Yes, the secret budget allows it" });
+        world.post(&path, &yes).await.is(200);
+        let mine = world.call(post("/v1/escalations").by(&a).json(&question)).await.is(201);
+        assert!(mine["id"] != theirs["id"] && mine["decided"].is_null(), "{}", mine.text);
+        let again = world.call(post("/v1/escalations").by(&other).json(&question)).await.is(200);
+        assert_eq!((&again["id"], &again["decided"]["as"]), (&theirs["id"], &json!("release")), "{}", again.text);
+    }
+
     async fn a_tied_key_sends_and_cancels_for_its_inbox_alone(world) {
         let (world, key, _) = two_inboxes(world, &EVERY_SCOPE).await;
         let later = mail_with(json!({ "from": "b@agents.test", "scheduled_at": "in 1 hour" }));
