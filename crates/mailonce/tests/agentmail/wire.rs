@@ -199,31 +199,21 @@ async fn another_team_finds_nothing() {
     assert_eq!(listed["count"], 0, "{listed}");
 }
 
-#[tokio::test]
-async fn a_key_of_another_inbox_finds_and_changes_nothing() {
-    const ROOT: &str = "/compat/agentmail/v0";
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    arrives(&server, "<canary@x.test>", "canary").await;
-    let mail = r#"{"to":"canary@example.com","subject":"canary","text":"canary","labels":["canary"]}"#;
-    let (_, sent) = call(&server, "POST", &format!("{INBOX}/messages/send"), &[], mail).await;
-    let (_, draft) = call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"canary"}"#).await;
-    let hook = r#"{"url":"http://127.0.0.1:9/canary","event_types":["message.sent"]}"#;
-    let (_, hook) = call(&server, "POST", &format!("{ROOT}/webhooks"), &[], hook).await;
-    let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
-    let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
-    call(&server, "POST", "/v1/inboxes", &[], r#"{"username":"second"}"#).await;
-    let key = json!({ "name": "tied", "scopes": ["send", "read", "reply", "secrets", "admin"], "inboxes": ["second@mailonce.test"] });
-    let (_, key) = call(&server, "POST", "/v1/api-keys", &[], &key.to_string()).await;
-    let bearer = format!("Bearer {}", word(&key, "api_key"));
-    let tied = [("Authorization", bearer.as_str())];
+const ROOT: &str = "/compat/agentmail/v0";
 
+/// Every route that names something of the agent's inbox, with a body where it needs one.
+fn routes_of_inbox(
+    thread: &str,
+    draft: &str,
+    hook: &str,
+    mail: &'static str,
+) -> Vec<(&'static str, String, &'static str)> {
     let message = "%3Ccanary@x.test%3E";
     let entry = r#"{"entry":"a@b.test"}"#;
     let ids = r#"{"message_ids":["<canary@x.test>"],"add_labels":["x"]}"#;
     let labels = r#"{"add_labels":["x"]}"#;
     let rename = r#"{"display_name":"Mallory"}"#;
-    let calls = [
+    vec![
         ("GET", INBOX.to_owned(), ""),
         ("PATCH", INBOX.to_owned(), rename),
         ("DELETE", INBOX.to_owned(), ""),
@@ -262,7 +252,45 @@ async fn a_key_of_another_inbox_finds_and_changes_nothing() {
         ("PATCH", format!("{ROOT}/webhooks/{hook}"), r#"{"event_types":["message.received"]}"#),
         ("DELETE", format!("{ROOT}/webhooks/{hook}"), ""),
         ("GET", format!("{ROOT}/webhooks/{hook}/headers"), ""),
-    ];
+    ]
+}
+
+/// A webhook that a tied key makes and widens says nothing of the events that it dropped.
+async fn webhook_shows_no_dropped_events(server: &Server, tied: &[(&str, &str)]) {
+    let own = r#"{"url":"http://127.0.0.1:9/own","event_types":["message.sent"],"inbox_ids":["second@mailonce.test"]}"#;
+    let (_, own) = server.call("POST", &format!("{ROOT}/webhooks"), tied, own).await;
+    let endpoint = own["webhook_id"].as_str().unwrap().replace("ep_", "");
+    let (status, changed) =
+        server.call("PATCH", &format!("/v1/endpoints/{endpoint}"), tied, r#"{"events":["*"],"rev":1}"#).await;
+    assert_eq!(status, 200, "{changed}");
+    let (_, _) =
+        call(server, "POST", &format!("{INBOX}/messages/send"), &[], r#"{"to":"x@example.com","text":"later"}"#).await;
+    for _ in 0..20 {
+        let (status, page) = server.call("GET", &format!("/v1/endpoints/{endpoint}/notices"), tied, "").await;
+        assert_eq!((status, &page["data"]), (200, &json!([])), "{page}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_inbox_finds_and_changes_nothing() {
+    let desk = Desk::new();
+    let server = desk.dev(&[]).await;
+    arrives(&server, "<canary@x.test>", "canary").await;
+    let mail = r#"{"to":"canary@example.com","subject":"canary","text":"canary","labels":["canary"]}"#;
+    let (_, sent) = call(&server, "POST", &format!("{INBOX}/messages/send"), &[], mail).await;
+    let (_, draft) = call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"canary"}"#).await;
+    let hook = r#"{"url":"http://127.0.0.1:9/canary","event_types":["message.sent"]}"#;
+    let (_, hook) = call(&server, "POST", &format!("{ROOT}/webhooks"), &[], hook).await;
+    let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
+    call(&server, "POST", "/v1/inboxes", &[], r#"{"username":"second"}"#).await;
+    let key = json!({ "name": "tied", "scopes": ["send", "read", "reply", "secrets", "admin"], "inboxes": ["second@mailonce.test"] });
+    let (_, key) = call(&server, "POST", "/v1/api-keys", &[], &key.to_string()).await;
+    let bearer = format!("Bearer {}", word(&key, "api_key"));
+    let tied = [("Authorization", bearer.as_str())];
+
+    let calls = routes_of_inbox(&thread, &draft, &hook, mail);
     for (method, path, body) in &calls {
         let (status, answer) = server.call(method, path, &tied, body).await;
         assert!([403, 404].contains(&status), "{method} {path}: {status} {answer}");
@@ -273,20 +301,7 @@ async fn a_key_of_another_inbox_finds_and_changes_nothing() {
         let shown = answer.to_string();
         assert!(!shown.contains("canary") && !shown.contains("agent@mailonce.test"), "{list}: {answer}");
     }
-    // A webhook of its own says nothing of what it dropped.
-    let own = r#"{"url":"http://127.0.0.1:9/own","event_types":["message.sent"],"inbox_ids":["second@mailonce.test"]}"#;
-    let (_, own) = server.call("POST", &format!("{ROOT}/webhooks"), &tied, own).await;
-    let endpoint = word(&own, "webhook_id").replace("ep_", "");
-    let (status, changed) =
-        server.call("PATCH", &format!("/v1/endpoints/{endpoint}"), &tied, r#"{"events":["*"],"rev":1}"#).await;
-    assert_eq!(status, 200, "{changed}");
-    let (_, _) =
-        call(&server, "POST", &format!("{INBOX}/messages/send"), &[], r#"{"to":"x@example.com","text":"later"}"#).await;
-    for _ in 0..20 {
-        let (status, page) = server.call("GET", &format!("/v1/endpoints/{endpoint}/notices"), &tied, "").await;
-        assert_eq!((status, &page["data"]), (200, &json!([])), "{page}");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    webhook_shows_no_dropped_events(&server, &tied).await;
     for (method, path, body) in calls.iter().filter(|(method, ..)| *method == "GET") {
         let (status, answer) = call(&server, method, path, &[], body).await;
         assert_eq!(status, 200, "the owner still has it: {path}: {answer}");

@@ -138,7 +138,7 @@ over_memory_and_sqlite! {
             ("several domains", format!("From: ceo@bank.test, me@evil.test\n{}", stamp("evil.test"))),
             ("several domains, none of them checked", "From: ceo@bank.test, me@evil.test\n".to_owned()),
             ("another domain than the one that was checked", format!("From: ceo@bank.test\n{}", stamp("evil.test"))),
-            ("two senders", format!("From: ceo@bank.test\nFrom: me@evil.test\nX-Verdict: none\n")),
+            ("two senders", "From: ceo@bank.test\nFrom: me@evil.test\nX-Verdict: none\n".to_owned()),
         ];
         for (n, (name, header)) in headers.iter().enumerate() {
             let raw = format!("{header}Message-ID: <f{n}@bank.test>\nSubject: Your code\n\nYour code is 482913.\n");
