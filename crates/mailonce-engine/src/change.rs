@@ -2,9 +2,9 @@
 
 use mailonce_core::{
     email::{Channel, Email, EmailHead, EmailState, Guard, Refusal},
-    id::{ApiKeyId, EmailId},
+    id::{ApiKeyId, EmailId, TeamId},
     key::{Key, KeyName},
-    port::store::{Bound, Care, Change, Envelope, Once, Resend, SuppressedReason, Wish},
+    port::store::{Bound, Care, Change, Envelope, NewDue, Once, Resend, SuppressedReason, Wish},
     problem::{Code, Problem},
     rule::RuleName,
     schedule::Schedule,
@@ -28,7 +28,7 @@ impl Engine {
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             Once::Done(change) => {
-                let thing = changed(change)?;
+                let thing = self.changed(caller.team.id, change).await?;
                 // Nobody is to decide about what its sender took back.
                 if thing.guard.is_some() {
                     self.close_moot(&thing).await;
@@ -47,9 +47,20 @@ impl Engine {
             return Err(Problem::field(Code::InvalidField, "scheduled_at", "scheduled_at is too far ahead"));
         }
         self.check_own_email(caller, id).await?;
-        let change = self.store.reschedule(caller.team.id, id, schedule.due(now), now).await.map_err(unavailable)?;
+        let (team, due) = (caller.team.id, schedule.due(now));
+        let new = NewDue { due, charges: self.charges_at(team, id, due).await? };
+        let change = self.store.reschedule(team, id, new, now).await.map_err(unavailable)?;
         self.ways.wake();
-        changed(change)
+        self.changed(team, change).await
+    }
+
+    async fn changed(&self, team: TeamId, change: Change) -> Result<Email, Problem> {
+        match change {
+            Change::Email(email) => Ok(email),
+            Change::Refused(refusal, email) => Err(refused(refusal, &email)),
+            Change::OverBudget(exceeded) => Err(self.quota_exceeded(team, &exceeded).await),
+            Change::Missing => Err(Problem::new(Code::NotFound, "there is no such email")),
+        }
     }
 
     /// Makes the next version of an email, once.
@@ -194,14 +205,6 @@ impl Engine {
             care: Care { likeness, ..Care::default() },
             body,
         }
-    }
-}
-
-fn changed(change: Change) -> Result<Email, Problem> {
-    match change {
-        Change::Email(email) => Ok(email),
-        Change::Refused(refusal, email) => Err(refused(refusal, &email)),
-        Change::Missing => Err(Problem::new(Code::NotFound, "there is no such email")),
     }
 }
 

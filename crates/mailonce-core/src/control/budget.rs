@@ -1,13 +1,16 @@
 //! Budgets: how many mails or recipients a team, an inbox or an API key may send in a period.
 //!
 //! The engine works out which budgets an email counts against, as [`Charge`]s. The store adds them up in the transaction
-//! that accepts the email, so that two nodes cannot both use what is left of a budget.
+//! that accepts the email, so that two nodes cannot both use what is left of a budget. It also records them per email:
+//! an email that moves to another time takes its charges along.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use crate::{
+    email::Email,
+    handoff::State,
     id::{ApiKeyId, InboxId},
     key::KeyHash,
     time::Time,
@@ -136,6 +139,64 @@ impl Charge {
     }
 }
 
+/// Where an email was counted, as the store records it: at most one period per email and budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedCharge {
+    /// The budget's record.
+    pub budget: Uuid,
+    /// When the period began.
+    pub period_start: Time,
+    /// When the period ends.
+    pub ends_at: Time,
+    /// How much the email was counted for.
+    pub amount: u64,
+}
+
+impl RecordedCharge {
+    /// The counter that it was added to.
+    pub fn counter(&self) -> Counter {
+        (self.budget, self.period_start)
+    }
+}
+
+impl From<&Charge> for RecordedCharge {
+    fn from(charge: &Charge) -> Self {
+        let Charge { budget, period_start, ends_at, amount, .. } = *charge;
+        Self { budget, period_start, ends_at, amount }
+    }
+}
+
+/// What changes in budgets when an email moves to another time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChargeMove {
+    /// Charges in new periods, which must have room. Each replaces what was recorded for its budget.
+    pub take: Vec<Charge>,
+    /// Charges in periods that the email leaves.
+    pub give_back: Vec<RecordedCharge>,
+}
+
+impl ChargeMove {
+    /// Compares the periods of the new time with those in which the email, as it is before the move, was counted.
+    ///
+    /// An email without a record was accepted before the budget existed, or while it was disabled. It is counted once it
+    /// moves to another period, and there is nothing to give back.
+    pub fn plan(email: &Email, recorded: &[RecordedCharge], wanted: &[Charge], now: Time) -> Self {
+        let of_budget = |budget: Uuid| recorded.iter().find(|record| record.budget == budget);
+        let scheduled = || email.handoffs.iter().filter(|handoff| handoff.state == State::Scheduled);
+        let was_due = scheduled().filter_map(|handoff| handoff.due_at).min();
+        let stays = |charge: &Charge| match of_budget(charge.budget) {
+            Some(record) => record.period_start == charge.period_start,
+            None => was_due.is_some_and(|due| charge.period_start <= due && due < charge.ends_at),
+        };
+        // A copy that left keeps the place. Otherwise moving the last copy would make room for the others again.
+        let is_whole = scheduled().count() == email.handoffs.len();
+        let is_open = |record: &&RecordedCharge| is_whole && record.ends_at > now;
+        let take: Vec<Charge> = wanted.iter().filter(|charge| !stays(charge)).cloned().collect();
+        let give_back = take.iter().filter_map(|charge| of_budget(charge.budget)).filter(is_open).copied().collect();
+        Self { take, give_back }
+    }
+}
+
 /// The first budget that an email would exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overrun {
@@ -200,6 +261,15 @@ impl Usage {
         for charge in charges {
             let used = self.used.entry(charge.counter()).or_default();
             *used = used.saturating_add(charge.amount);
+        }
+    }
+
+    /// Counts an email that moved in its new periods and no longer in its old ones.
+    pub fn apply(&mut self, moved: &ChargeMove) {
+        self.add(&moved.take);
+        for record in &moved.give_back {
+            let used = self.used.entry(record.counter()).or_default();
+            *used = used.saturating_sub(record.amount);
         }
     }
 }

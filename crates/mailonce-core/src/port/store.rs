@@ -307,8 +307,26 @@ pub enum Change {
     Email(Email),
     /// Why it was refused, and what it is.
     Refused(Refusal, Email),
+    /// A move to this time would exceed a budget. Nothing was written.
+    OverBudget(Overrun),
     /// No such email in this team.
     Missing,
+}
+
+/// Another time for a scheduled email.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewDue {
+    /// When it is due.
+    pub due: Time,
+    /// What it counts for in the budgets of the period in which it will leave.
+    pub charges: Vec<Charge>,
+}
+
+impl NewDue {
+    /// A time for an email that counts in no budget.
+    pub fn uncounted(due: Time) -> Self {
+        Self { due, charges: Vec::new() }
+    }
 }
 
 /// The answer to a wish for the next version of an email.
@@ -689,8 +707,8 @@ pub trait Store: super::arrivals::Arrivals + super::conversations::Conversations
     async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>>;
     /// Takes an email back.
     async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>>;
-    /// Moves a scheduled email to another time.
-    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change>;
+    /// Moves a scheduled email to another time, and its charges with it.
+    async fn reschedule(&self, team: TeamId, id: EmailId, new: NewDue, now: Time) -> Result<Change>;
     /// Makes the next version of an email, once. `wish.head.resend_of` names the version before.
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>>;
     /// Hands up to `max` due envelopes to the sandbox, in one commit: also scheduled ones that are due by

@@ -5,7 +5,8 @@
 
 use mailonce_core::{
     control::budget::{BUDGETS, Budget, BudgetScope, Charge, Counter, MAX_LIMIT, Measure, Overrun},
-    id::{InboxId, TeamId},
+    email::EmailHead,
+    id::{ApiKeyId, EmailId, InboxId, TeamId},
     inbox,
     port::store::{Once, StoreError, Wish},
     problem::{Code, Problem},
@@ -192,19 +193,44 @@ impl Engine {
     /// What an email of this caller counts for in the budgets of its team, its inbox and its API key.
     pub(crate) async fn charges(&self, caller: &Caller, email: &Wish) -> Result<Vec<Charge>, Problem> {
         let budgets = self.budgets_of(email.team).await.map_err(unavailable)?;
+        self.charges_of(&budgets, email.team, (Some(caller.key.id), &email.head), email.due).await
+    }
+
+    /// What an accepted email counts for when it is due at another time. Whoever moves it, it counts for the API key
+    /// that sent it. Most teams have no budgets, and then the email is not read.
+    pub(crate) async fn charges_at(&self, team: TeamId, id: EmailId, due: Time) -> Result<Vec<Charge>, Problem> {
+        let budgets = self.budgets_of(team).await.map_err(unavailable)?;
+        if !budgets.iter().any(|named| named.budget.enabled) {
+            return Ok(Vec::new());
+        }
+        match self.store.email(team, id).await.map_err(unavailable)? {
+            Some(email) => self.charges_of(&budgets, team, (email.head.caller, &email.head), Some(due)).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn charges_of(
+        &self,
+        budgets: &[NamedBudget],
+        team: TeamId,
+        (key, head): (Option<ApiKeyId>, &EmailHead),
+        due: Option<Time>,
+    ) -> Result<Vec<Charge>, Problem> {
         let enabled = || budgets.iter().filter(|named| named.budget.enabled);
         let by_inbox = enabled().any(|named| matches!(named.budget.scope, BudgetScope::Inbox(_)));
-        let sender = self.inbox_of_sender(email.team, &email.head.from);
+        let sender = self.inbox_of_sender(team, &head.from);
         let inbox = if by_inbox { sender.await.map_err(unavailable)? } else { None };
         let applies = |named: &&NamedBudget| match &named.budget.scope {
             BudgetScope::Team => true,
             BudgetScope::Inbox(id) => inbox == Some(*id),
-            BudgetScope::ApiKey(id) => *id == caller.key.id,
+            BudgetScope::ApiKey(id) => Some(*id) == key,
         };
-        // The earlier clock decides: a node that is ahead must not begin a new period early.
-        let due = email.due.unwrap_or_else(|| self.time.schedules_by());
-        let recipients = email.head.to.len() + email.head.cc.len() + email.head.bcc.len();
-        let charge = |named: &NamedBudget| named.budget.charge(named.id, recipients, due);
+        // The earlier clock decides: a node that is ahead must not begin a new period early. An email that is due in the
+        // past leaves now, so that it must not count in a period that is over.
+        let now = self.time.schedules_by();
+        let leaves_at = due.map_or(now, |due| due.max(now));
+        let recipients = head.to.len() + head.cc.len() + head.bcc.len();
+        let charge = |named: &NamedBudget| named.budget.charge(named.id, recipients, leaves_at);
         Ok(enabled().filter(applies).map(charge).collect())
     }
 

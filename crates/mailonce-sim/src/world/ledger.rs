@@ -13,8 +13,9 @@ use mailonce_core::{
     mutant,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, DatabaseClock, EmailDetail, EmailQuery, Founded,
-        Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once, Operation, Orphans,
-        Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, TransportAccount, Watcher, Wish,
+        Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, NewDue, Once, Operation,
+        Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, TransportAccount, Watcher,
+        Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -161,7 +162,7 @@ ledger! {
         fn accept_batch(batch: BatchWish, now: Time) -> AcceptBatch;
         fn bind_operation(operation: Operation, now: Time) -> Once<()>;
         fn cancel(team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Once<Change>;
-        fn reschedule(team: TeamId, id: EmailId, due: Time, now: Time) -> Change;
+        fn reschedule(team: TeamId, id: EmailId, new: NewDue, now: Time) -> Change;
         fn resend(wish: Wish, operation: Option<Operation>, now: Time) -> Once<Resend>;
         fn capture(transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> usize;
         fn note_suppressed(calls: Vec<Suppressed>, now: Time) -> ();

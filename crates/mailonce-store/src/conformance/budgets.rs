@@ -3,16 +3,16 @@
 use mailonce_core::{
     control::budget::{Charge, KEPT_MS, Overrun},
     conversation::answer::Answered,
-    email::{EmailState, Guard},
-    id::TeamId,
-    port::store::{Accept, AcceptBatch, BatchWish, Once, Resend},
+    email::{Email, EmailState, Guard, Refusal},
+    id::{EmailId, TeamId},
+    port::store::{Accept, AcceptBatch, BatchWish, Change, NewDue, Once, Resend},
     time::Time,
 };
 use uuid::Uuid;
 
 use super::{
-    Draft, HOUR, Ledger, MINUTE, OTHER, T0, TEAM, accept, accepted, all_at_once, bound_email, events, first, items,
-    keyed, keyless, listed, loose, next_version, operation, replayed, sent,
+    Draft, HOUR, Ledger, MINUTE, OTHER, SANDBOX, T0, TEAM, accept, accepted, all_at_once, bound_email, events, first,
+    items, keyed, keyless, listed, loose, next_version, operation, replayed, sent,
     talk::{answer, answers, letter_in, the_message, went},
     the,
 };
@@ -189,4 +189,125 @@ pub(super) async fn of_64_sends_at_once_only_as_many_go_as_the_budget_allows(sto
     let over = answers.iter().filter(|answer| matches!(answer, Accept::OverBudget(_))).count();
     assert_eq!((went, over), (20, 44));
     assert_eq!((listed(&store, TEAM).await.len(), used(&store, TEAM, &one_of(20, T0)).await), (20, 20));
+}
+
+/// An email that is due at this time and counts there.
+async fn scheduled(store: &Ledger, limit: u64, due: Time) -> Email {
+    accepted(store, &keyless().due(due).charged(one_of(limit, due)), T0).await
+}
+
+/// Moves an email to a time at which it counts.
+async fn reschedule(store: &Ledger, id: EmailId, limit: u64, due: Time, now: Time) -> Change {
+    let new = NewDue { due, charges: vec![one_of(limit, due.max(now))] };
+    store.reschedule(TEAM, id, new, now).await.unwrap()
+}
+
+fn moved(answer: Change) -> Email {
+    match answer {
+        Change::Email(email) => email,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is used of the hours that begin so many hours after the first.
+async fn used_in(store: &Ledger, hours: [i64; 3]) -> [u64; 3] {
+    let counters = hours.map(|hours| one_of(0, T0.plus(hours * HOUR)).counter());
+    store.budget_usage(TEAM, counters.to_vec()).await.unwrap().try_into().unwrap()
+}
+
+pub(super) async fn an_email_that_moves_takes_its_charge_along(store: Ledger) {
+    let email = scheduled(&store, 1, T0.plus(HOUR)).await;
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [0, 1, 0]);
+    let later = moved(reschedule(&store, email.id, 1, T0.plus(2 * HOUR), T0).await);
+    assert_eq!(later.handoffs[0].due_at, Some(T0.plus(2 * HOUR)));
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [0, 0, 1]);
+    // A time in the past means now.
+    let _now = moved(reschedule(&store, email.id, 1, T0.plus(-HOUR), T0).await);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [1, 0, 0]);
+    // Nor does a second move to the same time count twice.
+    let _again = moved(reschedule(&store, email.id, 1, T0, T0).await);
+    assert_eq!(used_in(&store, [-1, 0, 1]).await, [0, 1, 0]);
+    assert_eq!(refusal(accept(&store, &keyless().charged(one_of(1, T0)), T0).await).used, 1);
+    let _room = scheduled(&store, 1, T0.plus(HOUR)).await;
+}
+
+pub(super) async fn a_move_that_exceeds_a_budget_changes_nothing(store: Ledger) {
+    let _now = accepted(&store, &keyless().charged(one_of(1, T0)), T0).await;
+    let email = scheduled(&store, 1, T0.plus(HOUR)).await;
+    let told = events(&store, TEAM).await.len();
+    // The minute has room, the hour does not.
+    let (minute, hour) = (charge(1, 1, 5, MINUTE, T0), one_of(1, T0));
+    let new = NewDue { due: T0, charges: vec![minute.clone(), hour.clone()] };
+    let refused = store.reschedule(TEAM, email.id, new, T0).await.unwrap();
+    assert!(
+        matches!(&refused, Change::OverBudget(exceeded) if exceeded.used == 1 && exceeded.charge == hour),
+        "{refused:?}"
+    );
+    assert_eq!((the(&store, email.id).await, events(&store, TEAM).await.len()), (email.clone(), told));
+    assert_eq!((used_in(&store, [0, 1, 2]).await, used(&store, TEAM, &minute).await), ([1, 1, 0], 0));
+    // What cannot be moved at all says so first.
+    let taken_back = store.cancel(TEAM, email.id, None, T0).await.unwrap();
+    let Once::Done(Change::Email(taken_back)) = taken_back else { panic!("{taken_back:?}") };
+    let refused = reschedule(&store, email.id, 1, T0, T0).await;
+    assert_eq!(refused, Change::Refused(Refusal::NotScheduled, taken_back));
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [1, 1, 0]);
+}
+
+pub(super) async fn a_move_within_a_period_changes_no_counter(store: Ledger) {
+    let hour = one_of(2, T0).ends_at;
+    let [email, _other] = [scheduled(&store, 2, hour).await, scheduled(&store, 2, hour).await];
+    // The hour is full, and its limit was lowered since.
+    for (limit, due) in [(2, hour.plus(HOUR - 1)), (1, hour.plus(MINUTE)), (0, hour)] {
+        let _moved = moved(reschedule(&store, email.id, limit, due, T0).await);
+        assert_eq!(used_in(&store, [0, 1, 2]).await, [0, 2, 0]);
+    }
+}
+
+pub(super) async fn what_was_never_counted_gives_nothing_back(store: Ledger) {
+    let email = accepted(&store, &keyless().due(T0.plus(HOUR)), T0).await;
+    let _counted = scheduled(&store, 9, T0.plus(HOUR)).await;
+    let _same_hour = moved(reschedule(&store, email.id, 9, T0.plus(HOUR + 1), T0).await);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [0, 1, 0]);
+    let _moved = moved(reschedule(&store, email.id, 9, T0, T0).await);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [1, 1, 0]);
+    // From now on it is counted, and gives back what it took.
+    let _back = moved(reschedule(&store, email.id, 9, T0.plus(2 * HOUR), T0).await);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [0, 1, 1]);
+}
+
+pub(super) async fn a_period_that_is_over_gets_nothing_back(store: Ledger) {
+    let [one, two] = [scheduled(&store, 9, T0.plus(HOUR)).await, scheduled(&store, 9, T0.plus(HOUR)).await];
+    let ended = one_of(9, T0.plus(HOUR)).ends_at;
+    let _in_time = moved(reschedule(&store, one.id, 9, ended, ended.plus(-1)).await);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [0, 1, 1]);
+    let _late = moved(reschedule(&store, two.id, 9, ended, ended).await);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [0, 1, 2]);
+}
+
+pub(super) async fn a_copy_that_left_keeps_its_place(store: Ledger) {
+    let due = T0.plus(MINUTE);
+    let draft = keyless().to(&["a@example.com", "b@example.com"]).apart().due(due).charged(one_of(1, due));
+    let email = accepted(&store, &draft, T0).await;
+    assert_eq!(store.capture(SANDBOX, 1, Some(due), due).await.unwrap(), 1);
+    let rest = moved(reschedule(&store, email.id, 1, T0.plus(HOUR), due).await);
+    assert_eq!(rest.state(), EmailState::Scheduled);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [1, 1, 0]);
+    let _again = moved(reschedule(&store, email.id, 1, T0.plus(2 * HOUR), due).await);
+    assert_eq!(used_in(&store, [0, 1, 2]).await, [1, 1, 1]);
+}
+
+pub(super) async fn of_32_moves_at_once_only_as_many_go_as_the_budget_allows(store: Ledger) {
+    let mut ids = Vec::new();
+    for n in 0..32 {
+        ids.push(scheduled(&store, 32, T0.plus((1 + n % 2) * HOUR)).await.id);
+    }
+    let move_one = |id: EmailId| {
+        let store = store.clone();
+        async move { reschedule(&store, id, 10, T0, T0).await }
+    };
+    let answers = all_at_once(ids.into_iter().map(move_one)).await;
+    let went = answers.iter().filter(|answer| matches!(answer, Change::Email(_))).count();
+    let over = answers.iter().filter(|answer| matches!(answer, Change::OverBudget(_))).count();
+    let [now, next, last] = used_in(&store, [0, 1, 2]).await;
+    assert_eq!((went, over, now, next + last), (10, 22, 10, 22));
 }

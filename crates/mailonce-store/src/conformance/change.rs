@@ -6,7 +6,7 @@ use mailonce_core::{
     handoff::State,
     id::EmailId,
     port::{
-        store::{Change, Envelope, Once, Resend},
+        store::{Change, Envelope, NewDue, Once, Resend},
         transport::Meaning,
     },
     time::Time,
@@ -19,7 +19,7 @@ use super::{
 };
 
 async fn reschedule(store: &Ledger, id: EmailId, due: Time, now: Time) -> Change {
-    store.reschedule(TEAM, id, due, now).await.unwrap()
+    store.reschedule(TEAM, id, NewDue::uncounted(due), now).await.unwrap()
 }
 
 /// Asks for the next version of an email.

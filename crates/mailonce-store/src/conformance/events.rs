@@ -5,7 +5,7 @@ use mailonce_core::{
     event::Event,
     id::EmailId,
     port::{
-        store::{EmailWatcher, Store, Suppressed, Watcher},
+        store::{EmailWatcher, NewDue, Store, Suppressed, Watcher},
         transport::Meaning,
     },
     ttl::Ttl,
@@ -28,7 +28,7 @@ fn seqs(events: &[Event]) -> Vec<u64> {
 
 pub(super) async fn every_change_is_told_once(store: Ledger) {
     let email = accepted(&store, &keyed("k").due(T0.plus(HOUR)), T0).await;
-    let _moved = store.reschedule(TEAM, email.id, T0.plus(2), T0.plus(1)).await.unwrap();
+    let _moved = store.reschedule(TEAM, email.id, NewDue::uncounted(T0.plus(2)), T0.plus(1)).await.unwrap();
     capture(&store, 1, T0.plus(2)).await;
     let _extended = store.extend_key(TEAM, given(TEAM, "k"), Ttl(DAY), T0.plus(3)).await.unwrap();
     let now = the(&store, email.id).await;
@@ -67,7 +67,7 @@ pub(super) async fn what_changes_nothing_is_not_told(store: Ledger) {
 
     let _replay = replayed(&store, &keyed("k"), T0).await;
     let _too_late = store.cancel(TEAM, email.id, None, T0).await.unwrap();
-    let _not_scheduled = store.reschedule(TEAM, email.id, T0, T0).await.unwrap();
+    let _not_scheduled = store.reschedule(TEAM, email.id, NewDue::uncounted(T0), T0).await.unwrap();
     capture(&store, 10, T0).await;
     let _swept = store.sweep(10, T0).await.unwrap();
 
@@ -168,7 +168,7 @@ pub(super) async fn a_watcher_is_told_of_each_change_before_its_caller(store: Le
     let email = accepted(&store, &keyed("k").due(T0.plus(HOUR)), T0).await;
     let id = email.id;
     told_as_it_is(&store, &told, id, "accept").await;
-    let _moved = store.reschedule(TEAM, id, T0.plus(1), T0).await.unwrap();
+    let _moved = store.reschedule(TEAM, id, NewDue::uncounted(T0.plus(1)), T0).await.unwrap();
     told_as_it_is(&store, &told, id, "reschedule").await;
     capture(&store, 1, T0.plus(1)).await;
     told_as_it_is(&store, &told, id, "capture").await;

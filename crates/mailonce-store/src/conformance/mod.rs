@@ -494,6 +494,13 @@ macro_rules! engine {
                 teams_count_apart
                 an_ended_period_is_swept_after_two_days
                 of_64_sends_at_once_only_as_many_go_as_the_budget_allows
+                an_email_that_moves_takes_its_charge_along
+                a_move_that_exceeds_a_budget_changes_nothing
+                a_move_within_a_period_changes_no_counter
+                what_was_never_counted_gives_nothing_back
+                a_period_that_is_over_gets_nothing_back
+                a_copy_that_left_keeps_its_place
+                of_32_moves_at_once_only_as_many_go_as_the_budget_allows
             ]
             caps [
                 one_answer_too_many_is_held_and_takes_its_slot

@@ -12,8 +12,8 @@ use mailonce_core::{
     message::Filed,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, EmailDetail, EmailQuery, KeyChange, KeyView,
-        LeaseWish, Leased, Once, Operation, Orphans, Recovered, Resend, Suppressed, SuppressedCall, SuppressedReason,
-        Swept, TransportAccount, Wish,
+        LeaseWish, Leased, NewDue, Once, Operation, Orphans, Recovered, Resend, Suppressed, SuppressedCall,
+        SuppressedReason, Swept, TransportAccount, Wish,
     },
     time::Time,
     ttl::Ttl,
@@ -22,7 +22,8 @@ use std::fmt::Debug;
 use uuid::Uuid;
 
 use super::{
-    Ledger, OTHER, SANDBOX, T0, TEAM, all_at_once,
+    HOUR, Ledger, OTHER, SANDBOX, T0, TEAM, all_at_once,
+    budgets::charge,
     chat::{self, Parlour, Talk, Told},
     deed::{Deed, REMOTE, lease_wish, node, resolve},
     events, keyless,
@@ -40,7 +41,7 @@ enum Request {
     Together(Vec<Wish>),
     Batch(BatchWish),
     Cancel(TeamId, EmailId, Option<Operation>),
-    Reschedule(TeamId, EmailId, Time),
+    Reschedule(TeamId, EmailId, NewDue),
     Resend(Wish, Option<Operation>),
     Capture(usize),
     Note(Suppressed),
@@ -87,7 +88,7 @@ async fn ask(store: &Ledger, request: Request, now: Time) -> Answer {
         Request::Together(wishes) => Answer::Together(accept_together(store, wishes, now).await),
         Request::Batch(batch) => Answer::Batch(store.accept_batch(batch, now).await.unwrap()),
         Request::Cancel(team, id, call) => Answer::Cancel(store.cancel(team, id, call, now).await.unwrap()),
-        Request::Reschedule(team, id, due) => Answer::Reschedule(store.reschedule(team, id, due, now).await.unwrap()),
+        Request::Reschedule(team, id, new) => Answer::Reschedule(store.reschedule(team, id, new, now).await.unwrap()),
         Request::Resend(wish, call) => Answer::Resend(store.resend(wish, call, now).await.unwrap()),
         Request::Capture(max) => {
             let taken = store.capture(SANDBOX, max, Some(now), now).await.unwrap();
@@ -301,7 +302,13 @@ impl World {
                 strict: sketches.len().is_multiple_of(2),
             }),
             Verb::Cancel(place, call) => Request::Cancel(team, self.named(*place), operation(call)),
-            Verb::Reschedule(place, ms) => Request::Reschedule(team, self.named(*place), now.plus(*ms)),
+            Verb::Reschedule(place, ms) => {
+                let due = now.plus(*ms);
+                // Some count in the budget that the sketches count in.
+                let charge = charge(1, 2, 8, HOUR, due.max(now));
+                let charges = if place.is_multiple_of(2) { vec![charge] } else { Vec::new() };
+                Request::Reschedule(team, self.named(*place), NewDue { due, charges })
+            }
             Verb::Resend(place, call) => {
                 let operation = operation(call);
                 Request::Resend(self.next_version(team, self.named(*place)).await, operation)

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     id::{ApiKeyId, TeamId},
-    port::store::{Bound, Change, EmailQuery, Founded, KeyChange, Once, Operation, Resend, Suppressed},
+    port::store::{Bound, Change, EmailQuery, Founded, KeyChange, NewDue, Once, Operation, Resend, Suppressed},
     team::{AboutApiKey, ApiKey, Scope, Team},
     time::Time,
     ttl::Ttl,
@@ -75,7 +75,7 @@ pub(super) async fn nothing_of_another_team_is_changed(store: Ledger) {
     let note = Suppressed { team: OTHER, email: ended.id, count: 1, latest: vec![] };
 
     assert_eq!(store.cancel(OTHER, open.id, None, T0).await.unwrap(), Once::Done(Change::Missing));
-    assert_eq!(store.reschedule(OTHER, open.id, T0.plus(HOUR), T0).await.unwrap(), Change::Missing);
+    assert_eq!(store.reschedule(OTHER, open.id, NewDue::uncounted(T0.plus(HOUR)), T0).await.unwrap(), Change::Missing);
     assert_eq!(store.resend(theirs, None, T0).await.unwrap(), Once::Done(Resend::Missing));
     assert_eq!(store.extend_key(OTHER, given(TEAM, "k"), Ttl(1), T0).await.unwrap(), KeyChange::Missing);
     assert_eq!(store.forget_key(OTHER, given(TEAM, "k"), T0).await.unwrap(), KeyChange::Missing);

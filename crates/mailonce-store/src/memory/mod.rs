@@ -31,7 +31,7 @@ use mailonce_core::{
         arrivals::Hearer,
         store::{
             Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-            Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once,
+            Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, NewDue, Once,
             Operation, Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept,
             TransportAccount, Watcher, Wish,
         },
@@ -92,6 +92,7 @@ struct World {
     inbound: inbound::Inbound,
     talk: conversation::Talk,
     budgets: control::budget::Counts,
+    charges: control::budget::Charges,
     outbound: outbound::Outbound,
 }
 
@@ -335,8 +336,16 @@ impl Store for Memory {
         Ok(Once::Done(change))
     }
 
-    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
-        Ok(self.change(&mut self.world(), team, id, |email| email.reschedule(due, now).map(Some)))
+    async fn reschedule(&self, team: TeamId, id: EmailId, new: NewDue, now: Time) -> Result<Change> {
+        let mut world = self.world();
+        // An email that cannot be moved says so, whatever its budgets say.
+        if let Some(email) = world.of_team(team, id)
+            && email.clone().reschedule(new.due, now).is_ok()
+            && let Some(exceeded) = world.move_charges(&email, &new.charges, now)
+        {
+            return Ok(Change::OverBudget(exceeded));
+        }
+        Ok(self.change(&mut world, team, id, |email| email.reschedule(new.due, now).map(Some)))
     }
 
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {

@@ -1,11 +1,12 @@
 //! Changing: one email at a time by a rule of the core, and envelopes that go to the sandbox.
 
+use deadpool_postgres::Transaction;
 use mailonce_core::{
     email::{Email, Refusal},
     event::NewEvent,
     id::{EmailId, TeamId},
     key::KeyHash,
-    port::store::{Bound, Change, KeyChange, Once, Operation, Resend, Wish},
+    port::store::{Bound, Change, KeyChange, NewDue, Once, Operation, Resend, Wish},
     time::Time,
     ttl::Ttl,
 };
@@ -69,13 +70,18 @@ impl Ledger {
         self.change(team, id, operation, now, |email| email.cancel(self.time.of(now))).await
     }
 
-    /// Moves a scheduled email to another time.
-    pub(super) async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Tried<Change> {
-        match self.change(team, id, None, now, |email| email.reschedule(due, now).map(Some)).await? {
-            Once::Done(change) => Ok(change),
-            // Without an operation there is nothing to repeat or to mistake.
-            Once::Repeated(_) | Once::Mismatch(_) => Ok(Change::Missing),
-        }
+    /// Moves a scheduled email to another time, and its charges with it.
+    pub(super) async fn reschedule(&self, team: TeamId, id: EmailId, new: &NewDue, now: Time) -> Tried<Change> {
+        let mut client = self.link.client().await?;
+        let tx = client.transaction().await?;
+        lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
+        let mut ground = load(&tx, &self.time, &BTreeSet::new(), &[(team, id)]).await?;
+        let answer = match ground.of_team(team, id) {
+            Some(email) => rescheduled(&tx, &mut ground, email, new, now).await?,
+            None => Change::Missing,
+        };
+        self.settle(tx, &ground, 1).await?;
+        Ok(answer)
     }
 
     /// Changes one email by a rule of the core, under the key of an operation when there is one.
@@ -207,6 +213,26 @@ impl Ledger {
         self.settle(tx, &ground, 1).await?;
         answer
     }
+}
+
+/// What becomes of an email that is to move. The budgets have a say only when it can be moved at all.
+async fn rescheduled(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    before: Email,
+    new: &NewDue,
+    now: Time,
+) -> Tried<Change> {
+    let mut email = before.clone();
+    let event = match email.reschedule(new.due, now) {
+        Ok(event) => event,
+        Err(refusal) => return Ok(Change::Refused(refusal, email)),
+    };
+    if let Some(exceeded) = budget::move_charges(tx, ground, &before, &new.charges, now).await? {
+        return Ok(Change::OverBudget(exceeded));
+    }
+    ground.save(&email, event);
+    Ok(Change::Email(email))
 }
 
 /// What becomes of an email under a rule, and of the key of the operation that asked for it.

@@ -60,8 +60,8 @@ use mailonce_core::{
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, DatabaseClock, EmailDetail,
         EmailQuery, EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish,
-        Leased, Once, Operation, Orphans, Page, Recovered, Resend, Result, Store, Suppressed, Swept, TransportAccount,
-        Watcher, Wish,
+        Leased, NewDue, Once, Operation, Orphans, Page, Recovered, Resend, Result, Store, Suppressed, Swept,
+        TransportAccount, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -273,8 +273,8 @@ impl Store for Postgres {
         shown!(self, insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
     }
 
-    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
-        shown!(self, insist!(self.ledger.reschedule(team, id, due, now)))
+    async fn reschedule(&self, team: TeamId, id: EmailId, new: NewDue, now: Time) -> Result<Change> {
+        shown!(self, insist!(self.ledger.reschedule(team, id, &new, now)))
     }
 
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {

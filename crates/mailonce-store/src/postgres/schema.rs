@@ -19,6 +19,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0008_transports.sql"),
     include_str!("../../migrations/postgres/0009_install_secret.sql"),
     include_str!("../../migrations/postgres/0010_budgets.sql"),
+    include_str!("../../migrations/postgres/0011_budget_charges.sql"),
 ];
 
 /// Nodes that start together migrate one after the other.

@@ -216,7 +216,7 @@ fn compare(ledger: &Ledger<'_>, team: i64, prepared: &mut Prepared, now: Time) -
 /// Writes the email itself. Its key is bound already.
 fn first(ledger: &mut Ledger<'_>, team: i64, prepared: &mut Prepared, now: Time) -> Result<Said> {
     compare(ledger, team, prepared, now)?;
-    budget::charge(ledger, team, &prepared.charges)?;
+    budget::charge(ledger, team, &prepared.email, &prepared.charges)?;
     let Prepared { email, body, head, digest, recipients, event, .. } = &*prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::tail_bits(email.id.0));
     let guard = email.guard.map(Guard::word);

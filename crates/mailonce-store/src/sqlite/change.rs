@@ -7,13 +7,13 @@ use mailonce_core::{
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
-    port::store::{Bound, Change, KeyChange, Once, Operation, Result, Suppressed},
+    port::store::{Bound, Change, KeyChange, NewDue, Once, Operation, Result, Suppressed},
     time::Time,
     ttl::Ttl,
 };
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{accept, answer, handoff, ledger::Ledger, rows, schema::told};
+use super::{accept, answer, control::budget, handoff, ledger::Ledger, rows, schema::told};
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
      WHERE email = ?2 AND team = ?1";
@@ -86,6 +86,25 @@ pub(super) fn change(
         }
         Err(refusal) => Ok(Change::Refused(refusal, email)),
     }
+}
+
+/// Moves a scheduled email to another time, and its charges with it.
+pub(super) fn reschedule(
+    ledger: &mut Ledger<'_>,
+    team: TeamId,
+    id: EmailId,
+    new: &NewDue,
+    now: Time,
+) -> Result<Change> {
+    let Some(number) = ledger.team_number(team) else { return Ok(Change::Missing) };
+    // An email that cannot be moved says so, whatever its budgets say.
+    if let Some(email) = rows::email_by_id(ledger.conn, team, number, id)?
+        && email.clone().reschedule(new.due, now).is_ok()
+        && let Some(exceeded) = budget::move_charges(ledger, number, &email, &new.charges, now)?
+    {
+        return Ok(Change::OverBudget(exceeded));
+    }
+    change(ledger, team, id, |email| email.reschedule(new.due, now).map(Some))
 }
 
 /// Takes an email back. Only what was done is remembered: a refusal may turn into a success later.

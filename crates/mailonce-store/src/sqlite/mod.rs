@@ -48,9 +48,9 @@ use mailonce_core::{
     port::install_secret::SecretKeeper,
     port::store::{
         Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-        EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, Once,
-        Operation, Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, TransportAccount,
-        Watcher, Wish,
+        EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased,
+        NewDue, Once, Operation, Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept,
+        TransportAccount, Watcher, Wish,
     },
     record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
@@ -338,8 +338,8 @@ impl Store for Sqlite {
         self.write(move |ledger| change::cancel(ledger, team, id, operation.as_ref(), now)).await
     }
 
-    async fn reschedule(&self, team: TeamId, id: EmailId, due: Time, now: Time) -> Result<Change> {
-        self.write(move |ledger| change::change(ledger, team, id, |email| email.reschedule(due, now).map(Some))).await
+    async fn reschedule(&self, team: TeamId, id: EmailId, new: NewDue, now: Time) -> Result<Change> {
+        self.write(move |ledger| change::reschedule(ledger, team, id, &new, now)).await
     }
 
     async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {

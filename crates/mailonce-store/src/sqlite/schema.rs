@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A landed one never changes.
-pub(super) const MIGRATIONS: [&str; 9] = [
+pub(super) const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -23,6 +23,7 @@ pub(super) const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/sqlite/0007_notices.sql"),
     include_str!("../../migrations/sqlite/0008_install_secret.sql"),
     include_str!("../../migrations/sqlite/0009_budgets.sql"),
+    include_str!("../../migrations/sqlite/0010_budget_charges.sql"),
 ];
 
 /// The schema this binary writes.

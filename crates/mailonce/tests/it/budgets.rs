@@ -169,3 +169,123 @@ over_memory_and_sqlite! {
         world.post("/v1/budgets", &budget(&team(), "mails", "day", 5)).await.refused(422, "invalid_field");
     }
 }
+
+/// Moving scheduled mail: its charge moves along.
+mod moves {
+    use serde_json::{Value, json};
+
+    use super::{DAY, HOUR, budget, team, usage};
+    use crate::{
+        call::{Answer, patch, post},
+        world::{World, mail, mail_with},
+    };
+
+    async fn scheduled(world: &World, key: &str, ms: i64) -> String {
+        world.send(key, &mail_with(json!({ "scheduled_at": world.at(ms) }))).await.is(202).word("id")
+    }
+
+    async fn reschedule(world: &World, id: &str, ms: i64) -> Answer {
+        world.call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": world.at(ms) }))).await
+    }
+
+    async fn due(world: &World, id: &str) -> Value {
+        world.get(&format!("/v1/emails/{id}")).await.is(200)["scheduled_at"].clone()
+    }
+
+    over_every_engine! {
+        async fn scheduled_mail_that_is_moved_to_now_stays_within_the_budget(world) {
+            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 2)).await.is(201).word("id");
+            for key in ["1", "2"] {
+                world.send(key, &mail()).await.is(202);
+            }
+            for day in 1..4 {
+                let id = scheduled(&world, &format!("day {day}"), day * DAY).await;
+                // A time that is over means now, and must not count in a day that is over.
+                for ms in [0, -HOUR, -DAY, -3 * DAY, HOUR] {
+                    let refused = reschedule(&world, &id, ms).await.refused(429, "quota_exceeded");
+                    assert!(refused.header("retry-after").is_some() && refused["used"] == 2, "{}", refused.text);
+                }
+                assert_eq!(due(&world, &id).await, world.at(day * DAY), "it stays where it was");
+            }
+            world.hand_over().await;
+            let emails = world.get("/v1/emails").await.is(200).rows();
+            let sent = emails.iter().filter(|email| email["state"] == "sent").count();
+            assert_eq!((sent, usage(&world, &budget).await), (2, (2, 0)));
+        }
+
+        async fn a_move_gives_the_place_back_and_one_within_the_day_changes_nothing(world) {
+            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
+            let id = scheduled(&world, "1", HOUR).await;
+            assert_eq!(usage(&world, &budget).await, (1, 0));
+            for ms in [2 * HOUR, HOUR, 3 * HOUR] {
+                reschedule(&world, &id, ms).await.is(200);
+                assert_eq!(usage(&world, &budget).await, (1, 0));
+            }
+            reschedule(&world, &id, DAY).await.is(200);
+            assert_eq!(usage(&world, &budget).await, (0, 1));
+            // Its place is free for another mail, so that it cannot come back, and tomorrow is taken.
+            world.send("2", &mail()).await.is(202);
+            reschedule(&world, &id, HOUR).await.refused(429, "quota_exceeded");
+            world.send("3", &mail_with(json!({ "scheduled_at": world.at(DAY) }))).await.refused(429, "quota_exceeded");
+            world.pass(DAY);
+            assert_eq!(usage(&world, &budget).await, (1, 0));
+        }
+
+        async fn mail_from_before_the_budget_counts_once_it_moves(world) {
+            let id = scheduled(&world, "1", DAY).await;
+            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
+            reschedule(&world, &id, DAY + HOUR).await.is(200);
+            let other = scheduled(&world, "2", DAY).await;
+            reschedule(&world, &id, 0).await.is(200);
+            assert_eq!(usage(&world, &budget).await, (1, 0));
+            reschedule(&world, &other, 0).await.refused(429, "quota_exceeded");
+            // Tomorrow has the place of the other mail alone.
+            world.send("3", &mail_with(json!({ "scheduled_at": world.at(DAY) }))).await.refused(429, "quota_exceeded");
+        }
+
+        async fn mail_counts_for_the_key_that_sent_it_whoever_moves_it(world) {
+            let key = world.post("/v1/api-keys", &json!({ "name": "agent" })).await.is(201);
+            let scope = json!({ "api_key": key.word("id") });
+            let budget = world.post("/v1/budgets", &budget(&scope, "mails", "day", 1)).await.is(201).word("id");
+            let secret = key.word("api_key");
+            let by_agent = |key: &str, body: &Value| post("/v1/emails").key(key).json(body).by(&secret);
+            world.call(by_agent("1", &mail())).await.is(202);
+            let later = mail_with(json!({ "scheduled_at": world.at(DAY) }));
+            let id = world.call(by_agent("2", &later)).await.is(202).word("id");
+            reschedule(&world, &id, 0).await.refused(429, "quota_exceeded");
+            assert_eq!(usage(&world, &budget).await, (1, 0));
+            // A mail of another key is not concerned.
+            let own = scheduled(&world, "3", DAY).await;
+            reschedule(&world, &own, 0).await.is(200);
+        }
+
+        async fn the_dialects_cannot_move_mail_past_a_budget_either(world) {
+            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
+            world.send("1", &mail()).await.is(202);
+            let id = scheduled(&world, "2", DAY).await;
+            let path = format!("/compat/resend/emails/{id}");
+            let refused = world.call(patch(&path).json(&json!({ "scheduled_at": world.at(0) }))).await;
+            assert_eq!((refused.status, &refused["name"]), (429, &json!("daily_quota_exceeded")), "{}", refused.text);
+            let path = format!("/compat/usesend/api/v1/emails/{id}");
+            let refused = world.call(patch(&path).json(&json!({ "scheduledAt": world.at(0) }))).await;
+            assert_eq!((refused.status, &refused["error"]["code"]), (429, &json!("RATE_LIMITED")), "{}", refused.text);
+            assert_eq!((due(&world, &id).await, usage(&world, &budget).await), (json!(world.at(DAY)), (1, 0)));
+        }
+
+        async fn a_draft_that_cannot_go_now_stays_scheduled_and_open(world) {
+            let world = world.with_inboxes().await;
+            world.inbox("a").await;
+            world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201);
+            world.send("1", &mail()).await.is(202);
+            let drafts = "/compat/agentmail/v0/inboxes/a@agents.test/drafts";
+            let body = json!({ "to": ["ann@example.com"], "text": "x", "send_at": world.at(DAY) });
+            let draft = world.post(drafts, &body).await.is(200).word("draft_id");
+            let send = || post(&format!("{drafts}/{draft}/send")).key("send").json(&json!({}));
+            assert_eq!(world.call(send()).await.status, 429);
+            let open = world.call(patch(&format!("{drafts}/{draft}")).json(&json!({ "add_labels": ["x"] }))).await;
+            assert_eq!(open.is(200)["send_at"], world.at(DAY));
+            world.pass(DAY - HOUR);
+            world.call(send()).await.is(200);
+        }
+    }
+}

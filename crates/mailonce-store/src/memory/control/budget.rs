@@ -1,17 +1,21 @@
 //! Budgets: how much of each was used in each period.
 
 use mailonce_core::{
-    control::budget::{Counter, KEPT_MS, Overrun, Usage},
-    id::TeamId,
+    control::budget::{Charge, ChargeMove, Counter, KEPT_MS, Overrun, RecordedCharge, Usage},
+    email::Email,
+    id::{EmailId, TeamId},
     port::store::{BatchWish, Wish},
     time::Time,
 };
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 use crate::memory::World;
 
 /// What was used of a counter, and when its period ends.
 pub(in crate::memory) type Counts = BTreeMap<(TeamId, Counter), (u64, Time)>;
+/// Where each email was counted, by email and budget.
+pub(in crate::memory) type Charges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
 
 impl World {
     fn usage<'a>(&self, wishes: impl Iterator<Item = &'a Wish>) -> Usage {
@@ -45,14 +49,41 @@ impl World {
 
     /// Counts an accepted email.
     pub(in crate::memory) fn charge_budgets(&mut self, wish: &Wish) {
-        for charge in &wish.care.charges {
-            let (used, _) = self.budgets.entry((wish.team, charge.counter())).or_insert((0, charge.ends_at));
+        self.charge(wish.team, wish.id, &wish.care.charges);
+    }
+
+    fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
+        for charge in charges {
+            let (used, _) = self.budgets.entry((team, charge.counter())).or_insert((0, charge.ends_at));
             *used += charge.amount;
+            self.charges.insert((id, charge.budget), charge.into());
         }
+    }
+
+    /// Counts an email that moves to another time there. Changes nothing when it would exceed a budget.
+    pub(in crate::memory) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<Overrun> {
+        let of_email = (email.id, Uuid::nil())..=(email.id, Uuid::max());
+        let recorded: Vec<_> = self.charges.range(of_email).map(|(_, record)| *record).collect();
+        let moved = ChargeMove::plan(email, &recorded, wanted, now);
+        let mut usage = Usage::default();
+        for charge in &moved.take {
+            usage.load(charge.counter(), self.budget_used(email.team, charge.counter()));
+        }
+        if let Some(exceeded) = usage.exceeded(&moved.take) {
+            return Some(exceeded);
+        }
+        self.charge(email.team, email.id, &moved.take);
+        for record in &moved.give_back {
+            if let Some((used, _)) = self.budgets.get_mut(&(email.team, record.counter())) {
+                *used = used.saturating_sub(record.amount);
+            }
+        }
+        None
     }
 
     /// Drops the counters of periods that ended long ago.
     pub(in crate::memory) fn sweep_budgets(&mut self, now: Time) {
         self.budgets.retain(|_, (_, ends_at)| ends_at.plus(KEPT_MS) > now);
+        self.charges.retain(|_, record| record.ends_at.plus(KEPT_MS) > now);
     }
 }

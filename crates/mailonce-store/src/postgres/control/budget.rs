@@ -5,8 +5,9 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    control::budget::{Charge, Counter, KEPT_MS, Overrun, Usage},
-    id::TeamId,
+    control::budget::{Charge, ChargeMove, Counter, KEPT_MS, Overrun, RecordedCharge, Usage},
+    email::Email,
+    id::{EmailId, TeamId},
     port::store::{BatchWish, Wish},
     time::Time,
 };
@@ -35,25 +36,38 @@ const WRITE: &str = "
     UPDATE budget_usage u SET used = w.used
       FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) AS w (team, budget, period_start, used)
      WHERE u.team = w.team AND u.budget = w.budget AND u.period_start = w.period_start";
+const RECORD: &str = "
+    INSERT INTO budget_charges (team, email, budget, period_start, ends_at, amount)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[])
+    ON CONFLICT (team, email, budget) DO UPDATE
+       SET period_start = excluded.period_start, ends_at = excluded.ends_at, amount = excluded.amount";
+const RECORDED: &str =
+    "SELECT budget, period_start, ends_at, amount FROM budget_charges WHERE team = $1 AND email = $2";
 const SWEEP: &str = "
     DELETE FROM budget_usage x
      USING (SELECT team, budget, period_start FROM budget_usage WHERE ends_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
      WHERE x.team = due.team AND x.budget = due.budget AND x.period_start = due.period_start";
-/// Counters that are dropped at a time.
+const SWEEP_CHARGES: &str = "
+    DELETE FROM budget_charges x
+     USING (SELECT team, email, budget FROM budget_charges WHERE ends_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
+     WHERE x.team = due.team AND x.email = due.email AND x.budget = due.budget";
+/// Rows that are dropped at a time.
 const SWEPT: i64 = 10_000;
 
 /// The locked counters of one transaction. A transaction may accept emails of several teams.
 #[derive(Default)]
 pub(in crate::postgres) struct Counters {
     teams: BTreeMap<TeamId, Usage>,
-    /// Counters that grew.
-    spent: BTreeSet<(TeamId, Counter)>,
+    /// Counters that changed.
+    changed: BTreeSet<(TeamId, Counter)>,
+    /// Where emails are counted from now on.
+    recorded: BTreeMap<(TeamId, EmailId, Uuid), RecordedCharge>,
 }
 
 impl Counters {
-    /// Whether no counter grew.
+    /// Whether no counter changed.
     pub(in crate::postgres) fn is_untouched(&self) -> bool {
-        self.spent.is_empty()
+        self.changed.is_empty()
     }
 
     fn exceeded(&self, wish: &Wish) -> Option<Overrun> {
@@ -65,22 +79,42 @@ impl Counters {
             return;
         }
         self.teams.entry(wish.team).or_default().add(&wish.care.charges);
-        self.spent.extend(wish.care.charges.iter().map(|charge| (wish.team, charge.counter())));
+        self.changed.extend(wish.care.charges.iter().map(|charge| (wish.team, charge.counter())));
+        self.record(wish.team, wish.id, &wish.care.charges);
     }
 
-    /// Writes the counters that grew.
+    fn apply(&mut self, email: &Email, moved: &ChargeMove) {
+        self.teams.entry(email.team).or_default().apply(moved);
+        let taken = moved.take.iter().map(Charge::counter);
+        let given_back = moved.give_back.iter().map(RecordedCharge::counter);
+        self.changed.extend(taken.chain(given_back).map(|counter| (email.team, counter)));
+        self.record(email.team, email.id, &moved.take);
+    }
+
+    fn record(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
+        self.recorded.extend(charges.iter().map(|charge| ((team, id, charge.budget), charge.into())));
+    }
+
+    /// Writes the counters that changed, and where emails are counted.
     pub(in crate::postgres) async fn write(&self, tx: &Transaction<'_>) -> Tried<()> {
         if self.is_untouched() {
             return Ok(());
         }
         let (mut teams, mut budgets, mut starts, mut used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (team, counter) in &self.spent {
+        for (team, counter) in &self.changed {
             teams.push(team.0);
             budgets.push(counter.0);
             starts.push(counter.1.0);
             used.push(self.teams.get(team).map_or(0, |usage| usage.used(*counter)) as i64);
         }
-        run(tx, WRITE, &[&teams, &budgets, &starts, &used]).await.map(drop)
+        run(tx, WRITE, &[&teams, &budgets, &starts, &used]).await?;
+        let teams: Vec<Uuid> = self.recorded.keys().map(|(team, ..)| team.0).collect();
+        let emails: Vec<Uuid> = self.recorded.keys().map(|(_, email, _)| email.0).collect();
+        let budgets: Vec<Uuid> = self.recorded.keys().map(|(.., budget)| *budget).collect();
+        let starts: Vec<i64> = self.recorded.values().map(|record| record.period_start.0).collect();
+        let ends: Vec<i64> = self.recorded.values().map(|record| record.ends_at.0).collect();
+        let amounts: Vec<i64> = self.recorded.values().map(|record| record.amount as i64).collect();
+        run(tx, RECORD, &[&teams, &emails, &budgets, &starts, &ends, &amounts]).await.map(drop)
     }
 }
 
@@ -91,15 +125,23 @@ pub(in crate::postgres) async fn lock<'a>(
     wishes: impl Iterator<Item = &'a Wish> + Send,
 ) -> Tried<()> {
     let charges = wishes.flat_map(|wish| wish.care.charges.iter().map(|charge| (wish.team, charge)));
-    let counters: BTreeMap<(TeamId, Counter), &Charge> =
-        charges.map(|(team, charge)| ((team, charge.counter()), charge)).collect();
+    let counters = charges.map(|(team, charge)| ((team, charge.counter()), charge.ends_at)).collect();
+    lock_counters(tx, ground, &counters).await
+}
+
+/// Locks and reads counters, each given with the end of its period.
+async fn lock_counters(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    counters: &BTreeMap<(TeamId, Counter), Time>,
+) -> Tried<()> {
     if counters.is_empty() {
         return Ok(());
     }
     let teams: Vec<Uuid> = counters.keys().map(|(team, _)| team.0).collect();
-    let budgets: Vec<Uuid> = counters.values().map(|charge| charge.budget).collect();
-    let starts: Vec<i64> = counters.values().map(|charge| charge.period_start.0).collect();
-    let ends: Vec<i64> = counters.values().map(|charge| charge.ends_at.0).collect();
+    let budgets: Vec<Uuid> = counters.keys().map(|(_, (budget, _))| *budget).collect();
+    let starts: Vec<i64> = counters.keys().map(|(_, (_, start))| start.0).collect();
+    let ends: Vec<i64> = counters.values().map(|ends_at| ends_at.0).collect();
     let read: [&(dyn ToSql + Sync); 3] = [&teams, &budgets, &starts];
     let answers = ask_all(tx, &[(LOCK, &[&teams, &budgets, &starts, &ends]), (READ, &read)]).await?;
     for row in answers.last().into_iter().flatten() {
@@ -110,9 +152,45 @@ pub(in crate::postgres) async fn lock<'a>(
     Ok(())
 }
 
-/// Drops the counters of periods that ended long ago, and rows that were made only to be locked.
+/// Counts an email that moves to another time there. Changes nothing when it would exceed a budget. The email's row is
+/// locked, so that its charges cannot change meanwhile.
+pub(in crate::postgres) async fn move_charges(
+    tx: &Transaction<'_>,
+    ground: &mut Ground,
+    email: &Email,
+    wanted: &[Charge],
+    now: Time,
+) -> Tried<Option<Overrun>> {
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let mut recorded = Vec::new();
+    for row in ask(tx, RECORDED, &[&email.team.0, &email.id.0]).await? {
+        recorded.push(RecordedCharge {
+            budget: row.try_get(0)?,
+            period_start: Time(row.try_get(1)?),
+            ends_at: Time(row.try_get(2)?),
+            amount: row.try_get::<_, i64>(3)?.unsigned_abs(),
+        });
+    }
+    let moved = ChargeMove::plan(email, &recorded, wanted, now);
+    let taken = moved.take.iter().map(|charge| (charge.counter(), charge.ends_at));
+    let given_back = moved.give_back.iter().map(|record| (record.counter(), record.ends_at));
+    let counters = taken.chain(given_back).map(|(counter, ends_at)| ((email.team, counter), ends_at)).collect();
+    lock_counters(tx, ground, &counters).await?;
+    let exceeded = ground.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded(&moved.take));
+    if exceeded.is_none() {
+        ground.budgets.apply(email, &moved);
+    }
+    Ok(exceeded)
+}
+
+/// Drops the counters and charges of periods that ended long ago, and rows that were made only to be locked.
 pub(in crate::postgres) async fn sweep(tx: &Transaction<'_>, now: Time) -> Tried<()> {
-    run(tx, SWEEP, &[&now.plus(-KEPT_MS).0, &SWEPT]).await.map(drop)
+    for sql in [SWEEP, SWEEP_CHARGES] {
+        run(tx, sql, &[&now.plus(-KEPT_MS).0, &SWEPT]).await?;
+    }
+    Ok(())
 }
 
 impl Ground {

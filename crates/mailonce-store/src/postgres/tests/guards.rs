@@ -1,7 +1,7 @@
 //! What guards remember, on two nodes: how often a person was answered, and what was said of late.
 
 use mailonce_core::{
-    control::budget::Charge,
+    control::budget::{Charge, KEPT_MS},
     conversation::{
         answer::{AnswerWish, Answered},
         caps::Caps,
@@ -12,7 +12,7 @@ use mailonce_core::{
     port::{
         arrivals::Arrivals,
         conversations::Conversations,
-        store::{Accept, Store},
+        store::{Accept, Change, NewDue, Store},
     },
 };
 
@@ -137,4 +137,37 @@ async fn of_sends_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     assert_eq!(went, 10, "of 31 places each takes three");
     assert!(answers.iter().all(|answer| matches!(answer, Accept::First(_) | Accept::OverBudget(_))));
     assert_eq!(two.budget_usage(TEAM, vec![charge.counter()]).await.unwrap(), [30]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_moves_on_two_nodes_only_as_many_go_as_the_budget_allows() {
+    let (fresh, one, two) = two_nodes().await;
+    let charge = |start: i64| {
+        let (period_start, ends_at) = (NOW.plus(start), NOW.plus(start + 60_000));
+        Charge { budget: uuid::Uuid::from_u128(7), period_start, ends_at, amount: 3, limit: 31 }
+    };
+    let (now, next) = (charge(0), Charge { limit: 96, ..charge(60_000) });
+    let mut tasks = Vec::new();
+    for n in 0..32 {
+        let mut wish = wish(None);
+        (wish.due, wish.care.charges) = (Some(next.period_start), vec![next.clone()]);
+        let id = wish.id;
+        assert!(matches!(one.accept(wish, NOW).await.unwrap(), Accept::First(_)));
+        let node = if n % 2 == 0 { one.clone() } else { two.clone() };
+        let new = NewDue { due: NOW, charges: vec![now.clone()] };
+        tasks.push(async move { node.reschedule(TEAM, id, new, NOW).await.unwrap() });
+    }
+    let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+    let mut went = 0;
+    for task in tasks {
+        went += usize::from(matches!(task.await.unwrap(), Change::Email(_)));
+    }
+    assert_eq!(went, 10, "of 31 places each takes three");
+    let counters = vec![now.counter(), next.counter()];
+    assert_eq!(two.budget_usage(TEAM, counters).await.unwrap(), [30, 66]);
+    // Where they were counted is remembered as long as the counters are.
+    let session = fresh.session().await;
+    assert_eq!(rows(&session, "budget_charges").await, 32);
+    one.sweep(1, now.ends_at.plus(KEPT_MS)).await.unwrap();
+    assert_eq!(rows(&session, "budget_charges").await, 22);
 }

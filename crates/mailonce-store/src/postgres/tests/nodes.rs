@@ -3,7 +3,7 @@
 use mailonce_core::{
     email::Guard,
     key::KeyHash,
-    port::store::{Accept, KeyChange, Store, Wish},
+    port::store::{Accept, KeyChange, NewDue, Store, Wish},
     time::Time,
     ttl::Ttl,
 };
@@ -255,7 +255,7 @@ async fn a_verb_that_changes_nothing_holds_nothing_when_it_answers() {
         let refused = one.forget_key(TEAM, key, NOW).await.unwrap();
         assert!(matches!(refused, KeyChange::NotTerminal(_)), "{refused:?}");
         assert_eq!(session.query(&free, &[]).await.unwrap().len(), 1, "round {round}");
-        let _refused = one.reschedule(TEAM, id, NOW, NOW).await.unwrap();
+        let _refused = one.reschedule(TEAM, id, NewDue::uncounted(NOW), NOW).await.unwrap();
         assert_eq!(session.query(&free, &[]).await.unwrap().len(), 1, "round {round}");
     }
 }

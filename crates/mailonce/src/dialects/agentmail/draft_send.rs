@@ -160,7 +160,7 @@ pub(super) async fn send_draft(call: &Call, inbox: &Inbox, id: &str) -> Answer {
         }
         let Some(draft) = marked(call, &draft, id).await? else { continue };
         if let Some(email) = draft.about.email {
-            return sent_now(call, email, &body).await;
+            return sent_now(call, &draft, email, &body).await;
         }
         match Box::pin(become_email(call, inbox, &draft, None)).await {
             Ok(sent) => {
@@ -187,8 +187,11 @@ async fn given_up(call: &Call, draft: &Draft) -> Result<Option<Email>, Problem> 
 }
 
 /// Makes the email that waits due, and tells what it is.
-async fn sent_now(call: &Call, email: EmailId, body: &LabelsBody) -> Answer {
+async fn sent_now(call: &Call, draft: &Draft, email: EmailId, body: &LabelsBody) -> Answer {
     match call.engine.reschedule(&call.caller, email, &Schedule::At(call.engine.now())).await {
+        Err(problem) if problem.code == Code::QuotaExceeded => {
+            return Err(stays_scheduled(call, draft, problem).await.into());
+        }
         Err(problem) if problem.code != Code::NotScheduled => return Err(problem.into()),
         _ => {}
     }
@@ -197,6 +200,17 @@ async fn sent_now(call: &Call, email: EmailId, body: &LabelsBody) -> Answer {
         call.engine.relabel(&call.caller, email.0, add, remove).await?;
     }
     Ok(send::became(call, &call.engine.email(&call.caller, email).await?))
+}
+
+/// Opens a draft to changes again whose email keeps its time, and returns why it could not go now.
+async fn stays_scheduled(call: &Call, draft: &Draft, why: Problem) -> Problem {
+    let about = AboutDraft { sent: false, ..draft.about.clone() };
+    match call.engine.change_draft(&call.caller, draft, &about, None).await {
+        // Another call opened it, or was refused like this one.
+        Ok(_) => why,
+        Err(problem) if problem.code == Code::StaleRev => why,
+        Err(problem) => problem,
+    }
 }
 
 /// The draft, closed to changes from now on; `None` when it changed meanwhile. The key of the call is bound with it.
