@@ -7,6 +7,7 @@
 
 pub mod api;
 mod arrival_rate;
+mod byte_budget;
 pub mod cli;
 pub mod client_address;
 mod clock;

@@ -23,6 +23,7 @@ use crate::{
     client_address::ClientAddress,
     http::{
         MAX_FAILURES,
+        body_memory::NoRoom,
         min_rate::{MinRate, TooSlow},
     },
 };
@@ -184,16 +185,21 @@ pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
     let read = tokio::time::timeout(BODY_TIME, reading).await.map_err(|_late| {
         Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()))
     })?;
-    read.map_err(|error| {
-        let text = error.to_string();
-        if TooSlow::caused(&error) {
-            Problem::new(Code::Timeout, text)
-        } else if text.contains("length limit") {
-            Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
-        } else {
-            Problem::new(Code::InvalidJson, format!("the body broke off: {text}"))
-        }
-    })
+    read.map_err(|error| body_problem(&error, most, Code::InvalidJson))
+}
+
+/// Why a body could not be read. `broken_off` is the code of one that ended too early.
+pub(super) fn body_problem(error: &axum::Error, most: usize, broken_off: Code) -> Problem {
+    let text = error.to_string();
+    if TooSlow::caused(error) {
+        Problem::new(Code::Timeout, text)
+    } else if NoRoom::caused(error) {
+        Problem::new(Code::Unavailable, text)
+    } else if text.contains("length limit") {
+        Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
+    } else {
+        Problem::new(broken_off, format!("the body broke off: {text}"))
+    }
 }
 
 /// JSON, or undeclared. A form is a mistake worth naming.

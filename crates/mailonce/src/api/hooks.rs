@@ -13,8 +13,8 @@ use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-use super::{Answer, App, PathOf, sources::source_id};
-use crate::http::min_rate::{MinRate, TooSlow};
+use super::{Answer, App, PathOf, door::body_problem, sources::source_id};
+use crate::http::min_rate::MinRate;
 
 /// How long a body may take. Providers give up after some ten seconds themselves.
 const BODY_TIME: Duration = Duration::from_secs(15);
@@ -92,15 +92,6 @@ async fn read(body: Body, most: usize) -> Result<Vec<u8>, Problem> {
     let late = |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", time.as_secs()));
     let read =
         tokio::time::timeout(time, axum::body::to_bytes(Body::new(MinRate::new(body)), most)).await.map_err(late)?;
-    read.map(Vec::from).map_err(|error| {
-        let text = error.to_string();
-        if TooSlow::caused(&error) {
-            Problem::new(Code::Timeout, text)
-        } else if text.contains("length limit") {
-            Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
-        } else {
-            // A provider that was cut off must come again.
-            Problem::new(Code::Unavailable, format!("the body broke off: {text}"))
-        }
-    })
+    // A provider that was cut off must come again.
+    read.map(Vec::from).map_err(|error| body_problem(&error, most, Code::Unavailable))
 }

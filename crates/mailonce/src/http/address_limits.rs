@@ -130,7 +130,7 @@ impl FailureLimit {
     }
 }
 
-fn is_exempt(ip: IpAddr, proxies: &TrustedProxies) -> bool {
+pub(super) fn is_exempt(ip: IpAddr, proxies: &TrustedProxies) -> bool {
     ip.to_canonical().is_loopback() || proxies.contains(ip)
 }
 

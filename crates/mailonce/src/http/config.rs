@@ -1,10 +1,14 @@
 //! The `http` part of the configuration: environment over file over defaults.
 
 use anyhow::{Context as _, bail};
+use mailonce_core::limits;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-use super::host_check::Host;
+use super::{
+    body_memory::{BODY_MEMORY, BodyLimits},
+    host_check::Host,
+};
 use crate::client_address::TrustedProxies;
 
 /// Open connections of one address, unless the configuration says otherwise.
@@ -20,6 +24,8 @@ pub(crate) struct HttpFile {
     tls_key: Option<PathBuf>,
     hosts: Option<Vec<String>>,
     connections_per_address: Option<u32>,
+    body_memory: Option<usize>,
+    body_memory_per_address: Option<usize>,
     trusted_proxies: Option<Vec<String>>,
 }
 
@@ -32,6 +38,8 @@ pub struct HttpOptions {
     pub(crate) hosts: Vec<Host>,
     /// Open connections of one address.
     pub(crate) connections_per_address: Option<u32>,
+    /// Memory for request bodies.
+    pub(crate) body_memory: BodyLimits,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,
 }
@@ -49,17 +57,28 @@ impl HttpOptions {
         let list = |name: &str| env(name).map(|text| comma_separated(&text));
         let trusted_proxies = list("MAILONCE_HTTP_TRUSTED_PROXIES").or(file.trusted_proxies).unwrap_or_default();
         let hosts = list("MAILONCE_HTTP_HOSTS").or(file.hosts).unwrap_or_default();
-        let most = env("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS").map(|text| {
-            text.parse().with_context(|| format!("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS is a number, not `{text}`"))
-        });
-        let most = most.transpose()?.or(file.connections_per_address).unwrap_or(CONNECTIONS_PER_ADDRESS);
+        let most = number(env, "MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS")?;
+        let most = most.or(file.connections_per_address).unwrap_or(CONNECTIONS_PER_ADDRESS);
+        let total = number(env, "MAILONCE_HTTP_BODY_MEMORY")?.or(file.body_memory).unwrap_or(BODY_MEMORY);
+        if total < limits::BODY_BYTES {
+            bail!("http.body_memory is at least {}, the size of one body", limits::BODY_BYTES);
+        }
+        let share = number(env, "MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS")?.or(file.body_memory_per_address);
+        let share = share.unwrap_or(total / 4).max(limits::BODY_BYTES);
         Ok(Self {
             tls_files,
             hosts: hosts.iter().map(|text| host(text)).collect::<anyhow::Result<_>>()?,
             connections_per_address: (most > 0).then_some(most),
+            body_memory: BodyLimits { total, per_address: Some(share) },
             trusted_proxies: TrustedProxies::parse(&trusted_proxies)?,
         })
     }
+}
+
+/// A number in a variable of the environment.
+fn number<T: std::str::FromStr>(env: &impl Fn(&str) -> Option<String>, name: &str) -> anyhow::Result<Option<T>> {
+    let Some(text) = env(name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_not| anyhow::anyhow!("{name} is a number, not `{text}`"))
 }
 
 /// A host without scheme and port.
@@ -95,6 +114,10 @@ mod tests {
         assert_eq!(options.hosts, ["b", "::2"].map(|host| Host::parse(host).unwrap()));
         assert_eq!(options.connections_per_address, Some(7));
         assert_eq!(load("", &[]).unwrap().connections_per_address, Some(CONNECTIONS_PER_ADDRESS));
+        assert_eq!(load("", &[]).unwrap().body_memory, BodyLimits::default());
+        let (file, env) = ("body_memory = 100000000", [("MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS", "50000000")]);
+        let given = BodyLimits { total: 100_000_000, per_address: Some(50_000_000) };
+        assert_eq!(load(file, &env).unwrap().body_memory, given);
     }
 
     #[test]
@@ -104,6 +127,7 @@ mod tests {
             ("hosts = [\"mailonce:8080\"]", "without scheme and port"),
             ("hosts = [\"*\"]", "`*` is not a host"),
             ("tls_cert = \"c\"", "set both or neither"),
+            ("body_memory = 1000", "the size of one body"),
             ("trusted_proxies = [\"proxy\"]", "http.trusted_proxies"),
         ] {
             let told = load(file, &[]).unwrap_err();

@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     HttpOptions,
     address_limits::ConnectionLimit,
+    body_memory::BodyMemory,
     host_check::{Arrived, HostCheck},
     large_bodies::LargeBodies,
     secure_headers,
@@ -72,6 +73,7 @@ struct Shared {
     hosts: HostCheck,
     connections: Arc<ConnectionLimit>,
     large_bodies: LargeBodies,
+    body_memory: BodyMemory,
     tls: Option<Arc<Tls>>,
 }
 
@@ -85,11 +87,13 @@ pub(crate) struct HttpListener {
 impl HttpListener {
     /// A listener for the API. `tls` is what [`read_certificate`] returned.
     pub(crate) fn new(router: Router, tls: Option<Arc<Tls>>, config: &Config) -> anyhow::Result<Self> {
-        let HttpOptions { hosts, connections_per_address, trusted_proxies, .. } = config.http_options.clone();
+        let HttpOptions { hosts, connections_per_address, body_memory, trusted_proxies, .. } =
+            config.http_options.clone();
         let shared = Shared {
             router,
             hosts: HostCheck::new(config.public_url.as_deref(), hosts, config.http.ip()),
             connections: ConnectionLimit::new(connections_per_address, trusted_proxies.clone()),
+            body_memory: BodyMemory::new(body_memory, trusted_proxies.clone()),
             trusted_proxies,
             large_bodies: LargeBodies::open().context("starting threads for large bodies")?,
             tls,
@@ -253,12 +257,16 @@ impl Connection {
         let client = shared.trusted_proxies.client(peer, request.headers());
         request.extensions_mut().insert(client);
         let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), arrived);
+        let (head, body) = request.into_parts();
+        let (body, lease) = shared.body_memory.count(client.0, body);
+        let request = Request::from_parts(head, body);
         let mut response = match checked {
             Ok(()) => shared.large_bodies.answer(shared.router.clone(), request).await?,
             Err(problem) if request.uri().path() == "/mcp" => mcp::http::refused(problem),
             Err(problem) => Refused(problem).into_response(),
         };
         secure_headers::add(response.headers_mut(), arrived.tls);
+        drop(lease);
         Ok(response)
     }
 }

@@ -1,6 +1,7 @@
 //! The HTTP listener: its settings, and what it does with a connection before the API sees a request.
 
 mod address_limits;
+pub(crate) mod body_memory;
 mod config;
 mod host_check;
 mod large_bodies;

@@ -313,3 +313,56 @@ async fn a_body_that_trickles_is_refused_after_the_grace() {
     assert_eq!((answer.status, answer.code()), (408, "timeout"), "{}", answer.body);
     assert!((29..45).contains(&took), "after {took} s");
 }
+
+/// Sends a request with a body of so many bytes from an address, all but its last `held_back`, and returns the stream.
+async fn begin_large(server: &Server, client: &str, octets: usize, held_back: usize) -> TcpStream {
+    let mail = json!({ "from": "a@mailonce.test", "to": "b@example.com", "subject": "x", "text": "y".repeat(octets) });
+    let (body, key) = (mail.to_string(), &server.api_key);
+    let head = format!(
+        "POST /v1/emails HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nX-Forwarded-For: {client}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(at(server)).await.unwrap();
+    // Where the body is refused, the rest of it may find the connection closed.
+    let _refused_early = stream.write_all(format!("{head}{}", &body[..body.len() - held_back]).as_bytes()).await;
+    stream
+}
+
+/// The status of an answer, and its body.
+async fn answer(mut stream: TcpStream) -> Raw {
+    let mut bytes = Vec::new();
+    let _reset = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("no answer");
+    Raw::parse(&String::from_utf8_lossy(&bytes))
+}
+
+#[tokio::test]
+async fn large_bodies_of_one_address_leave_memory_for_others() {
+    const MIB: usize = 1024 * 1024;
+    let desk = Desk::new();
+    let limits = [("MAILONCE_HTTP_BODY_MEMORY", "100000000"), ("MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS", "50000000")];
+    let env = [limits.as_slice(), &[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.1")]].concat();
+    let server = desk.dev(&env).await;
+    let held = begin_large(&server, "192.0.2.1", 38 * MIB, 10).await;
+    // A text is too long long before that: what counts is whether its body was read.
+    let is_read = |answer: &Raw| answer.status == 422 || answer.status == 413;
+    let refused = loop {
+        let answer = answer(begin_large(&server, "192.0.2.1", 20 * MIB, 0).await).await;
+        // The first body may still be on its way.
+        if !is_read(&answer) {
+            break answer;
+        }
+    };
+    assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{}", refused.body);
+    let other = answer(begin_large(&server, "192.0.2.2", 20 * MIB, 0).await).await;
+    assert!(is_read(&other), "{} {}", other.status, other.body);
+    let small = answer(begin_large(&server, "192.0.2.1", 1_000, 0).await).await;
+    assert_eq!(small.status, 202, "{}", small.body);
+    drop(held);
+    let freed = async {
+        while !is_read(&answer(begin_large(&server, "192.0.2.1", 20 * MIB, 0).await).await) {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, freed).await.expect("the memory of a request that ended is not given back");
+}

@@ -18,7 +18,6 @@ use tokio::{
 };
 
 use super::{
-    byte_budget::{self, ByteBudget, ByteLease},
     gate::Visit,
     reception::{Mail, Reception, Verdict},
     reply::{self, Reply},
@@ -27,7 +26,10 @@ use super::{
     spool::{Spool, SpooledMail},
     tally::Reason,
 };
-use crate::arrival_rate::ArrivalRate;
+use crate::{
+    arrival_rate::ArrivalRate,
+    byte_budget::{self, ByteBudget, ByteLease},
+};
 
 /// Bytes read at once. They are on the stack of the thread while they are read, not in the connection while it waits.
 const READ_OCTETS: usize = 16 * 1024;

@@ -10,8 +10,8 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{byte_budget, settings::PerIp};
-use crate::client_address::network;
+use super::settings::PerIp;
+use crate::{byte_budget, client_address::network};
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// Networks that are remembered at a time. More than that in a minute is a flood, and waits.

@@ -11,7 +11,6 @@
 //! | `configured`, `settings` | the `smtp` part of the configuration; what it comes to |
 //! | `tally` | what is counted |
 
-mod byte_budget;
 mod command;
 mod configured;
 mod connection;

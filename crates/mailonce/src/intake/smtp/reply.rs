@@ -1,10 +1,10 @@
 //! What the listener says: one line each, with an RFC 3463 status.
 
 use super::{
-    byte_budget::Shortage,
     reception::{NotTaken, Verdict},
     tally::Reason,
 };
+use crate::byte_budget::Shortage;
 
 /// One line, and what it counts as when it is a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

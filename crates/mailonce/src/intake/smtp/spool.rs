@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-use super::byte_budget::ByteLease;
+use crate::byte_budget::ByteLease;
 
 /// Files that are written or read at a time. A slow disk must not use up the threads that read the ledger.
 const FILES_AT_ONCE: usize = 16;
@@ -112,7 +112,7 @@ impl SpooledMail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::smtp::byte_budget::{self, ByteBudget};
+    use crate::byte_budget::{self, ByteBudget};
     use std::os::unix::fs::MetadataExt as _;
 
     fn lease() -> ByteLease {

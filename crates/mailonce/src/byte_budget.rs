@@ -1,5 +1,5 @@
-//! Byte budgets for mail that is being received, in memory and on disk: one for all connections, and a share of it for
-//! each network.
+//! Byte budgets for what is being received, in memory and on disk: one for all connections, and a share of it for each
+//! network.
 
 use std::sync::Arc;
 use tokio::{
@@ -11,30 +11,30 @@ use tokio::{
 const PIECE: usize = 1024;
 
 /// A semaphore over so many octets.
-pub(super) fn octets(number: usize) -> Arc<Semaphore> {
+pub(crate) fn octets(number: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(number.div_ceil(PIECE).clamp(1, u32::MAX as usize)))
 }
 
 /// The budget of one connection: the octets of all connections, and the share of its network.
 #[derive(Clone, Debug)]
-pub(super) struct ByteBudget {
-    pub(super) total: Arc<Semaphore>,
+pub(crate) struct ByteBudget {
+    pub(crate) total: Arc<Semaphore>,
     /// None: the network has no limit of its own.
-    pub(super) share: Option<Arc<Semaphore>>,
+    pub(crate) share: Option<Arc<Semaphore>>,
 }
 
 /// Which limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shortage {
+pub(crate) enum Shortage {
     /// The network uses its whole share.
     Share,
     /// All networks together use everything.
     Total,
 }
 
-/// Octets that one mail holds. Dropping the lease releases them.
+/// Octets that one mail or request holds. Dropping the lease releases them.
 #[derive(Debug)]
-pub(super) struct ByteLease {
+pub(crate) struct ByteLease {
     budget: ByteBudget,
     octets: usize,
     total: Option<OwnedSemaphorePermit>,
@@ -42,13 +42,13 @@ pub(super) struct ByteLease {
 }
 
 impl ByteLease {
-    pub(super) fn new(budget: ByteBudget) -> Self {
+    pub(crate) fn new(budget: ByteBudget) -> Self {
         Self { budget, octets: 0, total: None, share: None }
     }
 
     /// Waits for more octets. The share is acquired first, so that a network that has used up its share does not queue
     /// for the total and block others there.
-    pub(super) async fn grow(&mut self, octets: usize, patience: Duration) -> Result<(), Shortage> {
+    pub(crate) async fn grow(&mut self, octets: usize, patience: Duration) -> Result<(), Shortage> {
         let until = Instant::now() + patience;
         let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
         let pieces = u32::try_from(more).unwrap_or(u32::MAX);
@@ -63,8 +63,21 @@ impl ByteLease {
         Ok(())
     }
 
+    /// Takes more octets if there are any.
+    pub(crate) fn try_grow(&mut self, octets: usize) -> Result<(), Shortage> {
+        let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
+        let pieces = u32::try_from(more).unwrap_or(u32::MAX);
+        let take = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_many_owned(pieces);
+        let share = self.budget.share.as_ref().map(take).transpose().map_err(|_none_left| Shortage::Share)?;
+        let total = take(&self.budget.total).map_err(|_none_left| Shortage::Total)?;
+        self.octets += octets;
+        merge(&mut self.total, Some(total));
+        merge(&mut self.share, share);
+        Ok(())
+    }
+
     /// Releases everything above so many octets.
-    pub(super) fn shrink_to(&mut self, octets: usize) {
+    pub(crate) fn shrink_to(&mut self, octets: usize) {
         self.octets = self.octets.min(octets);
         shrink(&mut self.total, octets.div_ceil(PIECE));
         shrink(&mut self.share, octets.div_ceil(PIECE));

@@ -1,0 +1,198 @@
+//! Memory for request bodies: one budget for all requests, and a share of it for each address, so that one caller with
+//! many large requests cannot take the memory of the others.
+//!
+//! A body counts from its first bytes until its request is answered, because handlers keep it whole. Where the budget or
+//! the share is used up, the body ends with [`NoRoom`], and the caller gets `503 unavailable` and comes again.
+
+use axum::body::{Body, Bytes, HttpBody};
+use std::{
+    collections::HashMap,
+    error::Error,
+    fmt,
+    net::IpAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    task::{Context, Poll},
+};
+use tokio::sync::Semaphore;
+
+use super::address_limits::is_exempt;
+use crate::{
+    byte_budget::{self, ByteBudget, ByteLease, Shortage},
+    client_address::{TrustedProxies, network},
+};
+
+/// Bodies that declare at most so many bytes are not counted. The limit of connections bounds them.
+const SMALL: u64 = 16 * 1024;
+/// Bytes of all request bodies together, unless the configuration says otherwise. An address may hold a quarter of it.
+pub(super) const BODY_MEMORY: usize = 512 * 1024 * 1024;
+/// Addresses whose shares are remembered before those without a request are forgotten.
+const MAX_SHARES: usize = 1_024;
+
+/// Limits in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyLimits {
+    /// Of all requests together.
+    pub(crate) total: usize,
+    /// Of one address; none when it has no limit of its own.
+    pub(crate) per_address: Option<usize>,
+}
+
+impl Default for BodyLimits {
+    fn default() -> Self {
+        Self { total: BODY_MEMORY, per_address: Some(BODY_MEMORY / 4) }
+    }
+}
+
+/// The memory for request bodies.
+#[derive(Debug)]
+pub(super) struct BodyMemory {
+    total: Arc<Semaphore>,
+    per_address: Option<usize>,
+    exempt: TrustedProxies,
+    shares: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+}
+
+impl BodyMemory {
+    /// `exempt` proxies have no share of their own, because many callers share them.
+    pub(super) fn new(limits: BodyLimits, exempt: TrustedProxies) -> Self {
+        let total = byte_budget::octets(limits.total);
+        Self { total, per_address: limits.per_address, exempt, shares: Mutex::default() }
+    }
+
+    /// Counts a body until it and the lease beside it are dropped.
+    pub(super) fn count<B>(&self, client: IpAddr, body: B) -> (Body, Option<SharedLease>)
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        if body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL) {
+            return (Body::new(body), None);
+        }
+        let budget = ByteBudget { total: Arc::clone(&self.total), share: self.share_of(client) };
+        let lease = Arc::new(Mutex::new(ByteLease::new(budget)));
+        (Body::new(Counted { inner: Body::new(body), lease: Arc::clone(&lease) }), Some(lease))
+    }
+
+    fn share_of(&self, client: IpAddr) -> Option<Arc<Semaphore>> {
+        let octets = self.per_address.filter(|_| !is_exempt(client, &self.exempt))?;
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if shares.len() >= MAX_SHARES {
+            shares.retain(|_, share| share.strong_count() > 0);
+        }
+        let slot = shares.entry(network(client)).or_default();
+        let share = slot.upgrade().unwrap_or_else(|| byte_budget::octets(octets));
+        *slot = Arc::downgrade(&share);
+        Some(share)
+    }
+}
+
+/// The memory of one request: of its body while that is read, and of its handler until the answer.
+pub(super) type SharedLease = Arc<Mutex<ByteLease>>;
+
+struct Counted {
+    inner: Body,
+    lease: SharedLease,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else { return Poll::Pending };
+        let arrived = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len)).unwrap_or(0);
+        let grown = self.lease.lock().unwrap_or_else(PoisonError::into_inner).try_grow(arrived);
+        Poll::Ready(match grown {
+            Ok(()) => frame.map(|frame| frame.map_err(Into::into)),
+            Err(shortage) => Some(Err(NoRoom(shortage).into())),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// There is no memory left for a body.
+#[derive(Debug)]
+pub(crate) struct NoRoom(Shortage);
+
+impl NoRoom {
+    /// Whether it is the reason of an error.
+    pub(crate) fn caused(error: &(dyn Error + 'static)) -> bool {
+        error.is::<Self>() || error.source().is_some_and(Self::caused)
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Shortage::Share => "the requests of this address use all the memory that it may have for bodies",
+            Shortage::Total => "the memory for request bodies is used up",
+        })
+    }
+}
+
+impl Error for NoRoom {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::to_bytes;
+
+    const MIB: usize = 1024 * 1024;
+    const ATTACKER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    fn memory() -> BodyMemory {
+        let limits = BodyLimits { total: 10 * MIB, per_address: Some(4 * MIB) };
+        BodyMemory::new(limits, TrustedProxies::default())
+    }
+
+    /// Reads a body of this size, and keeps what it holds.
+    async fn read(memory: &BodyMemory, client: IpAddr, octets: usize) -> Result<Option<SharedLease>, bool> {
+        let (body, lease) = memory.count(client, Body::from(vec![0; octets]));
+        let read = to_bytes(body, usize::MAX).await;
+        read.map(|_| lease).map_err(|error| NoRoom::caused(&error))
+    }
+
+    #[tokio::test]
+    async fn an_address_holds_its_share_until_its_requests_are_answered() {
+        let memory = memory();
+        let first = read(&memory, ATTACKER, 3 * MIB).await.unwrap();
+        assert!(first.is_some());
+        assert_eq!(read(&memory, ATTACKER, 2 * MIB).await.unwrap_err(), true, "3 of 4 MiB are held");
+        let _second = read(&memory, OTHER, 4 * MIB).await.unwrap();
+        drop(first);
+        let _third = read(&memory, ATTACKER, 4 * MIB).await.unwrap();
+        let localhost = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+        assert_eq!(read(&memory, localhost, 3 * MIB).await.unwrap_err(), true, "8 of 10 MiB are held in all");
+        let _fourth = read(&memory, localhost, 2 * MIB).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn small_bodies_are_not_counted() {
+        let memory = memory();
+        let _held = read(&memory, ATTACKER, 4 * MIB).await.unwrap();
+        assert!(read(&memory, ATTACKER, SMALL as usize).await.unwrap().is_none());
+        assert_eq!(read(&memory, ATTACKER, SMALL as usize + 1).await.unwrap_err(), true);
+    }
+
+    #[tokio::test]
+    async fn shares_of_addresses_without_requests_are_forgotten() {
+        let memory = memory();
+        for n in 0..3_000_u32 {
+            let client = IpAddr::V4(std::net::Ipv4Addr::from(0xc633_6400 + n));
+            read(&memory, client, SMALL as usize + 1).await.unwrap();
+        }
+        assert!(memory.shares.lock().unwrap().len() <= MAX_SHARES);
+    }
+}
