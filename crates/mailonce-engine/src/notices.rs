@@ -1,6 +1,7 @@
 //! Notices as teams see them: what is owed to an endpoint, how it went, and telling it again.
 
 use mailonce_core::{
+    endpoint::Endpoint,
     id::{EndpointId, NoticeId},
     limits,
     notice::{Notice, NoticeQuery, NoticeState, Recovering, Recovery},
@@ -15,10 +16,11 @@ fn missing_notice(id: NoticeId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no notice {id}"))
 }
 
-/// Whether a caller may see a notice. A dropped one may be about another inbox: an endpoint of a dialect looks at events of
-/// the whole team, and drops those of other inboxes when it puts them into the dialect's words.
-fn may_see(caller: &Caller, notice: &Notice) -> bool {
-    caller.ties.is_none() || notice.state != NoticeState::Dropped
+/// Whether a caller may see a notice. An endpoint of a dialect looks at events of the whole team, and drops those of other
+/// inboxes when it puts them into the dialect's words. A key that is tied to inboxes sees what came through that.
+fn may_see(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool {
+    let sees_whole_team = endpoint.about.tongue.is_some() && endpoint.about.inboxes.is_empty();
+    caller.ties.is_none() || !sees_whole_team || matches!(notice.state, NoticeState::Delivered | NoticeState::Dead)
 }
 
 impl Engine {
@@ -30,12 +32,12 @@ impl Engine {
         query: NoticeQuery,
     ) -> Result<(Vec<Notice>, Option<u64>), Problem> {
         caller.need(Scope::Read)?;
-        self.endpoint(caller, endpoint).await?;
+        let endpoint = self.endpoint(caller, endpoint).await?;
         let limit = query.limit.min(limits::PAGE_ROWS);
         let query = NoticeQuery { limit, ..query };
-        let rows = self.store.notices(caller.team.id, endpoint, query).await.map_err(unavailable)?;
+        let rows = self.store.notices(caller.team.id, endpoint.id, query).await.map_err(unavailable)?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|notice| notice.seq);
-        Ok((rows.into_iter().filter(|notice| may_see(caller, notice)).collect(), next))
+        Ok((rows.into_iter().filter(|notice| may_see(caller, &endpoint, notice)).collect(), next))
     }
 
     /// One notice, with its latest attempts.
@@ -46,9 +48,10 @@ impl Engine {
 
     async fn own_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
         let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
-        let notice = found.filter(|notice| may_see(caller, notice)).ok_or_else(|| missing_notice(id))?;
+        let notice = found.ok_or_else(|| missing_notice(id))?;
         match self.endpoint(caller, notice.endpoint).await {
-            Ok(_) => Ok(notice),
+            Ok(endpoint) if may_see(caller, &endpoint, &notice) => Ok(notice),
+            Ok(_) => Err(missing_notice(id)),
             Err(problem) if problem.code == Code::NotFound => Err(missing_notice(id)),
             Err(problem) => Err(problem),
         }

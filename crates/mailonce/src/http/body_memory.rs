@@ -169,12 +169,12 @@ mod tests {
         let memory = memory();
         let first = read(&memory, ATTACKER, 3 * MIB).await.unwrap();
         assert!(first.is_some());
-        assert_eq!(read(&memory, ATTACKER, 2 * MIB).await.unwrap_err(), true, "3 of 4 MiB are held");
+        assert!(read(&memory, ATTACKER, 2 * MIB).await.unwrap_err(), "3 of 4 MiB are held");
         let _second = read(&memory, OTHER, 4 * MIB).await.unwrap();
         drop(first);
         let _third = read(&memory, ATTACKER, 4 * MIB).await.unwrap();
         let localhost = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-        assert_eq!(read(&memory, localhost, 3 * MIB).await.unwrap_err(), true, "8 of 10 MiB are held in all");
+        assert!(read(&memory, localhost, 3 * MIB).await.unwrap_err(), "8 of 10 MiB are held in all");
         let _fourth = read(&memory, localhost, 2 * MIB).await.unwrap();
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let memory = memory();
         let _held = read(&memory, ATTACKER, 4 * MIB).await.unwrap();
         assert!(read(&memory, ATTACKER, SMALL as usize).await.unwrap().is_none());
-        assert_eq!(read(&memory, ATTACKER, SMALL as usize + 1).await.unwrap_err(), true);
+        assert!(read(&memory, ATTACKER, SMALL as usize + 1).await.unwrap_err());
     }
 
     #[tokio::test]
