@@ -164,12 +164,12 @@ impl LikenessCache {
 /// What the emails of one call are compared with: the latest of the team, read once and only when needed, and the items of
 /// the batch that come before.
 #[derive(Default)]
-pub(crate) struct Compared {
+pub(crate) struct ComparisonSet {
     latest: OnceCell<Vec<Email>>,
     beside: Option<Window>,
 }
 
-impl Compared {
+impl ComparisonSet {
     /// For the items of a batch.
     pub(crate) fn of_batch() -> Self {
         Self { beside: Some(Window::default()), ..Self::default() }
@@ -198,7 +198,7 @@ impl Engine {
         &self,
         caller: &Caller,
         named: &Named,
-        (hold, compared): (Option<Guard>, &Compared),
+        (hold, compared): (Option<Guard>, &ComparisonSet),
         now: Time,
     ) -> Result<Care, Problem> {
         let (team, content) = (caller.team.id, &named.request.content);

@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Caller, Engine,
-    content_guard::Compared,
+    content_guard::ComparisonSet,
     reply::Terms,
     seen::Glimpse,
     unavailable,
@@ -162,7 +162,7 @@ impl Engine {
         let hold = rule.as_ref().map(|_| Guard::Approval);
         let mut wish = Box::new(self.wish(caller, named, now));
         wish.head.held_by = rule;
-        wish.care = self.care(caller, named, (hold, &Compared::default()), now).await?;
+        wish.care = self.care(caller, named, (hold, &ComparisonSet::default()), now).await?;
         wish.care.charges = self.charges(caller, &wish).await?;
         Ok(wish)
     }
@@ -488,7 +488,7 @@ impl Engine {
     ) -> Result<Vec<Wish>, Problem> {
         let mut wishes = Vec::with_capacity(named.len());
         // Of its own: what is not accepted in the end is not remembered.
-        let compared = Compared::of_batch();
+        let compared = ComparisonSet::of_batch();
         for (index, item) in named {
             let mut wish = self.wish(caller, item, now);
             wish.head.held_by = held.remove(index);

@@ -71,7 +71,7 @@ impl BodyMemory {
         }
         let budget = ByteBudget { total: Arc::clone(&self.total), share: self.share_of(client) };
         let lease = Arc::new(Mutex::new(ByteLease::new(budget)));
-        (Body::new(Counted { inner: Body::new(body), lease: Arc::clone(&lease) }), Some(lease))
+        (Body::new(MeteredBody { inner: Body::new(body), lease: Arc::clone(&lease) }), Some(lease))
     }
 
     fn share_of(&self, client: IpAddr) -> Option<Arc<Semaphore>> {
@@ -90,12 +90,12 @@ impl BodyMemory {
 /// The memory of one request: of its body while that is read, and of its handler until the answer.
 pub(super) type SharedLease = Arc<Mutex<ByteLease>>;
 
-struct Counted {
+struct MeteredBody {
     inner: Body,
     lease: SharedLease,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for MeteredBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
