@@ -46,12 +46,17 @@ impl ByteLease {
         Self { budget, octets: 0, total: None, share: None }
     }
 
+    /// Permits that so many more octets need.
+    fn pieces_for(&self, octets: usize) -> u32 {
+        let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
+        u32::try_from(more).unwrap_or(u32::MAX)
+    }
+
     /// Waits for more octets. The share is acquired first, so that a network that has used up its share does not queue
     /// for the total and block others there.
     pub(crate) async fn grow(&mut self, octets: usize, patience: Duration) -> Result<(), Shortage> {
         let until = Instant::now() + patience;
-        let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
-        let pieces = u32::try_from(more).unwrap_or(u32::MAX);
+        let pieces = self.pieces_for(octets);
         let share = match self.budget.share.clone() {
             Some(share) => Some(acquire(share, pieces, until).await.ok_or(Shortage::Share)?),
             None => None,
@@ -65,8 +70,7 @@ impl ByteLease {
 
     /// Takes more octets if there are any.
     pub(crate) fn try_grow(&mut self, octets: usize) -> Result<(), Shortage> {
-        let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
-        let pieces = u32::try_from(more).unwrap_or(u32::MAX);
+        let pieces = self.pieces_for(octets);
         let take = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_many_owned(pieces);
         let share = self.budget.share.as_ref().map(take).transpose().map_err(|_none_left| Shortage::Share)?;
         let total = take(&self.budget.total).map_err(|_none_left| Shortage::Total)?;
