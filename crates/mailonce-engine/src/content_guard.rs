@@ -152,6 +152,21 @@ impl LikenessCache {
         cache.young.get(&id).or_else(|| cache.old.get(&id)).cloned()
     }
 
+    /// What is compared of an email. It is computed only when it is not in the cache.
+    async fn get_or_compute(
+        &self,
+        id: EmailId,
+        compute: impl Future<Output = Result<Option<Likeness>, StoreError>>,
+    ) -> Result<Option<Arc<Likeness>>, StoreError> {
+        if let Some(known) = self.get(id) {
+            return Ok(Some(known));
+        }
+        let Some(computed) = compute.await? else { return Ok(None) };
+        let likeness = Arc::new(computed);
+        self.put(id, Arc::clone(&likeness));
+        Ok(Some(likeness))
+    }
+
     fn put(&self, id: EmailId, likeness: Arc<Likeness>) {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.young.len() >= CACHED {
@@ -173,6 +188,11 @@ impl ComparisonSet {
     /// For the items of a batch.
     pub(crate) fn of_batch() -> Self {
         Self { beside: Some(Window::default()), ..Self::default() }
+    }
+
+    /// The latest emails of the team. `read` runs once, however many emails are compared.
+    async fn latest(&self, read: impl Future<Output = Result<Vec<Email>, StoreError>>) -> Result<&[Email], StoreError> {
+        Ok(self.latest.get_or_try_init(|| read).await?)
     }
 
     /// Remembers an item of the batch for those behind it.
@@ -220,8 +240,7 @@ impl Engine {
             }
             Mode::Hold => {
                 let likeness = likeness_of(team, content);
-                let read = || self.latest_emails(team, None, now);
-                let latest = compared.latest.get_or_try_init(read).await.map_err(unavailable)?;
+                let latest = compared.latest(self.latest_emails(team, None, now)).await.map_err(unavailable)?;
                 let alike = Box::pin(self.look_alike(&likeness, content, latest)).await.map_err(unavailable)?;
                 let hold = hold.or(alike.map(|_| Guard::LooksDuplicate));
                 Ok(Care { hold, likeness: Some(likeness), ..Care::default() })
@@ -262,19 +281,17 @@ impl Engine {
 
     /// What is compared of an email in the ledger; `None` when its content is no longer kept.
     async fn likeness_in_ledger(&self, email: &Email) -> Result<Option<Arc<Likeness>>, StoreError> {
-        if let Some(known) = self.likenesses.get(email.id) {
-            return Ok(Some(known));
-        }
+        self.likenesses.get_or_compute(email.id, self.compute_likeness(email)).await
+    }
+
+    async fn compute_likeness(&self, email: &Email) -> Result<Option<Likeness>, StoreError> {
         let Some(content) = self.content_in_ledger(email).await? else { return Ok(None) };
-        let (team, octets) = (email.team, content.html.as_ref().map_or(0, String::len));
-        // HTML is parsed apart from the requests, because it can be written to take long.
-        let computed =
-            if octets > 0 { apart(move || likeness_of(team, &content)).await } else { Ok(likeness_of(team, &content)) };
-        // An email that brings the parser down is like no other.
-        let Ok(computed) = computed else { return Ok(None) };
-        let likeness = Arc::new(computed);
-        self.likenesses.put(email.id, Arc::clone(&likeness));
-        Ok(Some(likeness))
+        let team = email.team;
+        if content.html.is_none() {
+            return Ok(Some(likeness_of(team, &content)));
+        }
+        // Hostile HTML can take long to parse, so a worker thread does it. An email that crashes the parser matches none.
+        Ok(apart(move || likeness_of(team, &content)).await.ok())
     }
 
     /// What an email says; `None` when its content is no longer kept.
@@ -327,6 +344,7 @@ impl Engine {
 mod tests {
     use super::*;
     use mailonce_core::content::RawContent;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use uuid::Uuid;
 
     const TEAM: TeamId = TeamId(Uuid::from_u128(1));
@@ -381,6 +399,34 @@ mod tests {
         note(&window, &large, 0);
         let latest = window.latest(TEAM, &large, Time(1));
         assert!(latest[0].body.is_none() && latest[0].likeness(TEAM).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_large_email_is_parsed_once_however_many_are_compared_with_it() {
+        let (cache, parsed) = (LikenessCache::default(), AtomicUsize::new(0));
+        let parse = async || {
+            parsed.fetch_add(1, Ordering::Relaxed);
+            Ok(Some(likeness_of(TEAM, &content("a@x.test", "Hello there"))))
+        };
+        for _ in 0..3 {
+            assert!(cache.get_or_compute(EmailId(Uuid::from_u128(1)), parse()).await.unwrap().is_some());
+        }
+        assert_eq!(parsed.load(Ordering::Relaxed), 1);
+        cache.get_or_compute(EmailId(Uuid::from_u128(2)), parse()).await.unwrap();
+        assert_eq!(parsed.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_batch_reads_the_latest_emails_once() {
+        let (batch, reads) = (ComparisonSet::of_batch(), AtomicUsize::new(0));
+        let read = async || {
+            reads.fetch_add(1, Ordering::Relaxed);
+            Ok(Vec::new())
+        };
+        for _ in 0..3 {
+            assert!(batch.latest(read()).await.unwrap().is_empty());
+        }
+        assert_eq!(reads.load(Ordering::Relaxed), 1);
     }
 
     #[test]
